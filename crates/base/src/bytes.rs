@@ -1,8 +1,6 @@
 //! Sizes of memory in bytes: the type `Bytes`, its parser and its output format.
 //!
-//! Plans, the scheduler's records and messages between processes all use `Bytes`, an integer number of bytes.
-//! Arithmetic that could overflow is checked or saturating, and the function's name says which of the two.
-//! There is no `as` conversion.
+//! Arithmetic that could overflow is checked or saturating, and the function's name says which.
 
 use std::fmt;
 use std::iter::Sum;

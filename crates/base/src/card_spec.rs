@@ -1,9 +1,8 @@
-//! Descriptions of cards: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name such as `3090`
-//! or `2x3060`.
+//! Descriptions of cards: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name such as
+//! `2x3060`.
 //!
-//! This is the syntax of `--card`. It describes a card that is not in this machine, or sets a memory budget
-//! on a card that is. Only `name` and `total` are required; without `free`, the card counts as idle. A
-//! product name is looked up in the table of known cards, and `key=value` pairs after it override the table.
+//! This is the syntax of `--card`. Only `name` and `total` are required; a product name stands for its row in
+//! the table of cards. Without `free`, the card counts as idle.
 
 use std::str::FromStr;
 

@@ -1,8 +1,7 @@
 //! Cards and boards by product name: `3090`, `RX 7900 XTX`, `Jetson AGX Orin 64GB`.
 //!
-//! DECISION: the table is data (`data/cards.tsv`), with one row per card. Names are compared ignoring brand,
-//! spaces and case, so `rtx3090`, `RTX 3090` and `3090` are the same card. Parts that distinguish cards
-//! (`Ti`, `16GB`) are kept.
+//! DECISION: the table is data (`data/cards.tsv`), with one row per card. Names are compared without brand,
+//! spaces and case, so `rtx3090` and `RTX 3090` are the same card.
 
 use super::card::{Card, CardId, CardKind, Counting};
 use crate::Bytes;

@@ -1,13 +1,10 @@
 //! Memory curves: memory of an engine on each card as a function of depth, the number of tokens in use.
 //!
-//! DECISION: a curve is a table of points, not a formula. The memory of ggml's legacy pool grows in steps,
-//! and that of its pool with virtual memory grows linearly. A run of the engine without a GPU (`plan
-//! --exact`) gives single points. A depth between two points gets the memory of the deeper point, so a curve
-//! never shows too little. A pool never shrinks, so a curve never falls.
+//! With one cache for all slots, depth is the sum over all slots. With one cache per slot, it is the deepest
+//! slot's tokens times the busy slots.
 //!
-//! The depth of an engine follows from its [`Slots`]. With a unified cache, the tokens of all slots add up.
-//! With one cache per slot, the tokens of the deepest slot count once for every busy slot, because the engine
-//! computes attention for all busy slots in one batch.
+//! DECISION: a curve is a table of points, not a formula, because ggml's legacy pool grows in steps. A depth
+//! between two points gets the memory of the deeper point, so a curve never shows too little.
 
 use serde::Serialize;
 

@@ -1,9 +1,7 @@
 //! Memory demand of a model on a given set of cards.
 //!
-//! A demand is a function of the cards, because a model that is split over several cards needs more memory in
-//! total. If the model was planned, its demand is the plan for exactly these cards. If the user declared a
-//! size, the demand is that size divided over the cards. If nothing is known, the demand is one whole card.
-//! The scheduler checks whether that much memory is free.
+//! The demand is the plan for these cards, or the user's declared size divided over them. If neither is
+//! known, the demand is one whole card.
 
 use std::fmt;
 

@@ -1,8 +1,7 @@
 //! Types shared by all other crates: sizes, cards, memory curves, claims (memory that an engine may take),
-//! reasons and hints.
+//! hints.
 //!
-//! They are plain values without input or output. Planner, scheduler and reports exchange them, so that these
-//! crates do not depend on each other.
+//! They are plain values without input or output.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,8 +1,7 @@
 //! Splitter of command lines into arguments, like a POSIX shell but without variables, globs and pipes.
 //!
-//! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in
-//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). Unlike in llama-swap, an unclosed
-//! quote is an error.
+//! The rules are llama-swap's (`internal/config/commands.go: SanitizeCommand @ v250`), but an unclosed quote
+//! is an error.
 
 use super::failure::ConfigProblem;
 

@@ -1,11 +1,10 @@
 //! Settings of guard, the library that is preloaded into a program and counts and limits its GPU memory.
 //!
-//! The settings come from `plimsoll run`, from a model's own settings, or from the flags of `serve`.
+//! A setting that is not given is `None`, so a model's own settings override the server's defaults one by
+//! one.
 //!
-//! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
-//! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
-//! memory that the scheduler granted to the engine. Settings that are not given are `None`, so that a model's
-//! own settings override the server's defaults one by one.
+//! DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
+//! kill an engine that fits its card. The setting `budget` enforces the granted memory.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};

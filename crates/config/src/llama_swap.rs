@@ -1,9 +1,7 @@
 //! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
 //!
-//! Models, macros, aliases, times, keys and preloading mean the same as in llama-swap. In llama-swap,
-//! `groups`, `matrix` and `profiles` state which models may be loaded at the same time. Plimsoll decides that
-//! by memory, so it uses only their key `persistent`: such a model is never evicted. Every setting without
-//! effect gets a warning with its line, whereas llama-swap ignores unknown keys silently.
+//! Of `groups`, `matrix` and `profiles`, only the key `persistent` counts (the model is never evicted),
+//! because Plimsoll decides by memory. Every other setting without effect gets a warning with its line.
 
 mod macros;
 mod model;

@@ -1,11 +1,8 @@
 //! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
 //!
-//! A file means the same here as in llama-server. If that meaning differs from what the file seems to say, a
-//! warning is given (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on
-//! purpose. A section without a model is refused, because llama-server would start a second router that never
-//! answers. `sleep-idle-seconds` ends the engine's process, so that its CUDA context is freed as well.
-//! Plimsoll's own settings are written in comments, `;plimsoll: key = value`, so that the same file works
-//! with both programs.
+//! A file means the same as in llama-server (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`),
+//! with two exceptions. A section without a model is refused, and `sleep-idle-seconds` ends the engine's
+//! process.
 
 mod assemble;
 mod grammar;

@@ -1,8 +1,7 @@
 //! Parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! All three formats (llama-server's INI, llama-swap's YAML, Plimsoll's TOML) are read into this form. A
-//! setting that has no effect becomes a [`Warning`]. Entries are compared without their position in the file,
-//! so that a reload restarts only models that changed.
+//! All three file formats are read into this form. Entries are compared without their position in the file,
+//! so a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,15 +1,10 @@
 //! Text classifier for problem reports: a logistic regression over words.
 //!
-//! DECISION: the diagnosis has rules for numbers and for text in a fixed format, as programs print it. For
-//! prose it has only this classifier. If the rules find little, the classifier decides, and the verdict says
-//! so. If the rules clearly name a cause and the words point to another, the verdict gets a lower confidence.
-//! Logs above 64 KiB, and engines that died under `serve`, are judged by the rules alone, because a running
-//! engine's log lines are not a problem report.
+//! Its table `classifier/words.tsv` is made by `bench/likeness/train.py` from 1132 public reports whose cause
+//! is known. Each row is a word with its inverse document frequency and its weight for each cause.
 //!
-//! The table `classifier/words.tsv` is made by `bench/likeness/train.py` from 1132 public reports whose cause
-//! is named in their threads; the same reports always give the same table. Each row is a word with its
-//! inverse document frequency and its weight for each cause. The texts of the reports are not in the
-//! repository. `bench/likeness/reports.tsv` lists their causes and, where known, their addresses.
+//! DECISION: prose has this classifier and no rules. Logs above 64 KiB, and engines that died under `serve`,
+//! are judged by rules alone, because their text is not a problem report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;

@@ -1,9 +1,7 @@
 //! Diagnosis from a log's facts: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: this module only adds up the findings of the rules, each a cause with a weight. The weights of
-//! one cause are added as log odds. The alternative `none of these` has a fixed weight, so little evidence
-//! gives little confidence. Below a confidence of [`TELLING`] the cause is `other`, and the likeliest cause
-//! is listed under `also`. If the rules find little, the text classifier decides (`ensemble.rs`).
+//! DECISION: this module only adds up the findings of the rules, as log odds for each cause. The alternative
+//! `none of these` has a fixed weight. Below a confidence of [`TELLING`], the cause is `other`.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,11 @@
 //! Tables of phrases that programs print in logs, and readers of the lines that contain them.
 //!
-//! DECISION: there is one table for all engine output. The last lines of a dead engine and a log of a
-//! gigabyte are read with the same rows, so `serve` and `plimsoll doctor` cannot interpret a line
-//! differently. Phrases match regardless of case and anywhere in a line, so prefixes of journald, docker and
-//! llama-swap need no removal.
+//! DECISION: one table is used for all engine output, so `serve` and `plimsoll doctor` cannot interpret a
+//! line differently.
 //!
-//! DECISION: each row names its evidence: a file of `data/logs` (`log NAME`), a test (`test NAME`), a report
-//! of the corpus of public reports (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). The tests
-//! fail for a row without evidence. Source references are given only for the format of a line. They were
-//! written from knowledge of the programs; only some were compared with a copy of the source.
+//! DECISION: each row names its evidence, and tests fail for a row without it. Evidence is a file of
+//! `data/logs` (`log NAME`), a test (`test NAME`), a public report (`corpus NNN`), or source (`FILE:ITEM @
+//! BUILD`).
 
 mod choice;
 mod cuda;

@@ -1,8 +1,7 @@
 //! Cause of an engine's end, found in its last log lines.
 //!
-//! The lines are hostile input: sizes are parsed with bounds, and the evidence is limited in number and
-//! length. Phrases and sizes are read with the tables of [`LogReader`](super::LogReader). The sizes are only
-//! shown to the user and decide nothing, because a client may have chosen the text.
+//! The lines are hostile input, so sizes and evidence are bounded. The sizes are only shown to the user,
+//! because a client may have chosen the text.
 
 use plimsoll_base::Bytes;
 

@@ -1,17 +1,13 @@
 //! Diagnosis of refused GPU allocations and of inference engines that died.
 //!
-//! It has three stages. Format readers (`formats/`) turn the log lines of programs into [`Facts`]. Rules
-//! compare the numbers in the facts and name causes. A text classifier gives a second opinion on reports
-//! written by people. [`diagnose`] combines the results.
+//! Format readers (`formats/`) turn log lines into [`Facts`], and rules name causes. A text classifier gives
+//! a second opinion on problem reports. [`diagnose`] combines both.
 //!
-//! DECISION: there are rules only for text that programs print in a fixed format. To support such a line, add
-//! it to a table of `formats/`, with the log or source that shows it. Numbers belong in [`Facts`], and
-//! conclusions from numbers in `rules/`. There are no rules for prose; the classifier learns prose from
-//! labelled reports (`bench/likeness/train.py`). Word lists for prose were tried and did not work on new
-//! reports (`bench/RESULTS.md`).
+//! DECISION: rules exist only for text that programs print in a fixed format. Prose is left to the
+//! classifier, because word lists for prose failed on new reports (`bench/RESULTS.md`).
 //!
-//! DECISION: an uncertain result is shown as uncertain. Each verdict has its evidence lines, its confidence
-//! and its alternatives. Without evidence, only the exit status and the last log lines are shown.
+//! DECISION: each verdict shows its evidence, its confidence and its alternatives. Without evidence, only the
+//! exit status and the last log lines are shown.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

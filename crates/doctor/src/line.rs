@@ -1,8 +1,7 @@
 //! Cleaned text of a log line, without colours and control bytes, and limited in length.
 //!
-//! DECISION: a log is treated as bytes. Bytes that are not UTF-8 become U+FFFD, and escape sequences and
-//! control bytes are removed. Of a long line, only a window around the phrase that was searched for is kept,
-//! so a line of 100 MB takes no more memory than one of 4 KiB.
+//! DECISION: of a long line, only a window around the sought phrase is kept. So a line of 100 MB takes no
+//! more memory than one of 4 KiB.
 
 use std::borrow::Cow;
 

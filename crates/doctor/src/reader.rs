@@ -1,10 +1,8 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
 //!
-//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are extracted,
-//! cleaned and read. A line longer than [`PIECE`] is read in pieces. For some kinds of lines only their
-//! presence matters. Of these, only the first line is read, so a log that repeats one line many times takes
-//! little time.
+//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A line
+//! longer than [`PIECE`] is read in pieces.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,7 @@
-//! Refused allocation as recorded by guard, the library preloaded into engines: the request, the limit or the
-//! driver's answer, and the other processes on the card.
+//! Refused allocation as recorded by guard, the preloaded library: the request, the limit, and the other
+//! processes.
 //!
-//! Guard writes the record to its page (a shared-memory file) when the program gets its error, so the sizes
-//! are those at that moment. The sizes of other processes are from the last reading of the cards' memory.
+//! Guard writes the record when the program gets its error, so the request's sizes are those at that moment.
 
 use std::time::Duration;
 

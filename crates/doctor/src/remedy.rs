@@ -1,8 +1,7 @@
 //! Remedies for each cause and sub-cause, the mildest first.
 //!
 //! Remedies follow from the cause alone. Concrete values, such as a context that fits, come from a memory
-//! plan. If the caller has the command line and the model's header, it makes such a plan and lists the plan's
-//! hints first.
+//! plan made by the caller.
 
 use plimsoll_base::{Advice, Hint};
 

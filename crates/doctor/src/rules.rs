@@ -1,9 +1,7 @@
 //! Rules of the diagnosis, which find evidence for a cause in the numbers and the known lines of a log.
 //!
-//! DECISION: a rule is a small named unit: the facts that it needs, the cause, the weight, and the source
-//! that justifies it. Rules do not depend on each other. Their weights are added per cause as log odds (in
-//! nats), against one fixed weight for `none of these`. The confidence of a cause is its share of the whole.
-//! One decisive rule gives a confidence of 0.99; two decisive rules for different causes give one half each.
+//! DECISION: a rule is a small unit that does not depend on other rules. Weights are added per cause as log
+//! odds (in nats). One decisive rule gives a confidence of 0.99.
 
 use super::cause::{Cause, SubCause};
 use super::facts::{Facts, Quote};

@@ -1,8 +1,7 @@
 //! Parser of sizes in logs: `805.66 MiB`, `120,00 MB`, `24GB`, `0 bytes`, `3649053696`.
 //!
-//! DECISION: MB and GB are binary here, unlike in [`Bytes`]'s parser for user input, because engines, drivers
-//! and tegrastats print MB for MiB. A decimal comma counts as a point. A number that exceeds 64 bits is not
-//! taken as a size.
+//! DECISION: MB and GB are binary here, unlike in [`Bytes`]'s parser for user input, because engines and
+//! drivers print MB for MiB.
 
 use plimsoll_base::Bytes;
 

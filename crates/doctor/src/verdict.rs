@@ -1,8 +1,7 @@
 //! Verdict on a dead engine: how it ended (for the scheduler) and why (for the user).
 //!
-//! DECISION: the scheduler learns how much memory was lacking only from guard's page, the shared-memory file
-//! of the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes
-//! from a log are only shown to the user.
+//! DECISION: the scheduler takes the missing bytes only from guard's page (the preloaded library's shared
+//! file). A log's sizes are only shown, because a client may have chosen the text.
 
 use std::fmt;
 

@@ -1,9 +1,8 @@
 //! Command line of an engine that runs for `plan --exact`: the user's flags, without those that act outside
 //! the process.
 //!
-//! Every flag that affects the model or its memory is kept. Flags that open a listener, change the log, write
-//! files or start programs are left out, or replaced by this crate's own. `-fit` is turned off unless the
-//! user set it, because with it the engine changes the settings whose memory is measured.
+//! Flags that open a listener, change the log, write files or start programs are left out or replaced. `-fit`
+//! is turned off unless the user set it, because it changes the settings that are measured.
 
 use std::path::Path;
 

@@ -1,9 +1,7 @@
 //! On-disk cache of engine answers, one file per question, in `$XDG_CACHE_HOME/plimsoll/exact`.
 //!
-//! A question is one run of an engine with given flags and cards. An entry stores the whole question, so a
-//! hash collision cannot return a wrong answer. It stores the engine's log lines and no parsed figures, so a
-//! later version with a better parser can read more from them. Entries are written to a temporary file, which
-//! is then renamed. An unreadable entry counts as missing, and an unwritable cache is not an error.
+//! A question is one run of an engine with given flags and cards. An entry holds the engine's log lines, so a
+//! later version's parser can read them again. An unreadable entry counts as missing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

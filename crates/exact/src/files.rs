@@ -1,9 +1,7 @@
 //! Sparse copies of model files: the header, followed by a hole.
 //!
-//! An engine checks that a file is as long as its tensors need, and reads the weights only to copy them to a
-//! card. Here there is no card, so a sparse file of the same length is enough, and it takes no disk space.
-//! All parts of a split model are copied under their own names, because an engine derives the names of the
-//! other parts from the first. Each file is read and copied once per process.
+//! An engine checks a file's length and reads the weights only to copy them to a card. So a sparse file of
+//! the same length is enough, and it takes no disk space.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,20 +1,13 @@
 //! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
 //!
-//! DECISION: the engine runs unmodified, with its own backend for CUDA, ROCm or Vulkan, on phantom
-//! (`libplimsoll_phantom.so`), which is their drivers without a card. So no code of ggml is mirrored: the user's own library decides
-//! which operations run on the card and how buffer sizes are rounded. The model files are replaced by copies
-//! with a hole in place of the weights. The engine performs its whole load, logs the size of each buffer, and
-//! is stopped after the last one. No card is opened, no weight is read, and the only listener is a socket in
-//! a private folder. Answers are cached as long as engine, header, flags and cards stay the same.
+//! The engine loads sparse copies of the model files, logs each buffer's size, and is stopped after the last
+//! one. Answers are cached as long as engine, header, flags and cards stay the same.
 //!
-//! A question is one such run, with given flags and cards. The first question is run twice: with the whole
-//! header, and with a header without the vocabulary, which takes a fifth of the time. If both give the same
-//! sizes (they did for every tested model and build), later questions use the shorter header. Otherwise they
-//! use the whole one. Questions that are known at the same time run in parallel.
+//! The first run is made twice: with the whole header, and with a header without the vocabulary (five times
+//! faster). If the sizes agree, later runs use the shorter header.
 //!
-//! `question` describes a run and its cache key, `arguments` builds the command line, and `files` makes the
-//! copies. `run` runs the engine, and `report` adds up the memory that it requested from each card. `cache`
-//! stores answers, `stamp` detects a changed engine, and `price` runs the questions of a search.
+//! DECISION: the unmodified engine runs on phantom (`libplimsoll_phantom.so`: CUDA, ROCm and Vulkan without a
+//! card). So the user's own backend decides the sizes, and no code of ggml is mirrored.
 #![forbid(unsafe_code)]
 
 mod arguments;

@@ -1,10 +1,8 @@
 //! Cost model of a search that runs the engine for every value it tries: [`CostModel`] over an [`Oracle`].
 //!
-//! DECISION: every price (the memory on each card) is the engine's own figure. The planner's formulas,
-//! corrected by their error on the first run, only choose the starting point. So two runs are usually enough:
-//! one for a value that fits, and one for the next value, which does not. A configuration that the engine
-//! refuses counts as not fitting. Any other failure, or reaching the limit on runs, is reported to the
-//! search, which then gives no result.
+//! DECISION: every price (the memory on each card) is the engine's own figure; the planner's formulas only
+//! choose the starting point. A configuration that the engine refuses does not fit. Any other failure ends
+//! the search.
 
 use std::cell::RefCell;
 

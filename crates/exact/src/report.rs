@@ -1,8 +1,7 @@
 //! Memory that an engine requested from each card, added up from the report of phantom (CUDA without a card).
 //!
-//! Phantom writes one line for each allocation and each free. The sum is stored as a line of the engine's
-//! log, because the cache stores log lines. The engine is killed while it may be writing the report, so the
-//! report's last line can be incomplete.
+//! Phantom writes one line for each allocation and each free. The report's last line can be incomplete,
+//! because the engine is killed while it runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

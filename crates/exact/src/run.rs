@@ -1,9 +1,7 @@
 //! Engine runs for `plan --exact`, which end after the engine has reported its last buffer.
 //!
-//! The engine runs in its own process group and never outlives this process. A small program, the trampoline
-//! (`plimsoll exec-child`), sets the parent-death signal and then becomes the engine. The whole group is
-//! killed after the last buffer. Stdout and stderr of the engine share one pipe, so that errors and buffers
-//! keep their order.
+//! The engine has its own process group, which is killed after the last buffer. A parent-death signal ends
+//! the engine if this process dies.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};

@@ -1,8 +1,6 @@
-//! Change detection for the files of an engine.
+//! Change detection for the files of an engine: its program, and the libraries of llama.cpp and ggml.
 //!
-//! A file counts as unchanged while its path, size, modification time and inode stay the same. The files of
-//! an engine are its program and the libraries of llama.cpp and ggml. These libraries are searched for beside
-//! the program, in the library folders of an installation, and in `LD_LIBRARY_PATH`.
+//! A file counts as unchanged while its path, size, modification time and inode stay the same.
 
 use std::env;
 use std::fs;

@@ -1,8 +1,7 @@
 //! Parsers of llama-server's flag values, which read a value as `common/arg.cpp @ b10605` does.
 //!
-//! Numbers are read like `std::stoi`, which stops at the first character that is not a digit: `-c 8k` is a
-//! context of 8. Plans must match the engine, so this module does the same, and [`Options::remarks`] warns
-//! about the ignored part.
+//! Numbers end at the first character that is not a digit, as with `std::stoi`: `-c 8k` is a context of 8.
+//! [`Options::remarks`] warns about the ignored part.
 //!
 //! [`Options::remarks`]: crate::Options::remarks
 
@@ -12,7 +11,7 @@ use plimsoll_model::{Pooling, TensorType, types};
 use crate::failure::{FlagError, FlagProblem, quoted};
 use crate::origin::FlagOrigin;
 use crate::value::{FlagValue, truth};
-use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
+use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, RemoteSource, SplitMode};
 
 /// `kv_cache_types`.
 const CACHE_TYPES: [TensorType; 9] = [
@@ -52,6 +51,11 @@ impl GivenFlag<'_> {
 
     pub(crate) fn on(&self) -> bool {
         *self.value != FlagValue::Switch(false)
+    }
+
+    /// Source of a model on a server, of this kind.
+    pub(crate) fn remote(&self, kind: fn(String) -> RemoteSource) -> Result<Option<RemoteSource>, FlagError> {
+        self.text().map(|text| Some(kind(text)))
     }
 
     pub(crate) fn text(&self) -> Result<String, FlagError> {

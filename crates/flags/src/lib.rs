@@ -1,8 +1,7 @@
 //! llama-server's command-line flags: the table of flags, the options as written, and the parameters that
 //! they set.
 //!
-//! The flags are data ([`table`]). [`Options`] stores the flags as typed; [`ModelParams`] has the parameters
-//! that memory depends on.
+//! [`Options`] stores the flags as typed; [`ModelParams`] has the parameters that memory depends on.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -23,4 +22,4 @@ pub use origin::FlagOrigin;
 pub use program::ProgramKind;
 pub use value::{FlagValue, truth};
 pub use warning::Warning;
-pub use wish::{BufferOverride, FlashAttention, GpuLayers, ModelParams, Parallel, SplitMode};
+pub use wish::{BufferOverride, FlashAttention, GpuLayers, ModelParams, Parallel, RemoteSource, SplitMode};

@@ -1,9 +1,8 @@
-//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and the
-//! place where it was given.
+//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and its
+//! origin.
 //!
-//! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
-//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a
-//! command line again.
+//! Order and repetition are kept, because the last `-c` wins but every `-ot` counts.
+//! [`ModelParams`](super::ModelParams) holds the resulting parameters.
 
 mod meaning;
 mod read;

@@ -1,13 +1,11 @@
-//! Table of llama-server's flags: one row for each flag, with all its spellings, its environment variable,
-//! and its setter (the function that stores its value in [`ModelParams`]).
+//! Table of llama-server's flags: spellings, environment variable, and the setter that stores the value in
+//! [`ModelParams`].
 //!
-//! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
-//! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
-//! this one table.
+//! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of older builds and of
+//! ik_llama.cpp.
 //!
-//! To add a flag, write a line in `table/flags.txt`. If memory depends on it, write a setter in
-//! `table/setters.rs`, and add the field that it sets with its default to [`ModelParams`]. A test sets every
-//! flag with a setter and expects a change.
+//! To add a flag, write a line in `table/flags.txt`. If memory depends on it, add a setter in
+//! `table/setters.rs` and a field to [`ModelParams`].
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,9 +1,7 @@
 //! Accounting of the device memory that the program holds, and claims on the memory budget for new requests.
 //!
-//! Before guard (this library) passes an allocation to the driver, it claims the bytes from the budget
-//! ([`claim`]). All processes of the command share this budget, so threads and processes cannot exceed it
-//! together. Totals are atomics on the page, a shared-memory file that the daemon reads. [`blocks`] stores
-//! size and card for each allocated address.
+//! Before an allocation is passed to the driver, its bytes are claimed from the budget ([`claim`]), which all
+//! processes of the command share. [`blocks`] stores size and card for each allocated address.
 
 pub(crate) mod blocks;
 pub(crate) mod claim;

@@ -1,15 +1,12 @@
-//! Arming: the moment from which guard (this library) acts in a process, and the rule that it never acts in a
-//! forked child.
+//! Arming: the moment from which this library acts in a process, and the rule that it never acts in a forked
+//! child.
 //!
-//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook reads a
-//! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So a hook's check takes
-//! two loads and no system call, and a child never uses its parent's locks and counts. Kernels before 4.14
-//! lack MADV_WIPEONFORK; there, the PID is compared instead.
+//! The library acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook
+//! reads a flag in a page that the kernel empties in a forked child (MADV_WIPEONFORK). Kernels before 4.14
+//! lack this feature; there, the PID is compared.
 //!
-//! DECISION: guard arms itself once. If something is not as expected, guard reports it and stays inactive. If
-//! several threads make their first `cuInit` call, one arms guard and the others wait for it, so that no
-//! allocation goes uncounted. They wait for at most a second, because a thread may call `cuInit` while it
-//! holds the loader's lock, which arming needs.
+//! DECISION: the library arms once, and if something is unexpected, it stays inactive. Other threads wait for
+//! the arming, but at most a second, because a waiting thread may hold the loader's lock.
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

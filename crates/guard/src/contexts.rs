@@ -1,13 +1,10 @@
-//! CUDA contexts of the process: their cards, their size, and the refusal of contexts on cards that the plan
-//! does not include.
+//! CUDA contexts of the process: their cards, their size, and the refusal of contexts on cards outside the
+//! plan.
 //!
-//! A context takes some hundred MiB of a card before the program allocates anything, so it counts against the
-//! budget. The driver reports a card's free memory only to a process with a context there. So the first
-//! context is measured with NVML: by the process's own entry in the driver's list of processes or, if there
-//! is none, by the increase of the card's used memory.
+//! A context takes some hundred MiB of a card, so it counts against the budget. The first one is measured
+//! with NVML, by the process's own entry or by the increase of the card's used memory.
 //!
-//! DECISION: only contexts on a card with a budget are measured. Without a budget nothing depends on the
-//! size, and guard (this library) should not load NVML into a program that does not need it.
+//! DECISION: only contexts on a card with a budget are measured, so that other programs do not load NVML.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

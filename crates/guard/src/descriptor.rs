@@ -1,10 +1,7 @@
 //! Identity check of an open file descriptor, to detect that its number now belongs to another file.
 //!
-//! DECISION: programs that become daemons close every descriptor, including guard's, and the next file that
-//! they open gets the lowest free number. If guard (this library) then wrote to its old descriptor, it would
-//! corrupt the program's data. So before each write, guard compares the file behind the descriptor with the
-//! one that it opened. A race remains if another thread closes and reopens the descriptor between check and
-//! write, which are a microsecond apart.
+//! DECISION: before each write, the file behind the descriptor is compared with the one that was opened. A
+//! program that becomes a daemon closes all descriptors, and a write could then damage its own file.
 
 use core::ffi::c_int;
 use core::mem::zeroed;

@@ -1,10 +1,8 @@
 //! Addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, as opposed to the hooks of the same
-//! names in guard (this library).
+//! names.
 //!
-//! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the
-//! program loaded. Guard never loads libcuda itself. After the first look-up the library stays loaded, so an
-//! address can be called without a lock. Calling a function that the driver lacks returns the driver's "not
-//! found" error.
+//! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found. Calling a function
+//! that the driver lacks returns the driver's "not found" error.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;

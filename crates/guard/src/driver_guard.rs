@@ -1,10 +1,8 @@
-//! Thread state around guard's own driver calls: stream capture mode, CUDA context, and the count of threads
-//! that wait for a card.
+//! Thread state around this library's own driver calls: stream capture mode, CUDA context, count of waiting
+//! threads.
 //!
-//! The effect of a driver call depends on the calling thread's capture mode and context. A call that may
-//! allocate would invalidate a capture of another thread in global mode, so guard (this library) sets the
-//! mode to RELAXED during its calls. Guard also sets the context in which the memory was requested. Mode and
-//! context are restored afterwards, so the program sees no difference.
+//! An allocating call would break another thread's stream capture, so the mode is RELAXED during such calls.
+//! Mode and context are restored afterwards.
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, without_provenance_mut};

@@ -1,15 +1,11 @@
-//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of guard (this library), through
-//! the class's vtable.
+//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of this library, through the
+//! class's vtable.
 //!
-//! DECISION: guard never reads the pool's objects; an object's address is only used as a key. For each
-//! object, guard keeps an allocator of its own ([`plimsoll_pool::Ours`]) with memory of the same card
-//! ([`backing`]). Blocks are reused only in the order of one stream, as in ggml's own pool. Calls that guard
-//! does not handle go to ggml's own methods. Examples are a `free` of a block that ggml allocated, an
-//! allocation that guard cannot serve, and a class with an unexpected vtable.
+//! The pool is replaced only on request (`pool=ours`, `pool=managed`). A hidden and stripped class cannot be
+//! found, which is reported once.
 //!
-//! The pool is replaced only on request (`pool=ours`, `pool=managed`). Guard searches for the class when the
-//! program allocates device memory and objects were loaded since the last search. A hidden and stripped class
-//! cannot be found; this is reported once.
+//! DECISION: an object's address is only a key to an allocator of this library ([`plimsoll_pool::Ours`]); the
+//! object itself is never read. Calls that cannot be served go to ggml's own methods.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

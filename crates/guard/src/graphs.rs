@@ -1,9 +1,7 @@
-//! Notification of served ggml pools about stream captures and CUDA graphs. Served pools are those whose
-//! memory guard (this library) manages.
+//! Notification of served ggml pools about stream captures and CUDA graphs.
 //!
-//! DECISION: before the driver starts a capture, guard finishes its own waits and notifies the pools. So
-//! while the driver is capturing, no pool releases memory and guard waits for nothing.
-//! [`crate::state::captures`] records which graphs contain which captures.
+//! DECISION: the pools are notified before the driver starts a capture. So while the driver is capturing, no
+//! pool releases memory and no thread of this library waits.
 
 use plimsoll_pool::CapturedGraph;
 

@@ -1,11 +1,10 @@
-//! Hooks: functions with which guard (this library) replaces the driver's, one file for each part of the
-//! driver's API.
+//! Hooks: functions with which this library replaces the driver's, one file for each part of the driver's
+//! API.
 //!
-//! DECISION: from each declaration of a hook, the macro `hooks!` generates the export, the pointer to the
-//! real function in `real` (see [`crate::driver`]) and the row of the table in [`crate::interpose`]. So a
-//! hook cannot be present in one of these places and missing in another. Until guard is armed (`cuInit` has
-//! succeeded), a hook only calls the real function; the exceptions are `cuInit` itself and the hooks that
-//! look functions up.
+//! Until `cuInit` has succeeded, a hook only calls the real function.
+//!
+//! DECISION: the macro `hooks!` generates the export, the pointer to the real function and the row in
+//! [`crate::interpose`]. So a hook cannot be missing in one of these places.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;

@@ -1,15 +1,12 @@
 //! Symbol interposition: the three ways in which a program finds a driver function, and the table of hooks
 //! for all of them.
 //!
-//! The three ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress`, which every CUDA runtime
-//! uses ([`procedure`]). For an import, the loader finds guard's export before the driver's. In the other
-//! two, the real look-up runs first and only its result is replaced. So guard (this library) never offers a
-//! function that this driver lacks or that belongs to another library. `dlvsym`, `cuGetExportTable` and
-//! `dlopen` are left alone. RTLD_DEEPBIND, dlmopen, static programs and setuid programs are not covered.
+//! The three ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). In the last
+//! two, the real look-up runs first and only its result is replaced. RTLD_DEEPBIND, dlmopen, static programs
+//! and setuid programs are not covered.
 //!
-//! DECISION: a name is hashed once and looked up in a table built at compile time. The look-up uses no
-//! allocation, no lock, no thread local and nothing that could panic, because every `dlsym` call of every
-//! program with guard preloaded passes through it.
+//! DECISION: names are looked up in a hash table built at compile time, without allocation, lock, thread
+//! local or panic. Every `dlsym` call of every program passes through it.
 
 use core::ffi::{CStr, c_char, c_void};
 

@@ -1,14 +1,11 @@
 //! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
 //!
-//! DECISION: the rungs are ordered by their cost to the program. First, memory that is no longer used is
-//! released: ranges that the program freed and whose GPU work is done, and idle memory of pools (`reuse`).
-//! Then the allocation is assembled from smaller pieces (`chunk`). Then guard (this library) waits: for the
-//! daemon to make room (`reclaim`) or for another process (`wait`). The last rungs cost speed: the part that
-//! does not fit goes to host memory (`spill`), or the whole becomes managed memory (`on-oom=managed`). If all
-//! fail, the program gets exactly CUDA_ERROR_OUT_OF_MEMORY, and the reason is recorded on the page, a
-//! shared-memory file for the daemon. A remedy whose option is not set is skipped. Nothing is tried during a
-//! stream capture, because waiting, freeing and mapping would invalidate it. The ladder itself holds no lock,
-//! but its caller may hold one (see `ggml::pools`).
+//! A remedy whose option is not set is skipped. Nothing is tried during a stream capture, which waiting,
+//! freeing or mapping would invalidate.
+//!
+//! DECISION: rungs are ordered by their cost to the program: `reuse` of idle memory, smaller pieces
+//! (`chunk`), waiting (`reclaim`, `wait`), host memory (`spill`), managed memory (`on-oom=managed`). If all
+//! fail, the program gets CUDA_ERROR_OUT_OF_MEMORY.
 
 use core::time::Duration;
 

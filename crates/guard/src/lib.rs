@@ -1,9 +1,8 @@
 //! `libplimsoll_guard.so`: preloaded library between an unmodified program and the CUDA driver, which counts
 //! and limits GPU memory.
 //!
-//! The library is preloaded into a program and all its child processes, most of which never use CUDA. So it
-//! does nothing when the loader maps it, needs only libc, and passes every call through until the driver's
-//! own `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set.
+//! It passes every call through until `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set. Most
+//! processes with the library never use CUDA.
 //!
 //! The modules form floors. Each floor imports only those above it in this list:
 //!
@@ -11,18 +10,16 @@
 //! |---|---|
 //! | process | `clock`, `descriptor`, `process`, `say`, `settings`, `text` |
 //! | driver | `driver`: the real functions, found by walking the loaded objects |
-//! | state | `state`: tables and counters; `trace`: one record for each event; `driver_guard`: thread state around guard's own driver calls |
+//! | state | `state`: tables and counters; `trace`; `driver_guard`: thread state around driver calls |
 //! | policy | `policy`: pure arithmetic, tested alone |
 //! | accounts | `account`: count of the memory that the program holds, and claims on the budget |
 //! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: create and release memory, and wait for it |
 //! | entrances | `arm`, `hooks`, `interpose`: exported functions, and the ways in which a program finds them |
 //!
-//! If an upper floor must call a lower one, the lower one passes it a function: a hook passes the real call
-//! to `ladder::ask`, and `ggml` registers its release of idle memory in `ladder::reuse`.
+//! If an upper floor must call a lower one, the lower one passes it a function.
 //!
-//! DECISION: the library is built with the profile `guard` (panic = abort), and it is `no_std` only with that
-//! profile. This saves 0.1 ms on every exec and needs no unwinder. With any other profile, it is an ordinary
-//! crate for tests and lints. Unit tests and rlibs have no exports.
+//! DECISION: the library is `no_std` only with the profile `guard` (panic = abort), which saves 0.1 ms on
+//! every exec. Every other profile builds an ordinary crate for tests and lints.
 #![cfg_attr(panic = "abort", no_std)]
 #![allow(
     non_snake_case,

@@ -1,11 +1,10 @@
 //! Spilled allocations, whose first part is on the card and the rest in host memory.
 //!
+//! [`crate::policy::room`] decides which requests are split. [`crate::policy::placement`] chooses the kind of
+//! host memory for each card, and [`probe`] tests it.
+//!
 //! DECISION: only the part that does not fit is spilled, not the whole request. The result is one range of
-//! addresses whose tail the card reads over the bus. [`crate::policy::room`] decides which requests are
-//! split. A small request would take a whole granule (allocation unit) of host memory and is accessed often.
-//! So large requests leave some room on the card for small ones. When that room is used up, even small
-//! requests are spilled, because a refusal of four bytes would end the program. [`crate::policy::placement`]
-//! chooses the kind of host memory for each card, and [`probe`] tests it.
+//! addresses, whose tail the card reads over the bus.
 
 pub(crate) mod copy_border;
 mod make;

@@ -1,9 +1,7 @@
 //! Trace file of memory events, one for each process, written if `PLIMSOLL_GUARD_TRACE` is set.
 //!
-//! DECISION: each record is one `write(2)` to a file opened for append, which takes a microsecond. So a
-//! killed process loses no buffered records, and threads wait for no lock while the disk is slow. Records of
-//! two threads may be out of order by time, but never records of the same memory block. The first record that
-//! cannot be written ends the trace.
+//! DECISION: each record is one `write(2)` to a file opened for append. So a killed process loses no records,
+//! and no thread waits for a lock. Records of two threads may be out of order.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;

@@ -1,9 +1,7 @@
 //! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! Macros are replaced from the last declared to the first, each once, so a macro may use those declared
-//! before it. A model's own macro replaces the global macro of the same name and takes its position in this
-//! order. `${PORT}` and `${PID}` are left in place, because their values are known only when the engine
-//! starts.
+//! Macros are replaced from the last declared to the first, each once. A model's own macro takes the place of
+//! the global macro of the same name.
 
 use std::sync::Arc;
 

@@ -1,9 +1,7 @@
 //! YAML document as a tree in which every value has its line number and every scalar is text.
 //!
-//! llama-swap replaces macros in any value before it interprets types (`macro: 300`, `ttl: ${macro}`), so
-//! this reader interprets types last as well. serde-saphyr's budget bounds the number of nodes, the depth and
-//! the aliases. The length of each scalar has a limit of its own, because an alias may repeat a long scalar
-//! many times.
+//! Types are interpreted after macros are replaced, as in llama-swap. The number of nodes, the depth, the
+//! aliases and each scalar's length are limited.
 
 use std::fmt;
 use std::sync::Arc;

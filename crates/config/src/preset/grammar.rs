@@ -1,10 +1,8 @@
 //! Grammar of llama-server's preset files, parsed into sections and keys (`common/preset.cpp:
 //! parse_ini_from_file @ b10605`).
 //!
-//! The grammar differs from ordinary INI files. A value ends at the first `;` or `#`, even inside quotes;
-//! quotes and backslashes are plain characters; only comments may be indented; of a section written twice,
-//! only the second counts. llama.cpp lets a section's name continue over line ends to the next `]`, which
-//! would hide settings. Here this is an error, on purpose.
+//! A value ends at the first `;` or `#`, even inside quotes. Of a section written twice, only the second
+//! counts. Unlike in llama.cpp, a section name that continues on the next line is an error.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
-//! Plimsoll's own settings in a llama-server preset file, written as `;plimsoll: key = value`, which
-//! llama-server reads as a comment.
+//! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, a comment for
+//! llama-server.
 //!
-//! Settings of the server are written before the first section or in `[*]`. Settings of one model are written
-//! in the model's section, and settings of all models in `[*]`.
+//! Settings of the server are written before the first section or in `[*]`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,7 @@
-//! GPU selection in a text that the user submits: by an environment variable, a command-line option, a
-//! function argument or a call.
+//! GPU selection in a user's text: by environment variable, command-line option, function argument or call.
 //!
-//! A variable such as `CUDA_VISIBLE_DEVICES` selects among the machine's cards and renumbers them. The
-//! numbers in all other forms count only the visible cards.
+//! A variable such as `CUDA_VISIBLE_DEVICES` renumbers the cards. The other forms count only the visible
+//! cards.
 
 use crate::facts::{CardChoice, Facts, LineSource, Quote};
 use crate::line::shortened;

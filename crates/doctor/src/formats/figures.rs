@@ -1,9 +1,7 @@
-//! Memory figures of a caching allocator (such as PyTorch's) outside its usual error message, such as `15.9
-//! GiB reserved, 9.2 GiB allocated` or `Reserved but unallocated: 402 MiB`.
+//! Memory figures of a caching allocator (such as PyTorch's) outside its usual error message.
 //!
-//! DECISION: the meaning of a size is taken from the nearest known label (there are a dozen). The sizes are
-//! used only if PyTorch's own message is missing and one of them is labelled as reserved, because only
-//! caching allocators distinguish reserved from allocated memory.
+//! DECISION: the nearest known label gives a size its meaning. The sizes count only if one is labelled as
+//! reserved, because only caching allocators distinguish reserved from allocated memory.
 
 use plimsoll_base::Bytes;
 

@@ -1,9 +1,8 @@
-//! Reader of log lines of llama.cpp and other ggml programs: refused buffers, allocated buffers, progress of
+//! Reader of log lines of ggml programs such as llama.cpp: refused buffers, allocated buffers, progress of
 //! the load.
 //!
-//! ggml reports a refused allocation in up to three lines: the device reports the refusal (`allocating N MiB
-//! on device D`), the allocator names the buffer, and the caller names its purpose. The first line is read as
-//! a refusal; the lines shortly after it add the buffer and its purpose.
+//! ggml reports a refusal in up to three lines. The first (`allocating N MiB on device D`) is the refusal;
+//! later lines add the buffer and its purpose.
 
 use plimsoll_base::Bytes;
 

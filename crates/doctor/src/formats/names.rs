@@ -1,8 +1,8 @@
 //! Sizes derived from product names in a text: parameters and quantisation of a model, memory of a card or a
 //! board.
 //!
-//! DECISION: sizes from names are the least reliable, so they are used only if the text states no size. A
-//! name under which cards with different memory sizes are sold (A100, V100, RTX 4060 Ti) gives no size.
+//! DECISION: such sizes are used only if the text states no size. A name sold with several memory sizes
+//! (A100, V100, RTX 4060 Ti) gives none.
 
 use plimsoll_base::Bytes;
 

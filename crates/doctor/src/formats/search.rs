@@ -1,8 +1,7 @@
 //! Search of a log for all known phrases at once.
 //!
-//! DECISION: one Aho-Corasick automaton (a DFA) runs over the raw bytes with one table look-up per byte. So a
-//! line full of phrases takes no longer than any other. The automaton for some 700 phrases takes a few MiB
-//! and is built on first use.
+//! DECISION: one Aho-Corasick automaton (a DFA) takes one table look-up per byte. So a line full of phrases
+//! takes no longer than any other.
 
 use std::sync::LazyLock;
 

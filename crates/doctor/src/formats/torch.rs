@@ -1,9 +1,8 @@
-//! Reader of PyTorch's out-of-memory error in all its versions, ComfyUI's block of memory figures, and Python
-//! traceback frames.
+//! Reader of PyTorch's out-of-memory error in all versions, ComfyUI's memory figures, and Python traceback
+//! frames.
 //!
-//! `CUDACachingAllocator.cpp` has changed the message often: `total capacty` until 2.2, `(GPU 0; T total
-//! capacity; A already allocated; …)` before 2.1, `cached` before 1.8. So each size is found by the words
-//! next to it, never by its position.
+//! `CUDACachingAllocator.cpp` has changed the message often. So each size is found by the words next to it,
+//! never by its position.
 
 use plimsoll_base::Bytes;
 

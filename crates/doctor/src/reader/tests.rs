@@ -1,8 +1,7 @@
 //! Tests of all log line readers with damaged text: none may panic, and the facts stay bounded.
 //!
-//! Each reader gets lines that its patterns do not match, which the phrase search would never pass to it. A
-//! few thousand texts are tried by default; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor
-//! --lib reader::tests -- --nocapture` tries a million on each reader.
+//! A few thousand texts are tried by default; the environment variable `PLIMSOLL_FUZZ=1000000` tries a
+//! million.
 
 use std::time::Instant;
 

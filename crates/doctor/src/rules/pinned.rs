@@ -1,8 +1,7 @@
 //! Rules for pinned host memory: its limits, and refusals that the program survives.
 //!
-//! If pinned memory is refused, ggml warns and continues with pageable memory. A program that cannot continue
-//! without pinned memory fails with `out of memory`: the driver uses this error for limits of the host as
-//! well as for a full card.
+//! If pinned memory is refused, ggml continues with pageable memory. Other programs fail with `out of
+//! memory`, the driver's error for a full card as well.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;

@@ -1,8 +1,7 @@
 //! Rules for PyTorch's out-of-memory error.
 //!
-//! The error states the requested size, the card's total and free memory, the live and idle memory of the
-//! allocator, and the memory of other processes. The allocator frees its idle blocks and tries again before
-//! it reports the error. So memory that is still idle is in blocks that are too small.
+//! PyTorch frees its idle blocks and tries again before it reports the error. So memory that is still idle is
+//! in blocks that are too small.
 
 use plimsoll_base::Bytes;
 

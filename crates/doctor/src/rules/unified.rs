@@ -1,9 +1,8 @@
 //! Rules for GPUs that share the host's memory (Jetson, Thor, GB10), and for managed memory on any card.
 //!
-//! DECISION: the number in an NvMap error line is that of the ioctl (1075072515 = 0x40144e03 =
-//! NVMAP_IOC_ALLOC), never a size. CUDA memory on these boards needs neither CMA nor contiguous pages, so
-//! tegrastats' `lfb` (largest free blocks) is not evidence. The rules use the L4T release, MemFree,
-//! MemAvailable minus CmaFree, and the requested size from the engine's log.
+//! DECISION: the number in an NvMap error line is never a size, because it is the ioctl's number (1075072515
+//! = NVMAP_IOC_ALLOC). tegrastats' `lfb` (largest free blocks) is no evidence, because CUDA memory needs no
+//! contiguous pages.
 
 use plimsoll_base::Bytes;
 

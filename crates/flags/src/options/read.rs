@@ -1,8 +1,8 @@
-//! Reader of llama-server flags from a command line or the environment, by llama.cpp's own rules
-//! (`common/arg.cpp: common_params_parse_ex @ b10605`).
+//! Reader of llama-server flags from a command line or the environment (`common/arg.cpp:
+//! common_params_parse_ex @ b10605`).
 //!
-//! In addition, `-fa` without a value is accepted, as in older builds. Values are interpreted later, when a
-//! [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
+//! `-fa` without a value is accepted, as in older builds. Values are interpreted later, when
+//! [`ModelParams`](crate::ModelParams) is built.
 
 use std::collections::HashMap;
 

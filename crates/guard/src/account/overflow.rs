@@ -1,10 +1,7 @@
 //! Free room on a card for a request, computed from the budget, the driver's figures and the options.
 //!
-//! [`crate::policy::room`] uses this figure to split a request between card and host memory. If a request
-//! does not fit, the card still takes as many bytes as budget and driver have left, minus a small reserve.
-//! The reserve is for later small requests of the program (a workspace, a counter). It is also for the driver
-//! itself (a module that it loads late, the stacks of a larger kernel). Such memory cannot or should not be
-//! in host memory.
+//! [`crate::policy::room`] uses this figure to split a request between card and host memory. A small reserve
+//! stays free for later small requests and for the driver itself.
 
 use core::sync::atomic::Ordering::Relaxed;
 

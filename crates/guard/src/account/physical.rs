@@ -1,9 +1,7 @@
 //! Physical memory from `cuMemCreate`, with its handles and mappings.
 //!
-//! The card gets the memory back when no handle and no mapping is left. A handle can be retained from an
-//! address, mapped many times, and released while mapped. After that release, the driver may reuse the
-//! handle's value for other memory. So guard (this library) gives each piece of physical memory its own
-//! number.
+//! The card gets the memory back when no handle and no mapping is left. The driver may then reuse the
+//! handle's value, so each piece of memory has a number of its own.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,9 +1,7 @@
 //! Count of the host memory that the program has pinned.
 //!
-//! The kernel can neither move nor swap pinned memory. Where card and host share memory, pinned memory
-//! reduces what is left for the card. Guard (this library) counts it but never refuses it; only the kernel
-//! limits it. Guard itself also pins host memory for device requests that do not fit on the card. That memory
-//! is counted as spilled, not as pinned.
+//! Where card and host share memory, pinned memory reduces what is left for the card. It is counted but never
+//! refused.
 
 use crate::driver::CuResult;
 use crate::driver_guard::context;

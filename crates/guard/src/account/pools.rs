@@ -1,9 +1,7 @@
 //! Memory reserved by the driver's stream-ordered pools (`cudaMallocAsync`).
 //!
-//! DECISION: guard (this library) counts a whole pool and not its blocks. A freed block goes back to its
-//! pool, and the driver returns the pool's memory at a later synchronisation, which guard does not see. So
-//! guard counts the driver's own figure for each pool's reserved memory. The figure is read again after every
-//! call that may change it, and before a request is refused.
+//! DECISION: the driver's figure for a whole pool is counted, not its blocks, because the driver returns
+//! freed blocks unseen. The figure is read after every call that may change it, and before a refusal.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance_mut;

@@ -1,8 +1,7 @@
 //! Stack trace of the calling thread on stderr: one line for each frame, with object, offset and symbol.
 //!
-//! The trace may be incomplete. glibc's `backtrace` unwinds with the tables of each object (and loads
-//! libgcc_s if the program has not); an object without tables ends the trace. Only exported names are shown.
-//! For stripped programs, `addr2line -e OBJECT OFFSET` converts the offsets to source lines.
+//! Only exported names are shown, and an object without unwind tables ends the trace. For stripped programs,
+//! `addr2line -e OBJECT OFFSET` finds the source line.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;

@@ -1,10 +1,7 @@
 //! libc's own `dlsym`, `dlopen` and `dladdr`, found by walking the loaded objects.
 //!
-//! DECISION: guard (this library) exports its own `dlsym`, so it cannot import libc's. `dlopen` and `dladdr`
-//! are in libdl.so.2 before glibc 2.34 and in libc since then, so an import would tie guard's library to one
-//! of the two. The walk works with both versions and under LD_BIND_NOW, needs no symbol version, and
-//! distinguishes libc's `dlsym` from that of another preloaded library. It runs once, when the first of these
-//! functions is needed.
+//! DECISION: this library exports its own `dlsym`, so it cannot import libc's. An import of `dlopen` or
+//! `dladdr` would require either glibc 2.34 or an older one, because these functions moved between libraries.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};

@@ -1,10 +1,8 @@
-//! Memory source of a ggml pool that guard (this library) serves: the CUDA driver as a
-//! [`plimsoll_pool::PoolDevice`], within the budget.
+//! Memory source of a served ggml pool: the CUDA driver as a [`plimsoll_pool::PoolDevice`], within the
+//! budget.
 //!
-//! DECISION: every byte is claimed from the budget before the driver is called, and counted for the card when
-//! it is mapped. If the claim or the driver refuses, the pool first releases its own idle memory. If that
-//! does not help, guard tries its sequence of remedies, the ladder ([`Backing::insist`]). Driver calls are
-//! made in the pool's own context and in relaxed capture mode, so that none becomes part of a stream capture.
+//! DECISION: every byte is claimed from the budget before the driver is called. After a refusal, the pool
+//! first releases its own idle memory, then tries the ladder (a sequence of remedies, [`Backing::insist`]).
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! Fence: a marker in the GPU work of a CUDA context, which is passed when all work submitted before it has
 //! finished.
 //!
-//! DECISION: a fence is an event on each stream of the context (see [`streams`]). If one of the events could
-//! not be created, the fence counts as passed only after guard (this library) has waited for the whole card.
+//! DECISION: a fence is an event on each stream of the context (see [`streams`]). If an event cannot be
+//! created, the fence counts as passed only after a wait for the whole card.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};

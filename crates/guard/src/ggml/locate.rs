@@ -1,10 +1,10 @@
 //! Search for the class of ggml's legacy pool in all loaded objects.
 //!
-//! DECISION: the class is found by its symbols: in the objects' dynamic symbol tables first, then in the
-//! symbol tables of their files. The slots of the vtable in memory must contain the addresses of the methods.
-//! So a class is not accepted if the file on disk has been replaced or its tables contradict memory. A vtable
-//! may be in a different object than the methods (copy relocations), so all methods are collected before any
-//! vtable is checked.
+//! All methods are collected before any vtable is checked, because a vtable may be in a different object than
+//! its methods.
+//!
+//! DECISION: the class is found by its symbols, in memory first and then in the objects' files. The vtable in
+//! memory must contain the methods' addresses, so a replaced file cannot mislead the search.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;

@@ -1,8 +1,8 @@
 //! Managed memory for ggml's own pool (`pool=managed`), as in llama.cpp PR 22158.
 //!
-//! DECISION: ggml's `alloc` runs unchanged, and guard (this library) answers its `cuMemAlloc` call with
-//! managed memory. The hook recognises that call by its thread: a table has one word for each thread that is
-//! inside `alloc`. If the table is full, a thread gets ordinary device memory.
+//! DECISION: ggml's `alloc` runs unchanged, and its `cuMemAlloc` call is answered with managed memory. A
+//! fixed table of the threads inside `alloc` identifies that call; if it is full, the call gets device
+//! memory.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

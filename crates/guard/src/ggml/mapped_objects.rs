@@ -1,11 +1,10 @@
 //! Walk over the objects (executable and libraries) that are loaded in this process, under the loader's lock.
 //!
-//! DECISION: the only loader function called is `dl_iterate_phdr`. `dlsym` is avoided because it takes the
-//! loader's main lock. A thread inside a constructor may hold that lock while it waits for the CUDA runtime,
-//! which may in turn be calling guard (this library). The lock of `dl_iterate_phdr` is never held while
-//! foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. No object can be unmapped while a
-//! callback of `dl_iterate_phdr` runs. So the search runs inside the callback of an outer walk: until that
-//! walk returns, the memory of the objects found stays mapped and can safely be written to.
+//! No object can be unmapped while a callback of `dl_iterate_phdr` runs. So the search runs inside such a
+//! callback, and the memory of the objects stays mapped.
+//!
+//! DECISION: `dl_iterate_phdr` is used and `dlsym` is not. `dlsym` takes the loader's main lock, which a
+//! thread may hold while it waits for the CUDA runtime.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;

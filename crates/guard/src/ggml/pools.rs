@@ -1,20 +1,13 @@
-//! Table of guard's own memory pools, one for each ggml pool object whose calls guard (this library) serves.
+//! Table of this library's own memory pools, one for each ggml pool object whose calls it serves.
 //!
-//! DECISION: the table has a fixed size and is searched from its start. There is one object for each card and
-//! stream in use, nearly always one or two, so a search takes one or two comparisons. When a pool is
-//! destroyed, its entry is reused by the next one; entries are never freed, so no reference becomes stale.
+//! No deadlock is possible. A thread takes a pool's lock while it holds no other lock of this library, and
+//! the trim of idle memory skips a locked pool.
 //!
-//! DECISION: each pool has its own lock. It is the only lock of guard that is held during driver calls,
-//! because the result of one driver call determines the next one. The lock is also held while the ladder
-//! (guard's sequence of remedies for a refused allocation) waits for up to `wait=SECONDS`. ggml calls a pool
-//! object from one thread at a time, so no second `alloc` or `free` has to wait.
+//! DECISION: the table has a fixed size and is searched from its start. Entries are reused and never freed,
+//! so no reference becomes stale.
 //!
-//! A deadlock is impossible. A thread takes this lock only while it holds no other lock of guard, and then
-//! takes no other pool's lock. The trim of idle memory uses `try_hold` and skips a locked pool. The driver
-//! does not call a hook from the same thread. A thread that begins a capture or enables a peer locks the
-//! pools one after another. It waits at most as long as the request that holds the lock.
-//!
-//! A block's size is rounded up to the alignment of `cudaMalloc`, and the rounded size is reported to ggml.
+//! DECISION: each pool has its own lock, which is held during driver calls and for up to `wait=SECONDS`. ggml
+//! calls a pool object from one thread at a time, so no other `alloc` waits.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,12 +1,10 @@
 //! Streams of each CUDA context, on which fences (completion events) are recorded.
 //!
-//! DECISION: a pool cannot tell which stream it serves, and ggml's streams are not ordered after the default
-//! stream. So a fence has an event on every stream of the context, the default stream included. There are
-//! only a few streams, and a fence is made only before memory goes back to the driver.
+//! After the first context has ended, no more fences are made, because the driver does not report the end of
+//! each stream.
 //!
-//! Streams end with their context, and the driver does not report the end of each stream. So after the first
-//! context has ended, no more fences are made; memory then goes back to the driver only after a wait for the
-//! whole card.
+//! DECISION: a fence has an event on every stream of the context, because a pool cannot tell which stream it
+//! serves.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

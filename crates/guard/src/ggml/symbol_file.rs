@@ -1,12 +1,9 @@
 //! Symbol tables of an ELF file on disk, for objects whose dynamic symbol table lacks ggml's pool class.
 //!
 //! Such objects are statically linked executables without `-rdynamic`, and libraries with hidden classes.
-//! Stripped files have no such symbol table.
 //!
-//! DECISION: the file is treated as hostile input. It is read in pieces with `pread` (a mapping would raise
-//! SIGBUS if the file were truncated), every offset is checked, and the work is bounded by the size of its
-//! string tables. The tables are first searched for the substring that all sought names share; almost every
-//! file lacks it and needs no more work.
+//! DECISION: the file is hostile input, read in bounded pieces with `pread`. A mapping would raise SIGBUS if
+//! the file were truncated.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,8 +1,7 @@
 //! Mangled names of ggml's legacy pool: its vtable and the methods in it.
 //!
-//! DECISION: guard (this library) assumes only the name of the class and the signatures of its two virtual
-//! methods. The slots of the vtable are identified by comparing them with the addresses of the methods. So a
-//! different order of declaration, or another method in a base class, moves the slots but breaks nothing.
+//! DECISION: the vtable's slots are identified by comparing them with the methods' addresses. So a different
+//! order of declaration breaks nothing.
 
 use core::ffi::CStr;
 

@@ -1,14 +1,10 @@
 //! Takeover of ggml's legacy pool by replacing the function pointers (slots) in its vtable.
 //!
-//! DECISION: guard (this library) changes the vtable's slots and not the symbols. In builds without virtual
-//! memory management, g++ devirtualises calls: it compares the slot with the address of `alloc` and runs an
-//! inlined copy if they are equal. With another address in the slot the comparison fails, and the call
-//! reaches guard. A substituted symbol would change both sides of the comparison and never be called. A slot
-//! is one aligned word, so a concurrent call gets either the old or the new function. `alloc` is changed last
-//! and restored first, so every block that guard allocates is also freed by guard.
+//! `alloc` is changed last and restored first, so every block that this library allocates is also freed by
+//! it. If the first [`PROBATION`] allocations look wrong, `alloc` is restored.
 //!
-//! A takeover starts on probation: the first `alloc` must have plausible arguments, and one of guard's blocks
-//! must be freed within [`PROBATION`] allocations. Otherwise `alloc` is restored, and this is reported.
+//! DECISION: the slots are replaced, not the symbols. g++ compares a slot with the address of `alloc` and
+//! runs an inlined copy if they are equal. A substituted symbol would change both sides and never be called.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 

@@ -1,11 +1,8 @@
-//! Interval between releases (trims) of idle memory by a pool that guard (this library) serves.
+//! Interval between releases (trims) of idle memory by a served ggml pool.
 //!
-//! DECISION: trims happen during the program's own calls, because guard has no thread. After a number of
-//! frees, while no block is live, the clock is read, and idle memory is released once a second. A trim
-//! releases memory that was idle during several trims, so memory that every prompt needs is not unmapped and
-//! mapped again in between. A program that makes no calls keeps its memory. Other processes can request the
-//! idle part through guard's shared-memory file (the page), but guard replies only at the program's next
-//! call.
+//! DECISION: trims happen during the program's own calls, at most once a second, because this library has no
+//! thread. A trim releases only memory that was idle during several trims, so memory that every prompt needs
+//! stays mapped.
 
 use crate::clock;
 

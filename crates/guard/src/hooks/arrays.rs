@@ -1,9 +1,7 @@
 //! Hooks of CUDA arrays and mipmapped arrays.
 //!
-//! The driver reports the size of an array only if its memory is mapped later
-//! (CUDA_ARRAY3D_DEFERRED_MAPPING). So guard (this library) creates a deferred array with the same
-//! description, reads its size and destroys it. If that fails, or if the card has no budget, guard uses the
-//! sum of the element sizes instead. Deferred and sparse arrays have no memory of their own.
+//! The driver reports an array's size only with CUDA_ARRAY3D_DEFERRED_MAPPING. So a deferred array with the
+//! same description is created, measured and destroyed. If that fails, the element sizes are added up.
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;

@@ -1,10 +1,7 @@
 //! Hooks of batched copies, for drivers that refuse a copy across the border of a spilled range.
 //!
-//! A spilled range is device memory followed by host memory. A copy that crosses the border between them is
-//! split into pieces. A batch lists sets of attributes, each with the index of the first copy that uses it.
-//! After a split, these indices are changed to count pieces instead of copies. If the driver reports an error
-//! at a piece, the program gets the index of its own copy. Batches of boxes (`cuMemcpy3DBatchAsync`) are
-//! passed on unchanged.
+//! A spilled range is device memory followed by host memory. A copy across that border is split, and the
+//! batch's indices and error index are converted. Batches of boxes (`cuMemcpy3DBatchAsync`) pass unchanged.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;

@@ -1,8 +1,7 @@
 //! Hooks of streams and of stream capture into CUDA graphs.
 //!
-//! DECISION: ggml pools that guard (this library) serves are notified before a capture begins and after it
-//! has ended. Between these notifications, they release no memory, wait for nothing and record no events. A
-//! capture counts as ended only when the driver reports so.
+//! DECISION: served ggml pools are notified before a capture begins and after it ends. In between, the pools
+//! release no memory and wait for nothing. Only the driver's report ends a capture.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

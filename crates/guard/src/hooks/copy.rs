@@ -1,11 +1,7 @@
 //! Hooks of memory copies, for drivers that refuse a copy across the border of a spilled range.
 //!
-//! A spilled range is device memory followed by host memory. The driver manages both parts, and the H200's
-//! driver copies across the border. NVIDIA's documentation does not guarantee this, so [`crate::spill`] tests
-//! it, and copies are split at the border only if the driver refuses. The pieces of an asynchronous copy go
-//! into the same stream in order, so a wait for the copy waits for all of them. Copy nodes that a program
-//! adds to a CUDA graph by hand are not split, because no engine uses them and the only driver tested copies
-//! across the border.
+//! A spilled range is device memory followed by host memory. [`crate::spill`] tests whether the driver copies
+//! across that border; copies are split only if not. Copy nodes added to a CUDA graph by hand are not split.
 
 use crate::driver::{Context, CuArray, CuResult, CuStream, DevicePointer};
 use crate::hooks::hooks;

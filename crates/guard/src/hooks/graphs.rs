@@ -1,11 +1,10 @@
 //! Hooks of CUDA graphs, which track the graphs and executable graphs that contain captured work.
 //!
-//! Captured work uses memory of the ggml pools that guard (this library) serves, so guard must find out when
-//! the last handle to such work is destroyed.
+//! Captured work uses memory of served ggml pools, which must stay until the last handle to that work is
+//! destroyed.
 //!
-//! DECISION: only calls that put the work of one graph into another graph are tracked (instantiation,
-//! cloning, child graphs, updates). A destroyed graph is removed from the table before the driver destroys
-//! it, because the next graph may get the same address.
+//! DECISION: only calls that put the work of one graph into another are tracked. A graph leaves the table
+//! before the driver destroys it, because the next graph may get the same address.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

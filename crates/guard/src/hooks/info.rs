@@ -1,8 +1,7 @@
 //! Hooks of memory queries, which report total and free memory within the budget.
 //!
-//! Total memory is reported as at most the budget of the process tree, and free memory as at most the
-//! unclaimed rest of the budget. So a program that chooses its size by free memory (llama.cpp's fit,
-//! PyTorch's fraction, vLLM's utilisation) stays within the budget.
+//! So a program that chooses its size by free memory (llama.cpp's fit, vLLM's utilisation) stays within the
+//! budget.
 
 use core::ffi::{c_int, c_uint};
 

@@ -1,9 +1,8 @@
 //! Hooks of interprocess memory sharing, which spilled memory (device memory followed by host memory) does
 //! not support.
 //!
-//! Spilled memory is mapped memory, for which the driver has no legacy IPC handle. If its host part were
-//! exported, the other process would get host memory where it expects device memory. So both kinds of calls
-//! are refused with CUDA_ERROR_NOT_SUPPORTED; programs then fall back to copies.
+//! Such calls return CUDA_ERROR_NOT_SUPPORTED for spilled memory, because the driver has no legacy IPC handle
+//! for it. Programs then fall back to copies.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,8 +1,7 @@
 //! Hooks of linear device memory: `cuMemAlloc` and its variants.
 //!
-//! Memory is counted in the size that the program requested; the daemon sees the driver's rounding through
-//! NVML. Managed memory counts against no budget, because the driver can move it off the card. On cards where
-//! the driver cannot move it, managed memory is on the card from the start and is counted.
+//! Memory is counted in the size that the program requested. Managed memory is counted only on cards where
+//! the driver cannot move it to the host.
 
 use core::ffi::c_uint;
 

@@ -1,14 +1,11 @@
 //! Hooks of NVML: memory within the budget, and an answer to PyTorch's process query where NVML fails.
 //!
-//! When PyTorch (2.1 to 2.10) builds an out-of-memory message, it queries NVML for the card's processes and
-//! asserts that this succeeds. On Jetson, under MIG in containers and in sandboxes the query fails, and the
-//! user sees INTERNAL ASSERT FAILED instead of `torch.cuda.OutOfMemoryError`. If the three functions of that
-//! query fail, guard (this library) answers instead. It lists the processes that it counts: this one and the
-//! others of the same command on the card. If NVML works, its answers pass unchanged.
+//! PyTorch (2.1 to 2.10) asserts that NVML can list the card's processes when it builds an out-of-memory
+//! message. On Jetson, MIG and sandboxes the query fails, so this library answers with the processes that it
+//! counts.
 //!
-//! DECISION: guard returns a stand-in device handle only while NVML is not initialised. NVML then refuses
-//! every call before it reads the handle, so it never uses guard's handle as a pointer. If an initialised
-//! NVML cannot find a card by its PCI address, guard looks it up by UUID and gets a real handle.
+//! DECISION: a stand-in device handle is returned only while NVML is not initialised, because NVML then
+//! refuses calls before it reads a handle.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::sync::atomic::AtomicBool;

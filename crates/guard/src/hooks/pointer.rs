@@ -1,12 +1,7 @@
 //! Hooks of pointer queries, which make spilled ranges look like memory of `cuMemAlloc`.
 //!
-//! A spilled range is device memory followed by host memory. The driver would describe a single mapping
-//! instead of the whole range, and report its tail as host memory. Runtimes and engines depend on both
-//! answers: UCX registers the result of `cuMemGetAddressRange`, and cudart chooses the kind of a copy by the
-//! memory type. So guard (this library) answers these queries itself: each range is reported as one block of
-//! device memory. Other attributes are those of the range's first byte, so that the whole range has one
-//! answer. Memory advice and prefetches, which are meant for managed memory, succeed without effect on a
-//! spilled range.
+//! A spilled range is device memory followed by host memory. The driver would describe only one of its
+//! mappings, which misleads UCX and cudart. So each range is reported as one block of device memory.
 
 use core::ffi::{c_int, c_uint, c_void};
 

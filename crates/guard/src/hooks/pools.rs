@@ -1,8 +1,7 @@
 //! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
 //!
-//! During a stream capture these calls create graph nodes, and the memory belongs to the graph, so the calls
-//! are passed on unchanged. Bytes that a pool can provide without growing are not claimed from the budget
-//! again.
+//! During a stream capture the memory belongs to the graph, so the calls pass unchanged. Bytes that a pool
+//! can provide without growing are not claimed again.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

@@ -1,9 +1,7 @@
-//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`. After the wait, guard (this library)
-//! handles other processes' requests for idle memory.
+//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`.
 //!
-//! Another process may request idle memory through this process's page (a shared-memory file). Guard has no
-//! thread, so it handles such requests only during the program's own calls. A program that replays graphs
-//! makes few calls except waits, and the card is idle when a wait ends.
+//! After the wait, other processes' requests for idle memory are handled. This library has no thread, and a
+//! program that replays graphs makes few calls except waits.
 
 use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;

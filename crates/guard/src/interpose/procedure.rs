@@ -1,10 +1,8 @@
 //! Replacement of `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
 //!
-//! DECISION: the driver is asked first, with the caller's version and flags. If guard (this library) hooks
-//! the function, the returned address is replaced by the hook's. With all known drivers that address equals
-//! the one from `dlsym`. If it does not, the hook's ABI is chosen from the function's name and the requested
-//! version, as cuda.h does. For versions newer than those whose ABIs were checked, the driver's own function
-//! is returned, and this is reported.
+//! DECISION: the driver is asked first, and the address of a hooked function is then replaced by the hook's.
+//! If the driver's address differs from `dlsym`'s, the requested version decides the ABI. A version whose ABI
+//! was not checked gets the driver's own function.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

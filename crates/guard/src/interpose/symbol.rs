@@ -1,10 +1,8 @@
-//! Replacement of `dlsym`, in assembly: it looks the name up among the hooks of guard (this library) and
-//! otherwise jumps to the next `dlsym`, usually libc's.
+//! Replacement of `dlsym`, in assembly: hooked names get this library's function, all others the next
+//! `dlsym`'s answer.
 //!
-//! DECISION: for every name without a hook, this function must be invisible. glibc identifies the calling
-//! object by the return address, and RTLD_NEXT, RTLD_DEFAULT and namespaces depend on it. So the code jumps
-//! to the next `dlsym` instead of calling it. Look-ups with RTLD_NEXT are always passed on, because only
-//! another interposing library makes them.
+//! DECISION: the code jumps to the next `dlsym` instead of calling it. glibc identifies the calling object by
+//! the return address, on which RTLD_NEXT and RTLD_DEFAULT depend.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};

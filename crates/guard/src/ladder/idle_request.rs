@@ -1,13 +1,11 @@
-//! Requests from other processes to release idle memory, made through the page, a shared-memory file of this
-//! process.
+//! Requests from other processes to release idle memory, made through this process's page (a shared-memory
+//! file).
 //!
-//! DECISION: each card's entry on the page has a request number and a reply number. The requesting process
-//! changes the first, and guard (this library) copies it to the second as the reply. Guard compares the two
-//! during the program's own calls: an allocation, a free, the end of a wait. So a check costs one comparison
-//! for each card. Guard has no thread, so a program that makes no calls never replies, and the requesting
-//! process stops waiting. Guard releases idle blocks of pools whose work is done, except those that a live
-//! graph uses. During a stream capture nothing is released, and the request stays open. One thread releases
-//! the memory, and the others do not wait for it.
+//! Idle blocks of pools are released, except those that a live graph uses. During a stream capture, the
+//! request stays open.
+//!
+//! DECISION: each card has a request number and a reply number on the page, which are compared during the
+//! program's own calls. This library has no thread, so a program without calls never replies.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

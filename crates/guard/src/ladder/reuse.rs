@@ -1,10 +1,8 @@
-//! Release of idle pool memory after a refused allocation: the first rung of the ladder (guard's sequence of
+//! Release of idle pool memory after a refused allocation: the first rung of the ladder (the sequence of
 //! remedies).
 //!
-//! The driver's own pools (`cudaMallocAsync`) and the ggml pools that guard (this library) serves keep freed
-//! memory, and can release it. The module of the ggml pools calls the ladder, so the ladder cannot import it.
-//! Instead, that module registers its release function with [`also_trim`]. Guard cannot free a program's own
-//! cache, but programs with one (PyTorch, ggml since #22155) flush it at OUT_OF_MEMORY and allocate again.
+//! The driver's own pools and the served ggml pools can release freed memory. The ggml module imports the
+//! ladder, so it registers its release function with [`also_trim`].
 
 use plimsoll_nostd::lock::Lock;
 

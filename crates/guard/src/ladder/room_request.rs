@@ -1,10 +1,7 @@
-//! Requests to the daemon to make room on a card, made through the page, a shared-memory file of this
-//! process.
+//! Requests to the daemon to make room on a card, made through this process's page (a shared-memory file).
 //!
-//! A request is a number on the page that grows by one, with the needed bytes next to it. The daemon writes
-//! the number back once it has tried to make room, with or without success. If two threads make requests at
-//! the same time, the later one's bytes count and one reply serves both. If a request gets no reply, guard
-//! (this library) waits only briefly at later requests, until the daemon replies to one.
+//! A request is a number on the page that grows by one, with the needed bytes. The daemon writes the number
+//! back after its attempt. After a request without a reply, later requests wait only briefly.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

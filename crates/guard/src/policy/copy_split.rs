@@ -1,10 +1,7 @@
-//! Split of a copy at the border between the device part and the host part of a spilled range (device memory
-//! followed by host memory).
+//! Split of a copy at the border between the device part and the host part of a spilled range.
 //!
-//! A copy of any dimension is a box of bytes, rows and slices. The source maps a position in the box to an
-//! address, and so does the destination. The box is divided along its slowest dimension first, until no piece
-//! crosses the border. A line gives at most two pieces, a plane at most four, a solid at most six. If source
-//! and destination are both spilled ranges, each piece is split again at the other range's border.
+//! A copy is a box of bytes, rows and slices. It is divided along its slowest dimension first, until no piece
+//! crosses a border of the source or the destination.
 
 /// A box within a copy (bytes of a row, rows of a slice, slices), relative to the copy's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,7 @@
 //! Sizes of the physical memory pieces that form an address range: as few pieces as the driver allows.
 //!
-//! The first piece tried is the whole range. After each refusal, half the size is tried. A refused size is
-//! never tried again, so the number of refusals is at most the logarithm of the size. Pieces are whole
-//! granules (the driver's allocation unit). If even a piece of `floor` bytes, the smallest size tried, is
-//! refused, the driver is assumed to have no memory left.
+//! The first piece tried is the whole range, and each refusal halves the size. If a piece of `floor` bytes is
+//! refused, the driver has no memory left.
 
 /// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,8 @@
-//! Choice of the kind of host memory for spilled bytes (the part of a device memory request that does not fit
-//! on the card).
+//! Choice of the kind of host memory for spilled bytes (the part of a request that does not fit on the card).
 //!
-//! DECISION: host memory of the card's own NUMA node is preferred because it is nearest. The second choice is
-//! host memory of any node, which also works for cards without a node but needs a newer driver. With both
-//! kinds, the head of a range can be on the card and only its tail in host memory. With managed and pinned
-//! memory, the whole request is in host memory. Managed memory is used only with concurrentManagedAccess,
-//! because otherwise it cannot exceed the card's memory. A driver's attributes are not trusted, because they
-//! were added later than the features. Instead, a probe tests each kind, and its result is kept per card.
+//! DECISION: host memory of the card's own NUMA node comes first, then that of any node, then managed and
+//! pinned memory. The first two keep the head of a range on the card. A probe tests each kind, because
+//! drivers report some features wrongly.
 
 use crate::state::ranges::SpillPlace;
 

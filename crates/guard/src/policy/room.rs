@@ -1,11 +1,7 @@
 //! Split of a memory request between card and host memory, so that the earliest requests overflow to the
 //! host.
 //!
-//! DECISION: kernels read spilled bytes (those in host memory) over the bus, so the bytes that are read least
-//! should be spilled. llama.cpp allocates in the order of rising traffic. Weights come first (a token reads
-//! each byte once), then the KV cache (attention reads it once for each group of heads). Compute buffer and
-//! pools, which every operator writes and reads, come last. So if the program's total is known (`need`, from
-//! the plan), each request leaves room for all later ones:
+//! With a known total (`need`, from the plan), each request leaves room for all later ones:
 //!
 //! ```text
 //! small  = reserve for requests that are too small to split
@@ -15,21 +11,12 @@
 //! otherwise: min(size, left - later) bytes are on the card, in whole granules; the rest is in host memory
 //! ```
 //!
-//! Let O be the part of the need that does not fit on the card. If O <= 0, no request is split. Otherwise the
-//! first O bytes that are requested overflow, and no others: the first request overflows by min(O, its size),
-//! and so on until O is used up. The KV cache overflows only if O exceeds all weights, and the compute buffer
-//! only if O exceeds weights and KV cache. At the end, `small` bytes of the budget are left, and less than a
-//! granule for each split. Each card has its own need, budget and counts, so each of several cards is
-//! computed alone.
+//! So if O bytes of the need do not fit on the card, the first O requested bytes overflow, and no others. The
+//! option `keep` sets the reserved room by hand.
 //!
-//! A small error in the need changes nothing: a need that is too low uses up part of `small`, and one that is
-//! too high leaves that much more empty. Without a need, later requests are unknown. Reserving room for them
-//! would slow down a program that fits, so in this case the last request overflows. The option `keep` sets
-//! the reserved room by hand: larger requests always leave it to smaller ones.
-//!
-//! Moving earlier blocks to host memory when a later request does not fit would need no prediction. But
-//! another thread may just have launched a kernel on these blocks, and guard (this library) does not hook
-//! launches.
+//! DECISION: the earliest requests overflow, because the GPU reads host memory slowly and llama.cpp allocates
+//! weights, its least-read memory, first. Without a need, the last request overflows. Earlier blocks are
+//! never moved, because another thread may be using them.
 
 use plimsoll_wire::page::UNLIMITED;
 

@@ -1,8 +1,7 @@
 //! Borders of spilled ranges between device and host memory, for the hooks of copies.
 //!
-//! A spilled range is device memory followed by host memory. Copies are split at a border only if the driver
-//! refuses to copy across it, which a test at the first spill shows. If the driver copies across borders, the
-//! check costs each copy one load and one branch.
+//! Copies are split at a border only if the driver refuses to copy across it, which a test at the first spill
+//! shows.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;

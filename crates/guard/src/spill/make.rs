@@ -1,8 +1,7 @@
-//! Construction of a spilled range (one allocation with a part in host memory): reserved addresses, device
-//! memory in as few pieces as possible, then host memory.
+//! Construction of a spilled range: reserved addresses, device memory in as few pieces as possible, then host
+//! memory.
 //!
-//! An incomplete range belongs to a [`RangeDraft`], which undoes everything when it is dropped. So no error
-//! path leaks memory, addresses or budget.
+//! An incomplete range belongs to a [`RangeDraft`], which undoes everything when it is dropped.
 
 use alloc::vec::Vec;
 

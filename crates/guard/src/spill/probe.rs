@@ -1,10 +1,7 @@
-//! Test of whether one kind of host memory can follow device memory in a spilled range, run once per card at
-//! its first spill.
+//! Test of whether one kind of host memory can follow device memory in a spilled range, run once per card.
 //!
-//! A granule (allocation unit) of host memory is mapped behind a granule of the card's memory. A memset, a
-//! kernel and a copy cross the border between them, and the bytes are read back and compared. If the driver
-//! refuses an operation across the border, the two halves are tried separately. The probe uses its own
-//! stream, which waits for no other, so a busy program is not delayed.
+//! A memset, a kernel and a copy cross the border between one unit of device memory and one of host memory.
+//! The bytes are compared afterwards. If the driver refuses an operation, both halves are tried separately.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};

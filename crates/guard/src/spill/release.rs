@@ -1,11 +1,9 @@
 //! Release of spilled ranges (device memory followed by host memory) after the GPU work that uses them has
 //! finished.
 //!
-//! `cuMemFree` waits for the card before it frees, and programs rely on that. `cuMemUnmap` does not wait, so
-//! guard (this library) waits instead. Waiting is forbidden while any stream of the process is captured,
-//! because it would invalidate the capture, and a stream-ordered free must not wait at all. In these cases
-//! the range is put on a list, with a CUDA event after its last use. The list is checked at every later free,
-//! at every refused allocation, and at the end of the last capture.
+//! `cuMemUnmap` does not wait for the card, unlike `cuMemFree`, so this library waits instead. During a
+//! stream capture, waiting is forbidden. The range then goes to a list with a CUDA event, and the list is
+//! checked at later calls.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};

@@ -1,11 +1,8 @@
 //! GPU kernel that adds one to each byte of a range, to test whether GPU code can access a kind of host
 //! memory.
 //!
-//! Some cards (consumer Blackwell) are reported to map, copy and fill host memory but to fault when a kernel
-//! accesses it. The kernel is PTX for the oldest architecture that drivers still accept, and the driver
-//! compiles it once per card. If the driver cannot compile (its compiler is a separate library), the test
-//! runs without a kernel. A faulting kernel ends the program's context, but so would the program's own first
-//! kernel on such memory.
+//! Some cards (consumer Blackwell) reportedly map host memory but fault when a kernel accesses it. The kernel
+//! is PTX, compiled by the driver; if the driver cannot compile, the test runs without a kernel.
 
 use core::ffi::{c_char, c_uint, c_void};
 use core::ptr::null_mut;

@@ -1,10 +1,9 @@
-//! Wrappers of the driver's virtual memory functions for guard (this library). A wrapper that fails leaves
-//! nothing allocated.
+//! Wrappers of the driver's virtual memory functions. A wrapper that fails leaves nothing allocated.
 //!
-//! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees
-//! it, so guard stores only the mapping. Access is set for each mapping separately. The host part of a range
-//! may get fewer rights than its device part (CUDA programming guide, virtual memory management). Cards with
-//! peer access get access to the mapping, as they would to memory of cuMemAlloc.
+//! Cards with peer access get access to each mapping, as they would to memory of cuMemAlloc.
+//!
+//! DECISION: a handle is released as soon as it is mapped, because the mapping keeps the memory. So only the
+//! mapping must be stored.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;

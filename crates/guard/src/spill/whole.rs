@@ -1,10 +1,7 @@
 //! Managed and pinned memory for requests that are placed in host memory as a whole.
 //!
 //! DECISION: all managed memory together stays within the free bytes of the card. Beyond that, the driver
-//! migrates pages instead of refusing the request, which can hang the GPU for every process. The driver is
-//! advised to keep managed memory on the host and to map it for the card. The card then reads this memory
-//! over the bus, and the driver does not move it. Pinned memory has the same address for host and card under
-//! unified addressing.
+//! migrates pages, which can hang the GPU. The driver is advised to keep managed memory on the host.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

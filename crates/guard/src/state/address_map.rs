@@ -1,8 +1,7 @@
 //! Concurrent map from addresses or handles to values.
 //!
 //! DECISION: the map consists of shards, so that threads rarely wait for each other. Each shard is an ordered
-//! map, so its memory grows and shrinks with the number of entries and it is never rehashed. Locks are held
-//! for the look-up only.
+//! map, which is never rehashed.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

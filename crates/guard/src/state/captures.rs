@@ -1,10 +1,8 @@
 //! Stream captures in progress, and the graphs that contain finished captures.
 //!
-//! DECISION: each capture gets a number, which is kept as long as anything made from the capture exists: the
-//! graph, its clones, graphs that have it as a child, and everything instantiated from these. Until then,
-//! pools keep the memory that they handed out during the capture. Graphs that are built node by node need no
-//! number, because only ggml uses the pools' memory, and it makes all its graphs by capture. All entries are
-//! keyed by the driver's handles; an unknown handle contains no capture.
+//! DECISION: each capture has a number, kept as long as any graph made from the capture exists. Until then,
+//! pools keep the memory of that capture. Graphs built node by node need no number, because ggml makes all
+//! its graphs by capture.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};

@@ -1,13 +1,11 @@
-//! Claims of this process on the shared memory budget.
+//! Claims of this process on the memory budget, which all processes of one command share in a file, the
+//! ledger.
 //!
-//! The budget is kept in a ledger, a file next to the pages (each process's shared-memory file). All
-//! processes of one command share the ledger, and each process has a slot in it. A process takes its slot
-//! when guard (this library) arms itself. A process that gets no slot, or no folder for the files, reports
-//! that and uses a private ledger.
+//! Each armed process has a slot in the ledger. A process without a slot reports that and uses a private
+//! ledger.
 //!
-//! DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. The other
-//! processes look for ended processes whenever a claim fails. They also do so when free memory is queried or
-//! a new peak is recorded, at most every ten milliseconds.
+//! DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. Other
+//! processes look for ended ones whenever a claim fails.
 
 use alloc::boxed::Box;
 use core::fmt::Write;

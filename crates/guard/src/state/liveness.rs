@@ -1,9 +1,7 @@
 //! Liveness check of other processes, from `/proc`.
 //!
-//! The kernel reuses PIDs, so a process is identified by its PID and its start time. A zombie no longer holds
-//! memory and counts as ended. If the check fails, the process counts as alive. The check reads
-//! `/proc/PID/task/PID/stat`, because emulators (qemu-user) replace `/proc/self` with their own data, which
-//! lacks the start time.
+//! A process is identified by PID and start time, because the kernel reuses PIDs. A zombie counts as ended.
+//! If the check fails, the process counts as alive.
 
 use core::ffi::CStr;
 use core::fmt::Write;

@@ -1,9 +1,7 @@
-//! Page of this process: the file from which the daemon reads guard's memory figures. Without a folder for
-//! the file, the page is private memory.
+//! Page of this process: the file from which the daemon reads the library's memory figures.
 //!
-//! The file is first written completely under another name and then renamed, so a reader never finds half a
-//! page. The daemon removes the file, because a process can be killed at any moment and its last figures are
-//! still needed.
+//! The file is written completely and then renamed, so a reader never finds half a page. The daemon removes
+//! the file, because a killed process's last figures are still needed.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_int};

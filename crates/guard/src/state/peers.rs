@@ -1,9 +1,7 @@
 //! Peer access between cards (access of one GPU to another's memory), as enabled by the program.
 //!
-//! After `cuCtxEnablePeerAccess`, a program may use all `cuMemAlloc` memory of the peer, including later
-//! allocations. Mapped memory does not get this access by itself. So guard (this library) stores the pairs of
-//! cards and grants access to its own ranges, existing and new. Access is never revoked, because no program
-//! relies on a fault after `cuCtxDisablePeerAccess`.
+//! Mapped memory does not get this access by itself. So each enabled pair of cards is stored, and access to
+//! this library's ranges is granted. Access is never revoked.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

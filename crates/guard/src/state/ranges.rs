@@ -1,8 +1,7 @@
-//! Table of address ranges that guard (this library) allocated instead of the driver, searched by any address
-//! in them.
+//! Table of address ranges that this library allocated instead of the driver, searched by any address in
+//! them.
 //!
-//! DECISION: the table is a sorted list under one lock, because a program has only a few such ranges. If the
-//! list is empty, a search does not take the lock.
+//! DECISION: the table is a sorted list under one lock, because a program has only a few such ranges.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;

@@ -1,8 +1,7 @@
 //! Address reservations that were granted smaller than the program requested.
 //!
-//! llama.cpp's VMM pool always reserves 32 GiB of addresses. On Tegra the driver refuses that even when tens
-//! of GiB are free (llama.cpp #29142). Guard (this library) then reserves less, which is enough until the
-//! program needs more; a mapping beyond the smaller reservation fails with out of memory.
+//! llama.cpp's VMM pool always reserves 32 GiB of addresses, which the driver of Tegra refuses (llama.cpp
+//! #29142). A mapping beyond the smaller reservation fails with out of memory.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;

@@ -7,7 +7,8 @@
 //! settled. With a fixed wait, a program that imports PyTorch slowly would take its memory last in both
 //! orders. If the server or the program fails before the other has started, the failure is not attributed to
 //! the other. After the program's end the server gets one more request, which distinguishes a temporary
-//! shortage from a crash.
+//! shortage from a crash. A program that is stopped at its time limit frees its memory, so an answer after the
+//! limit says nothing of the two together.
 
 use std::io;
 use std::pin::pin;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use plimsoll_base::Bytes;
 use plimsoll_doctor::Diagnosis;
 use serde_json::json;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant as Moment, sleep, sleep_until};
 
 use super::answer::LoadFailure;
 use super::figures::Figures;
@@ -121,7 +122,7 @@ impl Beside {
         begun.map_err(|failure| fails(failure.to_string()))?;
         // The yardstick needs a loaded model, and loading it beside the program would change the test.
         self.round.yardstick = server.yardstick(self.patience).await;
-        let tally = self.round(server, 0).await;
+        let tally = self.round(server, 0, None).await;
         match tally.failed.first_key_value() {
             Some((kind, (count, texts))) => Err(fails(failed_so(kind, *count, texts))),
             None => Ok(()),
@@ -148,7 +149,7 @@ impl Beside {
     ) -> Result<OrderResult, BesideError> {
         let mut notes = Vec::new();
         if order == StartOrder::ProgramFirst {
-            notes.extend(step_back(server).await);
+            notes.extend(step_back(server, figures).await);
         }
         // Found again in each order: unloading a model ends its process.
         figures.follow(server).await;
@@ -174,20 +175,22 @@ impl Beside {
         notes: &mut Vec<String>,
     ) -> Result<(Served, Ending), BesideError> {
         let mut served = Served::default();
-        let end = tokio::time::Instant::now() + self.limit;
+        let end = Moment::now() + self.limit;
         // Opened while the process lives: `/proc/PID/fd` is gone once it has ended.
         let mut log = figures.process().and_then(LastWords::of);
         let mut number = 1;
         loop {
-            let mut round = pin!(self.round(server, number));
+            let mut round = pin!(self.round(server, number, Some(end)));
             let tally = tokio::select! {
                 tally = &mut round => tally,
                 () = sleep_until(end) => {
                     notes.push(format!("the program had not ended after {} s", self.limit.as_secs()));
                     let ending = program.stopped().await;
-                    // The round is finished first: dropping it would leave requests in flight for the next
-                    // order.
+                    // Dropping the round would leave requests in flight for the next order.
                     served.add(round.await);
+                    if served.tally.unanswered > 0 {
+                        notes.push(format!("{} requests had no answer by then", served.tally.unanswered));
+                    }
                     return Ok((served, ending));
                 }
             };
@@ -207,9 +210,9 @@ impl Beside {
         }
     }
 
-    async fn round(&self, server: &LoadTarget, number: u64) -> RoundTally {
+    async fn round(&self, server: &LoadTarget, number: u64, end: Option<Moment>) -> RoundTally {
         let clients = (0..self.clients).map(|_| server.client(self.patience)).collect();
-        let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX).await;
+        let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX, end).await;
         // A server that is down refuses at once, and the loop would spin.
         if tally.answered == 0 {
             sleep(PAUSE).await;
@@ -219,7 +222,7 @@ impl Beside {
 }
 
 /// Unloads the model, if the server supports that.
-async fn step_back(server: &LoadTarget) -> Option<String> {
+async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
     if !server.is_plimsoll {
         return Some(
             "the server keeps its model loaded, so only requests, not the load of the model, follow the \
@@ -228,7 +231,11 @@ async fn step_back(server: &LoadTarget) -> Option<String> {
         );
     }
     let unloaded = server.post("/models/unload", &json!({ "model": server.model }), SOON).await;
-    // The response comes before the driver has released the memory of the engine's process.
+    // The response may come before the end of the engine's process, and the driver releases memory after it.
+    let start = Instant::now();
+    while figures.process().is_some_and(|process| process.lives()) && start.elapsed() < SOON {
+        sleep(LOOK).await;
+    }
     sleep(UNLOADED).await;
     unloaded.err().map(|failure| {
         format!(
