@@ -36,7 +36,8 @@ impl Bench {
         let libraries = libraries(folder.path());
         let program = folder.path().join("llama-server");
         let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *--model*) '{0}' --list-devices > '{1}' 2>&1;; esac\nexec '{0}' \"$@\"\n",
+            "#!/bin/sh\ncase \"$*\" in *--model*) env > '{1}.env'; '{0}' --list-devices > '{1}' 2>&1;; esac\n\
+             exec '{0}' \"$@\"\n",
             engine.program.display(),
             folder.path().join("seen").display()
         );
@@ -74,6 +75,13 @@ impl Bench {
             self.folder.path().join("tiny.gguf").display(),
         ));
         self.variables().iter().fold(setup, |setup, (name, value)| setup.variable(name, value))
+    }
+
+    /// The variables that hide cards from the other runtimes, as the engine was given them.
+    fn hides(&self) -> [bool; 3] {
+        let given = fs::read_to_string(self.folder.path().join("seen.env")).unwrap();
+        ["ROCR_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=-1", "ONEAPI_DEVICE_SELECTOR=*:cpu"]
+            .map(|variable| given.lines().any(|line| line == variable))
     }
 
     /// The devices that the engine listed when the daemon started it.
@@ -130,8 +138,10 @@ fn an_engine_on_vulkan_sees_no_card_that_it_was_not_given() {
     ] {
         let daemon = bench.on_cards(lines);
         assert_eq!(bench.seen(&daemon), given, "{lines}\n{}", daemon.talk());
+        assert_eq!(bench.hides(), [true; 3]);
     }
     let host = Setup::with_cards(&["name=host,kind=host,total=8GiB"]).variable("PLIMSOLL_NVML", "");
     let daemon = bench.set_up(host, "").start();
     assert_eq!(bench.seen(&daemon), [""; 0], "{}", daemon.talk());
+    assert_eq!(bench.hides(), [true; 3]);
 }
