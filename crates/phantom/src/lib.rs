@@ -1,20 +1,16 @@
 //! `libplimsoll_phantom.so`: CUDA runtime, cuBLAS and driver without a card, for memory plans without a GPU.
 //!
-//! An engine's own, unmodified CUDA backend runs on this library, which records the memory that the backend
-//! requests. So the sizes include the engine's own choice of operations for the card, its rounding of buffers
-//! and its pool. The library is preloaded. Its file is also found under the names with which the backend was
-//! linked (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`), so no CUDA installation is needed.
+//! An engine's own CUDA backend runs on this preloaded library, which records the memory that the backend
+//! requests. No CUDA installation is needed.
 //!
-//! - `cards`: properties of the simulated cards, as given in an environment variable.
+//! - `cards`: properties of the simulated cards.
 //! - `memory`: address ranges without memory, and real memory for what the host reads.
 //! - `runtime`, `driver`, `blas`: the exported functions. Kernel launches and copies do nothing.
-//! - `kernel`: number of a kernel's blocks per multiprocessor, which determines the temporary memory of
-//!   attention.
+//! - `kernel`: occupancy, which determines the temporary memory of attention.
 //! - `report`: every allocation, as JSON lines.
 //! - `populate`: replaced functions, so that weights are not read and caches are not cleared.
 //!
-//! The library is built with the profile `guard` (panic = abort). With that profile it is `no_std` and needs
-//! only libc.
+//! With the profile `guard` (panic = abort), the library is `no_std` and needs only libc.
 #![cfg_attr(panic = "abort", no_std)]
 
 extern crate alloc;

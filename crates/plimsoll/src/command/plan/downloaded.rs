@@ -1,8 +1,7 @@
-//! Path of a model file that llama-server or a Hugging Face tool has downloaded, found by the name in `-hf
-//! USER/REPO:QUANT`.
+//! Path of a model file that llama-server or a Hugging Face tool has downloaded, for `-hf USER/REPO:QUANT`.
 //!
-//! Newer builds keep such files in Hugging Face's cache, older ones in a folder of llama.cpp's own
-//! (`common/download.cpp: common_get_hf_file @ b10605`). Nothing is downloaded here.
+//! Newer builds use Hugging Face's cache, older ones a folder of llama.cpp's own (`common/download.cpp:
+//! common_get_hf_file @ b10605`). Nothing is downloaded here.
 
 use std::env;
 use std::fs;
