@@ -1,11 +1,11 @@
 //! Descendants of an engine (processes that it started), and how they are killed with it.
 //!
-//! Without cgroups, one case remains: a program with its own session and a cleared environment that outlives
-//! the engine.
+//! Without cgroups, a descendant with its own session and a cleared environment is not found once the engine
+//! has died.
 //!
 //! DECISION: a descendant can leave the process group (`setsid`), so three other ways find it. The engine is
-//! a child subreaper, the variable [`CHILD_MARK`] is inherited, and a delegated cgroup (v2) is killed at
-//! once.
+//! a child subreaper, descendants inherit the variable [`CHILD_MARK`], and a delegated cgroup (v2) is killed
+//! at once.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

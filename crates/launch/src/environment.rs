@@ -1,7 +1,8 @@
 //! Environment variables of a child process: the inherited ones, the removed ones, and those that restrict it
 //! to its cards.
 //!
-//! The model's own variables are set next, and those that restrict the child to its cards last.
+//! The model's own variables override inherited ones. Variables that restrict the child to its cards are set
+//! last.
 //!
 //! DECISION: a child inherits only [`PASSED`] variables, `LLAMA_ARG_*` and those of `pass-env`, so that no
 //! secret of the daemon reaches a model's code.

@@ -2,7 +2,7 @@
 //!
 //! DECISION: the engine is asked for `/health` and for `/slots`, which only the computing thread answers
 //! (`server-context.cpp: get_slots @ b10605`). After `ggml.c: ggml_abort`, that thread may hang while
-//! `/health` answers (llama.cpp #13281). Silence counts only without processor time.
+//! `/health` answers (llama.cpp #13281). A missing answer counts only if the process uses no processor time.
 
 use std::time::Duration;
 

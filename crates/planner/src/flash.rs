@@ -1,8 +1,8 @@
 //! Decision of whether flash attention (`-fa`) is on, and its reason.
 //!
 //! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
-//! b10605`. With `-fa auto`, one layer without a kernel turns it off for all layers. A quantised V cache
-//! keeps it on; layers without a kernel then run on the host.
+//! b10605`. With `-fa auto`, one layer without a kernel turns flash attention off for all layers. A quantised
+//! V cache keeps flash attention on; layers without a kernel then run on the host.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};

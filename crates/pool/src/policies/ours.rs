@@ -1,10 +1,10 @@
 //! Plimsoll's own allocator policy: reserved memory stays close to the memory in use.
 //!
 //! Cards with virtual memory management use a growing address range ([`Region`], tier A), others whole
-//! allocations ([`SlotSet`], tier B). If a request is refused, every lane releases its idle memory.
+//! allocations ([`SlotSet`], tier B).
 //!
 //! DECISION: each stream has a separate part (lane), so reuse needs no event. A block freed on another stream
-//! returns to its lane with an event, and the CPU does not wait.
+//! returns to its lane with an event. If a request is refused, every lane releases its idle memory.
 
 use alloc::vec::Vec;
 

@@ -1,9 +1,9 @@
 //! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
 //! daemon.
 //!
-//! A measurement below the claim (the memory that a run may take) does not lower it, because the engine may
-//! still grow. Memory that neither the page (guard's shared-memory file) nor the driver attributes to an
-//! engine counts as other processes'.
+//! A measurement below the claim (the memory that a run may take) does not lower the claim, because the
+//! engine may still grow. Memory that neither guard nor the driver attributes to an engine counts as memory
+//! of other processes.
 //!
 //! DECISION: every engine on a CUDA card has guard preloaded for exact measurement. Guard only counts by
 //! default, because an engine that the plan underestimated should survive.

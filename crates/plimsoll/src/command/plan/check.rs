@@ -2,8 +2,9 @@
 //!
 //! A `plimsoll serve` daemon reports its own grants and measurements instead.
 //!
-//! DECISION: the process is planned again from its own command line and environment. A deviation is a value
-//! outside the range from the planned size after the load to that with a full context.
+//! DECISION: the process is planned again from its own command line and environment. Its memory should lie
+//! between the planned sizes after the load and with a full context. Only larger differences than the margin
+//! count.
 
 mod process;
 
