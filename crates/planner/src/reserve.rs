@@ -1,7 +1,8 @@
 //! Sizes that the engine determines before it allocates memory: context, batches, sequences, outputs.
 //!
-//! The code mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for
-//! llama-server `tools/server/server.cpp: server_output_limits`.
+//! The code mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`. For
+//! llama-server, it also mirrors the defaults in `tools/server/server.cpp` and the function
+//! `server_output_limits`.
 
 use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_model::{Model, Pooling};
