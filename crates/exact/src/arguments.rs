@@ -46,6 +46,8 @@ pub(super) struct Given<'a> {
     pub(super) kind: ProgramKind,
     /// Number of cards that the stand-in has.
     pub(super) cards: usize,
+    /// The engine's word for them.
+    pub(super) interface: &'static str,
     pub(super) options: &'a Options,
 }
 
@@ -62,7 +64,7 @@ impl Given<'_> {
         let mut arguments = settings.to_argv();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
         let has = |effect| settings.settings().iter().any(|setting| setting.flag.effect == effect);
-        // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only of CUDA.
+        // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only of one.
         if !has(FlagClass::Devices) {
             add(&["-dev", &self.devices()]);
         }
@@ -107,7 +109,7 @@ impl Given<'_> {
     }
 
     fn devices(&self) -> String {
-        let names: Vec<String> = (0..self.cards).map(|card| format!("CUDA{card}")).collect();
+        let names: Vec<String> = (0..self.cards).map(|card| format!("{}{card}", self.interface)).collect();
         // The engine accepts the word `none`; an empty list is an error.
         if names.is_empty() { "none".to_owned() } else { names.join(",") }
     }
@@ -159,7 +161,7 @@ mod tests {
     fn given(line: &str, kind: ProgramKind, cards: usize) -> String {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let options = Options::from_argv(&argv).unwrap();
-        let given = Given { kind, cards, options: &options };
+        let given = Given { kind, cards, interface: "CUDA", options: &options };
         let stand_in = |path: &str| Ok::<_, Infallible>(format!("/copy{path}"));
         given.arguments(Path::new("/t/s.sock"), stand_in).unwrap().join(" ")
     }

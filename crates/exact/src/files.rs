@@ -17,8 +17,15 @@ use plimsoll_probe::headers::{HeaderWindow, read_heads};
 use super::ExactError;
 
 const FOLDER: &str = "plimsoll-exact-";
-/// Names that ggml's CUDA backends were linked with (CUDA 11 to 13).
-const STAND_INS: [&str; 10] = [
+/// Names that ggml's backends were linked with (CUDA 11 to 13, ROCm 6 and 7, Vulkan).
+const STAND_INS: [&str; 17] = [
+    "libvulkan.so.1",
+    "libamdhip64.so.6",
+    "libamdhip64.so.7",
+    "libhipblas.so.2",
+    "libhipblas.so.3",
+    "librocblas.so.4",
+    "librocblas.so.5",
     "libcuda.so.1",
     "libcudart.so.11.0",
     "libcudart.so.12",
@@ -72,9 +79,9 @@ impl Files {
         Ok(self.folder.insert(folder).path())
     }
 
-    /// The folder in which the stand-in has the names of CUDA's libraries.
+    /// The folder in which the stand-in has the names of the drivers' libraries.
     pub(super) fn stand_ins(&mut self, library: &Path) -> Result<&Path, ExactError> {
-        let folder = self.folder()?.join("cuda");
+        let folder = self.folder()?.join("stand-ins");
         if self.stand_ins.is_none() {
             // The loader knows a file by its inode, so every name leads to the one library that is preloaded.
             let link = |name: &&str| symlink(library, folder.join(name));

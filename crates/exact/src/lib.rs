@@ -6,8 +6,8 @@
 //! The first run is made twice: with the whole header, and with a header without the vocabulary (five times
 //! faster). If the sizes agree, later runs use the shorter header.
 //!
-//! DECISION: the unmodified engine runs on phantom (`libplimsoll_phantom.so`, CUDA without a card). So the
-//! user's own CUDA backend decides the sizes, and no code of ggml is mirrored.
+//! DECISION: the unmodified engine runs on phantom (`libplimsoll_phantom.so`: CUDA, ROCm and Vulkan without a
+//! card). So the user's own backend decides the sizes, and no code of ggml is mirrored.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -55,6 +55,10 @@ pub struct Oracle {
     limit: Cell<Option<Limit>>,
     tally: Cell<Tally>,
     engine: Cell<Option<EngineBuild>>,
+    /// The engine's word for the cards that it uses.
+    interface: Cell<Option<&'static str>>,
+    /// Its list of devices, by its key, until an answer is kept beside it.
+    listed: RefCell<Option<(String, Answer)>>,
     files: RefCell<Files>,
     said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
@@ -112,6 +116,8 @@ impl Oracle {
             limit: Cell::default(),
             tally: Cell::default(),
             engine: Cell::default(),
+            interface: Cell::default(),
+            listed: RefCell::default(),
             files: RefCell::default(),
             said: RefCell::default(),
             program,
@@ -244,10 +250,13 @@ impl Oracle {
         if self.said.borrow().contains_key(key) {
             return true;
         }
-        let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(key)) else {
+        let Some(answer) =
+            self.cache.as_ref().and_then(|cache| cache.get(key, |answer| answer.transcript().has_context()))
+        else {
             return false;
         };
         self.engine.set(self.engine.get().or(answer.engine()));
+        self.keep_devices();
         self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
         self.tally.set(Tally { kept: tally.kept + 1, ..tally });
@@ -259,6 +268,7 @@ impl Oracle {
         if let Some(cache) = &self.cache {
             cache.put(key, &answer);
         }
+        self.keep_devices();
         answer.transcript()
     }
 

@@ -5,9 +5,12 @@ use std::path::Path;
 
 use plimsoll_base::{Card, CardKind};
 use plimsoll_flags::Options;
+use plimsoll_launch::Environment;
+use plimsoll_launch::engine;
 use plimsoll_wire::env as names;
 
 use super::arguments::Given;
+use super::cache::Answer;
 use super::error::ExactError;
 use super::files::Form;
 use super::run::Job;
@@ -29,10 +32,15 @@ impl Oracle {
         cards: &[Card],
         form: Form,
     ) -> Result<Question<'a>, ExactError> {
-        // The stand-in is CUDA's, so cards of other kinds do not take part.
+        // The host's memory is no card of the stand-in's.
         let cards: Vec<&Card> = cards.iter().filter(|card| card.kind == CardKind::Cuda).collect();
-        let given = Given { kind: self.kind, cards: cards.len(), options };
         let specs = card_specs(&cards);
+        let given = Given {
+            kind: self.kind,
+            cards: cards.len(),
+            interface: self.interface(&cards, &specs)?,
+            options,
+        };
         let mut files = self.files.borrow_mut();
         // A fixed socket name keeps the run's own paths out of the cache key; file stamps replace model
         // paths.
@@ -60,6 +68,50 @@ impl Oracle {
         key
     }
 
+    /// The engine's word for the cards that it uses: `CUDA`, `ROCm`, `Vulkan`.
+    ///
+    /// DECISION: the engine is asked once (`--list-devices`), over cards that answer to every interface. A card's
+    /// own interface comes before Vulkan where it lists both. One that lists no card is asked for
+    /// CUDA's, and its refusal is the answer.
+    fn interface(&self, cards: &[&Card], specs: &str) -> Result<&'static str, ExactError> {
+        if let Some(known) = self.interface.get().or(cards.is_empty().then_some("CUDA")) {
+            return Ok(known);
+        }
+        let key = self.key("any", &["--list-devices".to_owned()]);
+        let kept = self.cache.as_ref().and_then(|cache| cache.get(&key, |answer| !answer.lines().is_empty()));
+        let devices = match kept {
+            Some(answer) => answer.lines().to_vec(),
+            None => self.list_devices(specs, &key)?,
+        };
+        let lists = |name: &&str| devices.iter().any(|device| device.starts_with(*name));
+        let has_cuda = cards.iter().any(|card| vendor(card).is_none());
+        let order = if has_cuda { ["CUDA", "Vulkan", "ROCm"] } else { ["ROCm", "Vulkan", "CUDA"] };
+        let interface = order.into_iter().find(lists).unwrap_or("CUDA");
+        self.interface.set(Some(interface));
+        Ok(interface)
+    }
+
+    fn list_devices(&self, specs: &str, key: &str) -> Result<Vec<String>, ExactError> {
+        let mut files = self.files.borrow_mut();
+        let folder = files.folder()?.to_owned();
+        let libraries = files.stand_ins(&self.phantom)?;
+        let environment = self.environment(libraries, &folder, &folder.join("devices.report"), specs);
+        let environment: Environment = environment.into_iter().collect();
+        let listed = engine::listed_devices(&self.program.path, &environment, &[]).unwrap_or_default();
+        let devices: Vec<String> = listed.into_iter().map(|(device, _)| device).collect();
+        if !devices.is_empty() {
+            self.listed.replace(Some((key.to_owned(), Answer::new(None, devices.clone()))));
+        }
+        Ok(devices)
+    }
+
+    /// Keeps the list of devices of an engine that answers.
+    pub(super) fn keep_devices(&self) {
+        if let (Some(cache), Some((key, devices))) = (&self.cache, self.listed.take()) {
+            cache.put(&key, &devices);
+        }
+    }
+
     pub(super) fn job(&self, question: &Question<'_>) -> Result<Job, ExactError> {
         let mut files = self.files.borrow_mut();
         let folder = files.folder()?.to_owned();
@@ -85,7 +137,9 @@ impl Oracle {
         // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
-            ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
+            ["LLAMA_", "PLIMSOLL_", "GGML_VK_VISIBLE_DEVICES", "LD_PRELOAD", SEARCHED]
+                .iter()
+                .any(|start| name.starts_with(start))
         };
         let mut environment: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
@@ -119,9 +173,21 @@ fn card_specs(cards: &[&Card]) -> String {
         let (major, minor) = card.compute_capability.unwrap_or(USUAL);
         let (total, free) = (card.total.get(), card.free.get());
         let vmm = u32::from(!card.legacy_pool);
-        format!("total={total},free={free},cc={major}.{minor},vmm={vmm}")
+        let vendor = vendor(card).map_or(String::new(), |vendor| format!(",vendor={vendor}"));
+        format!("total={total},free={free},cc={major}.{minor},vmm={vmm}{vendor}")
     };
     cards.iter().map(spec).collect::<Vec<_>>().join(";")
+}
+
+/// The PCI vendor of a card that is none of NVIDIA's, by its product name.
+fn vendor(card: &Card) -> Option<u32> {
+    let is = |words: &[&str]| words.iter().any(|word| card.name.contains(word));
+    match card.compute_capability {
+        Some(_) => None,
+        None if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen"]) => Some(0x1002),
+        None if is(&["Intel", "Arc "]) => Some(0x8086),
+        None => None,
+    }
 }
 
 /// Compute capability assumed for a card without one: Ada.

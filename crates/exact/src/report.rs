@@ -35,11 +35,13 @@ pub(super) fn asked(report: &Path) -> Vec<String> {
     let Ok(file) = File::open(report) else {
         return Vec::new();
     };
-    let mut held: HashMap<u64, (usize, u64)> = HashMap::new();
+    let mut held: HashMap<u64, (&str, usize, u64)> = HashMap::new();
     for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(ReportEvent::Take { id, kind, device, bytes }) if kind == "device" || kind == "managed" => {
-                held.insert(id, (device, bytes));
+            Ok(ReportEvent::Take { id, kind, device, bytes }) => {
+                if let Some(interface) = interface(&kind) {
+                    held.insert(id, (interface, device, bytes));
+                }
             }
             Ok(ReportEvent::Give { id }) => {
                 held.remove(&id);
@@ -47,13 +49,23 @@ pub(super) fn asked(report: &Path) -> Vec<String> {
             _ => {}
         }
     }
-    let mut cards: BTreeMap<usize, u64> = BTreeMap::new();
-    for (device, bytes) in held.into_values() {
-        let sum = cards.entry(device).or_default();
+    let mut cards: BTreeMap<(&str, usize), u64> = BTreeMap::new();
+    for (interface, device, bytes) in held.into_values() {
+        let sum = cards.entry((interface, device)).or_default();
         *sum = sum.saturating_add(bytes);
     }
-    let line = |(card, bytes)| format!("plimsoll_phantom: CUDA{card} asked for {bytes} bytes");
+    let line =
+        |((interface, card), bytes)| format!("plimsoll_phantom: {interface}{card} asked for {bytes} bytes");
     cards.into_iter().map(line).collect()
+}
+
+/// The engine's word for cards of the interface by which memory of this kind was asked for.
+fn interface(kind: &str) -> Option<&'static str> {
+    match kind {
+        "device" | "managed" => Some("CUDA"),
+        "vulkan" => Some("Vulkan"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -75,11 +87,16 @@ mod tests {
 {"event":"take","id":2,"kind":"pool","device":1,"bytes":20}
 {"event":"take","id":5,"kind":"managed","device":1,"bytes":8}
 {"event":"take","id":3,"kind":"device","device":0,"bytes":3}
+{"event":"take","id":6,"kind":"vulkan","device":0,"bytes":9}
 {"event":"give","id":0}
 {"event":"take","id":4,"kind":"dev"#;
         assert_eq!(
             of(report),
-            ["plimsoll_phantom: CUDA0 asked for 3 bytes", "plimsoll_phantom: CUDA1 asked for 8 bytes"]
+            [
+                "plimsoll_phantom: CUDA0 asked for 3 bytes",
+                "plimsoll_phantom: CUDA1 asked for 8 bytes",
+                "plimsoll_phantom: Vulkan0 asked for 9 bytes"
+            ]
         );
     }
 

@@ -11,7 +11,7 @@ use plimsoll_model::{Pooling, TensorType, types};
 use crate::failure::{FlagError, FlagProblem, quoted};
 use crate::origin::FlagOrigin;
 use crate::value::{FlagValue, truth};
-use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
+use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, RemoteSource, SplitMode};
 
 /// `kv_cache_types`.
 const CACHE_TYPES: [TensorType; 9] = [
@@ -51,6 +51,11 @@ impl GivenFlag<'_> {
 
     pub(crate) fn on(&self) -> bool {
         *self.value != FlagValue::Switch(false)
+    }
+
+    /// Source of a model on a server, of this kind.
+    pub(crate) fn remote(&self, kind: fn(String) -> RemoteSource) -> Result<Option<RemoteSource>, FlagError> {
+        self.text().map(|text| Some(kind(text)))
     }
 
     pub(crate) fn text(&self) -> Result<String, FlagError> {

@@ -22,4 +22,4 @@ pub use origin::FlagOrigin;
 pub use program::ProgramKind;
 pub use value::{FlagValue, truth};
 pub use warning::Warning;
-pub use wish::{BufferOverride, FlashAttention, GpuLayers, ModelParams, Parallel, SplitMode};
+pub use wish::{BufferOverride, FlashAttention, GpuLayers, ModelParams, Parallel, RemoteSource, SplitMode};

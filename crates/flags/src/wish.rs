@@ -47,15 +47,31 @@ pub struct BufferOverride {
     pub buffer: String,
 }
 
+/// Source of a model that is not a local file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RemoteSource {
+    /// `USER/REPO[:QUANT]` on a Hugging Face hub.
+    Hub(String),
+    Address(String),
+    /// A repository of Docker Hub.
+    Docker(String),
+}
+
 /// Model parameters that memory depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelParams {
     pub model: Option<String>,
-    /// Source of a model that is not a local file: a Hugging Face or Docker repository, or an address.
-    pub remote: Option<String>,
+    pub remote: Option<RemoteSource>,
+    /// `--hf-file`: the file of the hub's repository, instead of the quantisation.
+    pub remote_file: Option<String>,
     pub draft_model: Option<String>,
-    pub draft_remote: Option<String>,
+    pub draft_remote: Option<RemoteSource>,
     pub projector: Option<String>,
+    pub projector_remote: Option<RemoteSource>,
+    /// A repository's own projector is loaded with its model.
+    pub projector_auto: bool,
+    /// Nothing is fetched.
+    pub offline: bool,
     /// The projector is loaded on a card.
     pub projector_offload: bool,
     pub adapters: Vec<String>,
@@ -131,9 +147,13 @@ impl ModelParams {
         Self {
             model: None,
             remote: None,
+            remote_file: None,
             draft_model: None,
             draft_remote: None,
             projector: None,
+            projector_remote: None,
+            projector_auto: true,
+            offline: false,
             projector_offload: true,
             adapters: Vec::new(),
             control_vectors: Vec::new(),

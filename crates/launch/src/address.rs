@@ -123,11 +123,20 @@ impl fmt::Display for EngineAddress {
     }
 }
 
-/// Returns a port of 127.0.0.1 on which no process listens now.
-pub fn free_port() -> io::Result<u16> {
-    // With port 0 the kernel chooses a free one (ip(7)).
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
+/// Returns a port of 127.0.0.1 on which no process listens now, and none of `promised`: ports of engines that
+/// may not listen yet.
+pub fn free_port(promised: &[u16]) -> io::Result<u16> {
+    // Kept until the end, so that the kernel chooses another one.
+    let mut refused = Vec::new();
+    loop {
+        // With port 0 the kernel chooses a free one (ip(7)).
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        if !promised.contains(&port) {
+            return Ok(port);
+        }
+        refused.push(listener);
+    }
 }
 
 #[cfg(test)]
@@ -146,8 +155,17 @@ mod tests {
 
     #[test]
     fn a_free_port_can_be_bound() {
-        let port = free_port().unwrap();
+        let port = free_port(&[]).unwrap();
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    }
+
+    #[test]
+    fn a_port_that_another_engine_was_promised_is_not_chosen() {
+        // All but a few of the ports that the kernel chooses from.
+        let promised: Vec<u16> = (1..=u16::MAX).filter(|port| port % 64 != 1).collect();
+        for _ in 0..20 {
+            assert_eq!(free_port(&promised).unwrap() % 64, 1);
+        }
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub use self::home::{EngineHome, HomeError};
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
-pub use self::vulkan::{vulkan_cards, vulkan_numbers};
+pub use self::vulkan::{listed_devices, vulkan_cards, vulkan_numbers};
 #[cfg(test)]
 pub(crate) use self::{identity::version_line, vulkan::device};
 

@@ -177,7 +177,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_listening_is_an_error_that_names_the_server() {
-        let port = crate::free_port().unwrap();
+        let port = crate::free_port(&[]).unwrap();
         let request = Request::get("/").body(Full::default()).unwrap();
         let error = HttpClient::new("127.0.0.1", port).send(request).await.unwrap_err();
         assert_eq!(error.to_string(), format!("cannot connect to 127.0.0.1:{port}"));

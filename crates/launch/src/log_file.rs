@@ -5,12 +5,22 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
 use super::log_ring::LogLine;
+
+/// Sticky and writable by all, as /tmp is (inode(7)).
+const SHARED: u32 = 0o1002;
+/// A link was not followed, and a FIFO has no reader (open(2)).
+const LOOP: i32 = Errno::LOOP.raw_os_error();
+const NO_READER: i32 = Errno::NXIO.raw_os_error();
 
 /// Lines that may wait for the disk.
 const WAITING: usize = 1024;
@@ -23,8 +33,22 @@ pub struct LogFile {
 
 impl LogFile {
     pub fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
         // Engines log prompts, so a new file is readable by this user only.
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        options.create(true).append(true).mode(0o600);
+        if is_shared(path) {
+            // Another user may have made a link or a FIFO here.
+            let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+            options.custom_flags(i32::try_from(flags).unwrap_or_default());
+        }
+        let file = options.open(path).map_err(|error| match error.raw_os_error() {
+            Some(LOOP | NO_READER) if is_shared(path) => strangers(),
+            _ => error,
+        })?;
+        let about = file.metadata()?;
+        if is_shared(path) && !(about.is_file() && about.uid() == geteuid().as_raw()) {
+            return Err(strangers());
+        }
         Self::to(file, path.to_owned())
     }
 
@@ -40,6 +64,21 @@ impl LogFile {
         // A full queue is a disk that cannot keep up; the ring still has the line.
         let _ = self.lines.try_send(line);
     }
+}
+
+/// True if the file lies in a folder like /tmp, where every user may make files.
+///
+/// DECISION: kernels refuse to write to another user's file there (`fs.protected_regular` and
+/// `fs.protected_symlinks`, proc_sys_fs(5)), but not all are set so. In other folders a link is the user's own.
+fn is_shared(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    folder.metadata().is_ok_and(|about| about.mode() & SHARED == SHARED)
+}
+
+fn strangers() -> io::Error {
+    io::Error::other(
+        "another user may have put it into a folder that every user can write; choose another place",
+    )
 }
 
 fn write_all(mut file: File, path: &Path, inbox: &Receiver<Arc<LogLine>>) {
@@ -78,6 +117,29 @@ mod tests {
         }
         assert!(start.elapsed() < Duration::from_secs(30));
         assert_eq!(log.tail(1)[0].text, "4999");
+    }
+
+    #[test]
+    fn what_another_user_may_have_put_into_a_shared_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        let place = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink(place("elsewhere"), place("link")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(place("fifo")).status().unwrap();
+        assert!(made.success());
+        for name in ["link", "fifo"] {
+            let error = LogFile::open(&place(name)).unwrap_err();
+            assert!(error.to_string().contains("another user"), "{name}: {error}");
+        }
+        assert!(!place("elsewhere").exists(), "nothing was made through the link");
+        assert!(LogFile::open(&place("own")).is_ok() && LogFile::open(&place("own")).is_ok());
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(place("own"), Some(65534), None).unwrap();
+            assert!(LogFile::open(&place("own")).is_err());
+        }
+        // In a folder of the user's own, a link is the user's as well.
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(LogFile::open(&place("link")).is_ok());
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod excerpt;
 mod gap;
 mod lean;
 mod lookup;
+mod outlook;
 mod tensors;
 mod value;
 mod value_type;
@@ -24,10 +25,11 @@ use plimsoll_base::Bytes;
 
 use self::cursor::Cursor;
 use self::error::GgufPlace;
+use self::outlook::Ahead;
 use crate::{Dialect, TensorType};
 pub use draft::{Datum, DraftHeader, DraftTensor};
 pub use error::GgufError;
-pub use excerpt::Excerpt;
+pub use excerpt::{Excerpt, PassedArray};
 pub use value::{Array, GgufValue};
 pub use value_type::ValueType;
 
@@ -96,9 +98,11 @@ impl<'a> Header<'a> {
         let tensor_count = cursor.count(SMALLEST_TENSOR, GgufPlace::TensorCount)?;
         // Both counts are checked against the file's length before anything is read by them.
         let entry_count = cursor.count(SMALLEST_KEY, GgufPlace::KeyCount)?;
+        cursor.ahead = Ahead::new(entry_count, tensor_count);
         let entries = read_entries(cursor, entry_count)?;
         let alignment = read_alignment(&entries)?;
         let list_start = cursor.offset();
+        cursor.ahead.list_start = list_start;
         let tensors = tensors::read(cursor, tensor_count, dialect)?;
         let tensor_list = list_start..cursor.offset();
         // gguf.cpp pads only before data, and a file without tensors has none.
@@ -157,6 +161,7 @@ fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Vec<GgufEntry
         }
         let (kind, value) = value::read(cursor, key)?;
         entries.push(GgufEntry { key, kind, value, offset });
+        cursor.ahead.keys -= 1;
     }
     Ok(entries)
 }

@@ -9,6 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 
+use crate::vulkan_limits::VulkanLimits;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
     pub(crate) name: CString,
@@ -22,6 +24,9 @@ pub(crate) struct Card {
     pub(crate) integrated: bool,
     /// False where the driver has no virtual memory management: Tegra.
     pub(crate) virtual_memory: bool,
+    pub(crate) vulkan: VulkanLimits,
+    /// What HIP calls the architecture: `gfx1100`.
+    pub(crate) architecture: CString,
 }
 
 /// Limits of a multiprocessor.
@@ -71,6 +76,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
 fn card(text: &str) -> Result<Card, String> {
     let (mut total, mut free, mut capability) = (None, None, None);
     let (mut processors, mut name, mut integrated, mut virtual_memory) = (None, "phantom", false, true);
+    let (mut vulkan, mut architecture) = (VulkanLimits::default(), "gfx1100");
     for pair in text.split(',') {
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
         match key.trim() {
@@ -78,11 +84,18 @@ fn card(text: &str) -> Result<Card, String> {
             "free" => free = Some(number(value)?),
             "cc" => capability = Some(version(value)?),
             "sms" => processors = Some(number(value)?),
-            "integrated" => integrated = number(value)? > 0,
+            "integrated" => {
+                integrated = number(value)? > 0;
+                vulkan.kind = if integrated { 1 } else { 2 };
+            }
             "vmm" => virtual_memory = number(value)? > 0,
             "name" => name = value.trim(),
+            "gfx" => architecture = value.trim(),
+            other if VulkanLimits::KEYS.contains(&other) => vulkan.take(other, number(value)?)?,
             other => {
-                return Err(format!("`{other}` is none of total, free, cc, sms, integrated, vmm, name"));
+                return Err(format!(
+                    "`{other}` is none of total, free, cc, sms, integrated, vmm, gfx, name, or a limit of Vulkan's"
+                ));
             }
         }
     }
@@ -98,10 +111,12 @@ fn card(text: &str) -> Result<Card, String> {
         processors: u32::try_from(processors.unwrap_or(132).clamp(1, 4096)).unwrap_or(1),
         integrated,
         virtual_memory,
+        vulkan,
+        architecture: CString::new(architecture).map_err(|_| "a zero in gfx")?,
     })
 }
 
-fn number(text: &str) -> Result<u64, String> {
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let text = text.trim();
     text.parse().map_err(|_| format!("`{text}` is not a number"))
 }

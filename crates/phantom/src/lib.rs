@@ -1,14 +1,16 @@
-//! `libplimsoll_phantom.so`: CUDA runtime, cuBLAS and driver without a card, for memory plans without a GPU.
+//! `libplimsoll_phantom.so`: CUDA, HIP and Vulkan without a card, for memory plans without a GPU.
 //!
-//! An engine's own CUDA backend runs on this preloaded library, which records the memory that the backend
-//! requests. No CUDA installation is needed.
+//! An engine's own backend runs on this preloaded library, which records the memory that the backend
+//! requests. No installation of CUDA, ROCm or Vulkan is needed.
 //!
 //! - `cards`: properties of the simulated cards.
 //! - `memory`: address ranges without memory, and real memory for what the host reads.
-//! - `runtime`, `driver`, `blas`: the exported functions. Kernel launches and copies do nothing.
+//! - `runtime`, `driver`, `blas`: the exported functions of CUDA. Kernel launches and copies do nothing.
+//! - `hip`: the same functions under AMD's names.
+//! - `vulkan_limits`, `vulkan`: limits of a card by its vendor, and Vulkan's functions.
 //! - `kernel`: occupancy, which determines the temporary memory of attention.
 //! - `report`: every allocation, as JSON lines.
-//! - `populate`: replaced functions, so that weights are not read and caches are not cleared.
+//! - `populate`, `weights`: replaced functions, so that weights are not read and caches are not cleared.
 //!
 //! With the profile `guard` (panic = abort), the library is `no_std` and needs only libc.
 #![cfg_attr(panic = "abort", no_std)]
@@ -18,6 +20,7 @@ extern crate alloc;
 mod blas;
 mod cards;
 mod driver;
+mod hip;
 mod kernel;
 mod machine;
 mod memory;
@@ -29,6 +32,10 @@ mod runtime;
 mod say;
 #[cfg(panic = "abort")]
 mod unwind;
+mod vulkan;
+mod vulkan_limits;
+#[cfg(not(test))]
+mod weights;
 
 /// Functions whose answer is success, whatever they are asked.
 ///

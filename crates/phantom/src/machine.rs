@@ -38,6 +38,8 @@ pub(crate) struct Machine {
     pub(crate) runtime: u32,
     /// The current card of each thread, by its number; a thread without an entry uses the first.
     current: Lock<BTreeMap<i64, usize>>,
+    /// The cards as Vulkan's objects, made at the first question.
+    pub(crate) physical: Lock<Option<Vec<u64>>>,
 }
 
 static MACHINE: Lock<Option<&'static Machine>> = Lock::new(None);
@@ -61,7 +63,13 @@ impl Machine {
         if runtime > 0 {
             say!("CUDA runtime {runtime}");
         }
-        Self { memory: Memory::new(report), cards, runtime, current: Lock::new(BTreeMap::new()) }
+        Self {
+            memory: Memory::new(report),
+            cards,
+            runtime,
+            current: Lock::new(BTreeMap::new()),
+            physical: Lock::new(None),
+        }
     }
 
     /// The card with this number, as the engine counts.

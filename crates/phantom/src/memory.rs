@@ -26,7 +26,11 @@ pub(crate) enum Kind {
     Managed,
     /// `cuMemCreate`: physical memory of ggml's virtual pool.
     Pool,
-    /// `cudaMallocHost`, `cudaHostAlloc`.
+    /// `vkAllocateMemory`, of the card's memory.
+    Vulkan,
+    /// The same, where the host may map it.
+    VulkanMapped,
+    /// `cudaMallocHost`, `cudaHostAlloc`, and `vkAllocateMemory` of the host's memory.
     Host,
 }
 
@@ -36,14 +40,15 @@ impl Kind {
             Self::Device => "device",
             Self::Managed => "managed",
             Self::Pool => "pool",
+            Self::Vulkan | Self::VulkanMapped => "vulkan",
             Self::Host => "host",
         }
     }
 
     fn protection(self) -> c_int {
         match self {
-            Self::Device | Self::Pool => libc::PROT_NONE,
-            Self::Managed | Self::Host => libc::PROT_READ | libc::PROT_WRITE,
+            Self::Device | Self::Pool | Self::Vulkan => libc::PROT_NONE,
+            Self::Managed | Self::VulkanMapped | Self::Host => libc::PROT_READ | libc::PROT_WRITE,
         }
     }
 }

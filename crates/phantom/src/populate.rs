@@ -24,7 +24,12 @@ pub(crate) unsafe extern "C" fn mmap(
     let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
     // SAFETY: the arguments are the caller's, but for a flag that only says when pages are read. On failure
     // both this and mmap return -1 and set errno.
-    unsafe { syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void }
+    let mapped =
+        unsafe { syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void };
+    if file >= 0 && mapped != libc::MAP_FAILED {
+        crate::weights::mapped(mapped, length);
+    }
+    mapped
 }
 
 /// The same function by its other name.

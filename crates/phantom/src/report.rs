@@ -3,7 +3,7 @@
 //! | event | meaning | other keys |
 //! |---|---|---|
 //! | `load` | the library was loaded | `runtime`: major version of the CUDA runtime; `cards` |
-//! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `host`), `device`, `bytes` |
+//! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
 //! | `give` | a free | `id` |
 //! | `guess` | an occupancy that is estimated for lack of code for the card | `kernel`, `blocks` |
 //!

@@ -3,8 +3,8 @@
 //! DECISION: kernel launches, copies and graphs succeed and do nothing, because no planned size depends on
 //! the data.
 
-mod allocate;
-mod launch;
+pub(crate) mod allocate;
+pub(crate) mod launch;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::exact::{BufferKind, BufferPlace, EngineRefusalKind, Transcript, exact};
+use plimsoll_planner::exact::{BufferKind, BufferPlace, CardInterface, EngineRefusalKind, Transcript, exact};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -325,9 +325,30 @@ fn the_stand_in_says_which_runtime_was_asked_and_for_how_much() {
          plimsoll_phantom: CPU asked for 1 bytes",
     );
     assert!(transcript.has_context());
-    assert_eq!(transcript.runtime(), Some(13));
+    assert_eq!(transcript.runtime(), Some(CardInterface::Cuda(13)));
     assert_eq!(transcript.asked(1), Some(Bytes::new(130_033_792)));
     assert_eq!(transcript.asked(0), None);
+}
+
+/// An engine with both backends opens a device of one.
+#[test]
+fn an_engine_on_vulkan_is_told_by_the_device_that_it_opens() {
+    let transcript = Transcript::read(
+        "plimsoll_phantom: CUDA runtime 13\n\
+         plimsoll_phantom: Vulkan device\n\
+         load_tensors:      Vulkan1 model buffer size =   797.87 MiB\n\
+         sched_reserve: Vulkan_Host compute buffer size =    16.01 MiB\n\
+         plimsoll_phantom: Vulkan1 asked for 836628608 bytes",
+    );
+    assert_eq!(transcript.runtime(), Some(CardInterface::Vulkan));
+    assert_eq!(transcript.asked(1), Some(Bytes::new(836_628_608)));
+    let rocm =
+        Transcript::read("plimsoll_phantom: ROCm runtime\nload_tensors: ROCm0 model buffer size = 1.00 MiB");
+    assert_eq!(rocm.runtime(), Some(CardInterface::Rocm));
+    assert_eq!(rocm.buffers()[0].place, BufferPlace::Card(0));
+    let weights = transcript.sum(BufferPlace::Card(1), BufferKind::Weights);
+    assert_eq!(weights.get() >> 20, 797);
+    assert_eq!(transcript.sum(BufferPlace::Host, BufferKind::Compute).get() >> 20, 16);
 }
 
 /// Where layers are in host memory, a prompt's graph differs from a token's, and both stand in the line.

@@ -76,8 +76,6 @@ enum Command {
     /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
     #[command(hide = true)]
-    ExecChild(exec_child::Arguments),
-    #[command(hide = true)]
     Look(look::Arguments),
     #[command(hide = true)]
     ReclaimStep(reclaim_step::Arguments),
@@ -91,7 +89,12 @@ enum Command {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    // Every load of a model waits for this verb. It also changes its user and its mounts, for which a process must have
+    // one thread, and the log has another.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
+        return exec_child::run(&exec_child::Arguments::parse_from(std::env::args_os().skip(1)));
+    }
+    let command = Cli::parse_from(plan::spelled(std::env::args_os())).command;
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let _flushed = log_to_stderr(match command {
         Command::Calibrate(_)
@@ -125,7 +128,6 @@ pub fn main() -> ExitCode {
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
         Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
-        Command::ExecChild(arguments) => return exec_child::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),
         Command::Warden(arguments) => return warden::run(&arguments),
     };

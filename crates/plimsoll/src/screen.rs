@@ -18,7 +18,7 @@ mod status;
 mod sweep;
 
 pub(crate) use advice::advice;
-pub(crate) use bar::svg;
+pub(crate) use bar::{svg, verdict};
 pub(crate) use beside::BesideReport;
 pub(crate) use check::check;
 pub(crate) use course::course;

@@ -174,6 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn what_another_user_made_in_its_place_is_passed_over() {
+        let (base, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let named = |number: u32| base.path().join(format!("plimsoll-guard-{}-{number}", std::process::id()));
+        std::os::unix::fs::symlink(theirs.path(), named(0)).unwrap();
+        fs::create_dir(named(1)).unwrap();
+        fs::set_permissions(named(1), PermissionsExt::from_mode(0o777)).unwrap();
+        fs::write(named(2), "").unwrap();
+        let folder = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+        assert_eq!(folder.path(), named(3));
+        assert_eq!(fs::read_dir(theirs.path()).unwrap().count(), 0, "nothing went through the link");
+        assert!(!is_ours(&named(0)) && named(0).is_symlink());
+    }
+
+    #[test]
     fn folders_of_the_dead_are_swept_and_those_of_the_living_stay() {
         let base = tempfile::tempdir().unwrap();
         let living = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();

@@ -17,9 +17,9 @@ pub const GUARD: Library = Library {
     chore: "cargo xtask guard",
 };
 
-/// CUDA without a card, for engines that are asked what they would take.
+/// CUDA, ROCm and Vulkan without a card, for engines that are asked what they would take.
 pub const PHANTOM: Library = Library {
-    title: "stand-in for CUDA",
+    title: "stand-in for CUDA, ROCm and Vulkan",
     file: "libplimsoll_phantom.so",
     variable: PHANTOM_LIBRARY,
     chore: "cargo xtask guard",

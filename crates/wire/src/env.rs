@@ -23,8 +23,8 @@ pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
 /// ggml: an out-of-tree backend that an engine loads at its start.
 pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
 /// Phantom: its cards, separated by `;`, each
-/// `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,vmm=0][,name=TEXT]`. Without it there is no
-/// card.
+/// `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,vmm=0][,name=TEXT]`, with the limits of
+/// Vulkan (`vendor`, `range` and more). Without it there is no card.
 pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
 /// Phantom: the file to which it appends what was asked of the cards, as JSON lines.
 pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";

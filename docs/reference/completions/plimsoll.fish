@@ -83,6 +83,9 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -l api-key -d 'A
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s f -l follow -d 'Print new lines as they come, until Ctrl-C'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s m -l model -d 'Model to plan, as llama-server takes it' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-repo -d 'Model on Hugging Face\'s hub (-hf). Its header is fetched, unless it has been downloaded' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-file -d 'File of that repository, instead of a quantisation (-hff)' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l header-limit -d 'Fetch at most this much of a file for its header' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l svg -d 'Draw the plan into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Write the plan as an HTML page with a slider for the context' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
@@ -94,6 +97,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Pl
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l engine -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with what each takes on these cards, the best that fits first'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 'Print help'

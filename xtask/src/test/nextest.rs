@@ -60,7 +60,7 @@ pub(super) const FUZZ: Run = Run {
 
 /// The interleavings of the lock-free parts. The flag rebuilds everything, so it has a target folder of its own.
 pub(super) const LOOM: Run = Run {
-    profile: "ci",
+    profile: "loom",
     arguments: &["--package", "plimsoll-wire", "--test", "loom"],
     environment: &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")],
     prepare: |_| true,
@@ -95,9 +95,9 @@ impl Run {
     }
 }
 
-/// Tests at once: two for each core, because many of them start servers and wait for them.
+/// Tests at once: three for each core, because many of them start servers and wait for them.
 fn threads() -> usize {
-    2 * std::thread::available_parallelism().map_or(1, usize::from)
+    3 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn outcome(path: &Path, succeeded: bool) -> Outcome {

@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
     use crate::table::FlagClass;
-    use crate::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
+    use crate::{BufferOverride, FlashAttention, GpuLayers, Parallel, RemoteSource, SplitMode};
 
     fn options(line: &str) -> Options {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -177,7 +177,7 @@ mod tests {
     fn a_model_from_a_repository_is_not_local() {
         let wish = wish("-hf ggml-org/gemma-3-4b-it-GGUF:Q4_K_M");
         assert_eq!(wish.model, None);
-        assert_eq!(wish.remote.as_deref(), Some("ggml-org/gemma-3-4b-it-GGUF:Q4_K_M"));
+        assert_eq!(wish.remote, Some(RemoteSource::Hub("ggml-org/gemma-3-4b-it-GGUF:Q4_K_M".to_owned())));
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_bundle_sets_what_it_stands_for() {
         let oss = wish("--gpt-oss-20b-default");
-        assert_eq!(oss.remote.as_deref(), Some("ggml-org/gpt-oss-20b-GGUF"));
+        assert_eq!(oss.remote, Some(RemoteSource::Hub("ggml-org/gpt-oss-20b-GGUF".to_owned())));
         assert_eq!((oss.context, oss.batch, oss.micro_batch), (262_144, 32_768, 2048));
         assert_eq!(oss.parallel, Parallel::Count(2));
         for flag in crate::table::FLAGS.iter().filter(|flag| flag.effect == FlagClass::Bundle) {

@@ -5,7 +5,7 @@ use plimsoll_model::Pooling;
 use super::Setter;
 use crate::failure::FlagError;
 use crate::given::GivenFlag;
-use crate::wish::{FlashAttention, ModelParams};
+use crate::wish::{FlashAttention, ModelParams, RemoteSource};
 
 /// Setter of each flag that changes a field of [`ModelParams`].
 pub(super) const SETTERS: &[(&str, Setter)] = &[
@@ -29,8 +29,12 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--cache-type-v", |wish, given| put(&mut wish.cache_value, given.cache_type())),
     ("--parallel", |wish, given| put(&mut wish.parallel, given.parallel())),
     ("--mmproj", |wish, given| put(&mut wish.projector, given.text().map(Some))),
-    ("--mmproj-url", |wish, given| put(&mut wish.projector, given.text().map(Some))),
-    ("--mmproj-auto", |wish, given| put_if(!given.on(), &mut wish.projector, None)),
+    ("--mmproj-url", |wish, given| put(&mut wish.projector_remote, given.remote(RemoteSource::Address))),
+    ("--mmproj-auto", |wish, given| {
+        put(&mut wish.projector_auto, Ok(given.on()))?;
+        put_if(!given.on(), &mut wish.projector_remote, None)?;
+        put_if(!given.on(), &mut wish.projector, None)
+    }),
     ("--mmproj-offload", |wish, given| put(&mut wish.projector_offload, Ok(given.on()))),
     ("--mmproj-device", |wish, given| {
         put(&mut wish.projector_offload, given.text().map(|name| name != "none"))
@@ -56,15 +60,17 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--control-vector", |wish, given| add(&mut wish.control_vectors, given.fields())),
     ("--control-vector-scaled", |wish, given| add(&mut wish.control_vectors, given.fields())),
     ("--model", |wish, given| put(&mut wish.model, given.text().map(Some))),
-    ("--model-url", |wish, given| put(&mut wish.remote, given.text().map(Some))),
-    ("--docker-repo", |wish, given| put(&mut wish.remote, given.text().map(Some))),
-    ("--hf-repo", |wish, given| put(&mut wish.remote, given.text().map(Some))),
+    ("--model-url", |wish, given| put(&mut wish.remote, given.remote(RemoteSource::Address))),
+    ("--docker-repo", |wish, given| put(&mut wish.remote, given.remote(RemoteSource::Docker))),
+    ("--hf-repo", |wish, given| put(&mut wish.remote, given.remote(RemoteSource::Hub))),
+    ("--hf-file", |wish, given| put(&mut wish.remote_file, given.text().map(Some))),
+    ("--offline", |wish, _| put(&mut wish.offline, Ok(true))),
     ("--embeddings", |wish, _| put(&mut wish.embeddings, Ok(true))),
     ("--reranking", |wish, _| {
         put(&mut wish.embeddings, Ok(true))?;
         put(&mut wish.pooling, Ok(Some(Pooling::Rank)))
     }),
-    ("--hf-repo-draft", |wish, given| put(&mut wish.draft_remote, given.text().map(Some))),
+    ("--hf-repo-draft", |wish, given| put(&mut wish.draft_remote, given.remote(RemoteSource::Hub))),
     ("--cache-type-k-draft", |wish, given| put(&mut wish.draft_cache_key, given.cache_type())),
     ("--cache-type-v-draft", |wish, given| put(&mut wish.draft_cache_value, given.cache_type())),
     ("--override-tensor-draft", |wish, given| add(&mut wish.draft_overrides, given.overrides())),

@@ -5,6 +5,7 @@
 //! tells them so with `PLIMSOLL_TESTS_ARE_BUILT`. Programs in C are kept in the target folder until a source
 //! or this test binary is newer.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -82,7 +83,7 @@ pub(crate) fn compiled(compiler: &str, source: &str, flags: &[&str]) -> PathBuf 
     let stem = source.file_stem().expect("a program has a name").to_string_lossy();
     let name: String = std::iter::once(&*stem).chain(flags.iter().copied()).collect();
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let compiled = Compiled::at(folder.join(name));
+    let mut compiled = Compiled::at(folder.join(name));
     if compiled.is_fresh() {
         return compiled.out;
     }
@@ -95,6 +96,8 @@ pub(crate) fn compiled(compiler: &str, source: &str, flags: &[&str]) -> PathBuf 
 pub(crate) struct Compiled {
     pub(crate) draft: PathBuf,
     out: PathBuf,
+    /// Held while it is compiled: the tests that wait for it find it fresh afterwards.
+    turn: Option<File>,
 }
 
 impl Compiled {
@@ -102,11 +105,22 @@ impl Compiled {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Relaxed);
         let draft = out.with_added_extension(format!("{}.{count}", std::process::id()));
-        Self { draft, out }
+        Self { draft, out, turn: None }
+    }
+
+    /// False if the caller has to compile it, while other tests wait.
+    pub(crate) fn is_fresh(&mut self) -> bool {
+        if self.is_newest() {
+            return true;
+        }
+        let turn = File::create(self.out.with_added_extension("lock")).expect("the folder is writable");
+        turn.lock().expect("the file system has locks");
+        self.turn = Some(turn);
+        self.is_newest()
     }
 
     /// The output exists and is newer than all sources and than this test binary, which holds the compiler's flags.
-    pub(crate) fn is_fresh(&self) -> bool {
+    fn is_newest(&self) -> bool {
         let Some(built) = changed(&self.out) else {
             return false;
         };
@@ -138,7 +152,7 @@ pub(crate) fn rust_program(source: &str) -> PathBuf {
     let folder = target().join("guard-tests/programs");
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
     let stem = source.file_stem().expect("a program has a name");
-    let compiled = Compiled::at(folder.join(stem));
+    let mut compiled = Compiled::at(folder.join(stem));
     if compiled.is_fresh() {
         return compiled.out;
     }

@@ -71,7 +71,7 @@ fn source(name: &str) -> PathBuf {
 }
 
 fn compile(out: &Path, sources: &[&str], flags: &[&str]) {
-    let compiled = Compiled::at(out.to_path_buf());
+    let mut compiled = Compiled::at(out.to_path_buf());
     if compiled.is_fresh() {
         return;
     }

@@ -1,7 +1,8 @@
 //! Coexistence test: a server and a second program on the same cards, started in both orders.
 //!
-//! Between the orders, the model of a plimsoll server is unloaded; any other server keeps its model, and the
-//! report says so. After the program's end, one more request distinguishes a temporary shortage from a crash.
+//! Between the orders, the model of a plimsoll server is unloaded. After the program's end, one more request
+//! distinguishes a temporary shortage from a crash; a program stopped at its time limit has already freed its
+//! memory.
 //!
 //! DECISION: the program counts as started once it prints something, or once the used memory has grown and
 //! settled. After a fixed wait, a slow program might not have taken its memory yet.
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use plimsoll_base::Bytes;
 use plimsoll_doctor::Diagnosis;
 use serde_json::json;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant as Moment, sleep, sleep_until};
 
 use super::answer::LoadFailure;
 use super::figures::Figures;
@@ -118,7 +119,7 @@ impl Beside {
         begun.map_err(|failure| fails(failure.to_string()))?;
         // The yardstick needs a loaded model, and loading it beside the program would change the test.
         self.round.yardstick = server.yardstick(self.patience).await;
-        let tally = self.round(server, 0).await;
+        let tally = self.round(server, 0, None).await;
         match tally.failed.first_key_value() {
             Some((kind, (count, texts))) => Err(fails(failed_so(kind, *count, texts))),
             None => Ok(()),
@@ -145,7 +146,7 @@ impl Beside {
     ) -> Result<OrderResult, BesideError> {
         let mut notes = Vec::new();
         if order == StartOrder::ProgramFirst {
-            notes.extend(step_back(server).await);
+            notes.extend(step_back(server, figures).await);
         }
         // Found again in each order: unloading a model ends its process.
         figures.follow(server).await;
@@ -171,20 +172,22 @@ impl Beside {
         notes: &mut Vec<String>,
     ) -> Result<(Served, Ending), BesideError> {
         let mut served = Served::default();
-        let end = tokio::time::Instant::now() + self.limit;
+        let end = Moment::now() + self.limit;
         // Opened while the process lives: `/proc/PID/fd` is gone once it has ended.
         let mut log = figures.process().and_then(LastWords::of);
         let mut number = 1;
         loop {
-            let mut round = pin!(self.round(server, number));
+            let mut round = pin!(self.round(server, number, Some(end)));
             let tally = tokio::select! {
                 tally = &mut round => tally,
                 () = sleep_until(end) => {
                     notes.push(format!("the program had not ended after {} s", self.limit.as_secs()));
                     let ending = program.stopped().await;
-                    // The round is finished first: dropping it would leave requests in flight for the next
-                    // order.
+                    // Dropping the round would leave requests in flight for the next order.
                     served.add(round.await);
+                    if served.tally.unanswered > 0 {
+                        notes.push(format!("{} requests had no answer by then", served.tally.unanswered));
+                    }
                     return Ok((served, ending));
                 }
             };
@@ -204,9 +207,9 @@ impl Beside {
         }
     }
 
-    async fn round(&self, server: &LoadTarget, number: u64) -> RoundTally {
+    async fn round(&self, server: &LoadTarget, number: u64, end: Option<Moment>) -> RoundTally {
         let clients = (0..self.clients).map(|_| server.client(self.patience)).collect();
-        let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX).await;
+        let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX, end).await;
         // A server that is down refuses at once, and the loop would spin.
         if tally.answered == 0 {
             sleep(PAUSE).await;
@@ -216,7 +219,7 @@ impl Beside {
 }
 
 /// Unloads the model, if the server supports that.
-async fn step_back(server: &LoadTarget) -> Option<String> {
+async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
     if !server.is_plimsoll {
         return Some(
             "the server keeps its model loaded, so only requests, not the load of the model, follow the \
@@ -225,7 +228,11 @@ async fn step_back(server: &LoadTarget) -> Option<String> {
         );
     }
     let unloaded = server.post("/models/unload", &json!({ "model": server.model }), SOON).await;
-    // The response comes before the driver has released the memory of the engine's process.
+    // The response may come before the end of the engine's process, and the driver releases memory after it.
+    let start = Instant::now();
+    while figures.process().is_some_and(|process| process.lives()) && start.elapsed() < SOON {
+        sleep(LOOK).await;
+    }
     sleep(UNLOADED).await;
     unloaded.err().map(|failure| {
         format!(

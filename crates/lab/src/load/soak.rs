@@ -120,7 +120,7 @@ impl SoakRun<'_> {
         feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !settings.limit.is_reached(&self.state, self.before + self.start.elapsed()) {
             let left = settings.limit.left(&self.state);
-            let work = round.hold(clients, &self.server.model, self.state.rounds, left);
+            let work = round.hold(clients, &self.server.model, self.state.rounds, left, None);
             let Some((back, tally)) = self.watch(work, &mut feel, &mut stop).await else {
                 // A round that is cut short is not counted: its requests would make the measurement
                 // incomparable.

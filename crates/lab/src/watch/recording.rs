@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,9 @@ pub struct Recording {
 impl Recording {
     /// Starts a record in a new file, with snapshots of system files.
     pub fn begin(path: &Path, about: &About) -> Result<Self, RecordingError> {
-        let file = File::create_new(path).map_err(|error| match error.kind() {
+        // It holds command lines and messages of the kernel, which other users may be kept from.
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => RecordingError::Exists { path: path.to_owned() },
             _ => RecordingError::Create { path: path.to_owned(), error },
         })?;

@@ -23,7 +23,7 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
         let number = |number: usize| -> Result<Option<String>, IdentityError> {
             // Without a card for CUDA, which would open a context on each.
             let shown = [("CUDA_VISIBLE_DEVICES", ""), (VULKAN, &number.to_string())];
-            let listed = listed(program, environment, &shown)?;
+            let listed = listed_devices(program, environment, &shown)?;
             Ok(listed.into_iter().find_map(|(device, name)| device.starts_with("Vulkan").then_some(name)))
         };
         let mut names = Vec::new();
@@ -34,7 +34,7 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
             }
         }
         let has_cuda = |device: &(String, String)| device.0.starts_with("CUDA");
-        if !names.is_empty() && listed(program, environment, &[(VULKAN, "")])?.iter().any(has_cuda) {
+        if !names.is_empty() && listed_devices(program, environment, &[(VULKAN, "")])?.iter().any(has_cuda) {
             names.clear();
         }
         Ok(names)
@@ -59,7 +59,7 @@ pub fn vulkan_numbers(cards: &[String], given: &[&str]) -> Option<Vec<usize>> {
 }
 
 /// Devices that the engine lists: its own name for each, and the product's.
-fn listed(
+pub fn listed_devices(
     program: &Path,
     environment: &Environment,
     shown: &[(&str, &str)],

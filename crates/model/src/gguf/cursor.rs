@@ -2,6 +2,7 @@
 
 use super::error::{GgufError, GgufPlace};
 use super::gap::{Gap, GapRun};
+use super::outlook::Ahead;
 use super::{HEADER_LIMIT, value_type::ValueType};
 
 /// `GGUF_MAX_STRING_LENGTH` and `GGUF_MAX_ARRAY_ELEMENTS`.
@@ -21,6 +22,7 @@ pub(super) struct Cursor<'a> {
     gaps: Option<&'a [Gap]>,
     /// Elements that are to be left out and still are in the window.
     pub(super) surplus: Option<GapRun>,
+    pub(super) ahead: Ahead,
 }
 
 impl<'a> Cursor<'a> {
@@ -40,6 +42,7 @@ impl<'a> Cursor<'a> {
             big_endian: false,
             gaps: None,
             surplus: None,
+            ahead: Ahead::default(),
         }
     }
 
@@ -148,6 +151,7 @@ impl<'a> Cursor<'a> {
                 key: key.to_owned(),
                 start: offset,
                 kept: self.at,
+                count,
                 texts: kind.width().map_or(count, |_| 0),
                 next: kind.width().map_or(offset, |_| needed),
                 big_endian: self.big_endian,

@@ -5,10 +5,13 @@
 
 use std::ops::Range;
 
+use plimsoll_base::Bytes;
+
 use super::Header;
 use super::cursor::Cursor;
 use super::error::{GgufError, GgufPlace};
 use super::gap::{Gap, GapRun};
+use super::outlook::{Ahead, Pace};
 use crate::Dialect;
 
 /// Partial header, as far as it was read.
@@ -22,6 +25,19 @@ pub struct Excerpt {
     passing: Option<GapRun>,
     wants: Option<Range<u64>>,
     failure: Option<GgufError>,
+    ahead: Ahead,
+    pace: Pace,
+    passed: Vec<PassedArray>,
+    /// Arrays of a file with the same vocabulary.
+    assumed: Vec<PassedArray>,
+}
+
+/// Array of a vocabulary that was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedArray {
+    key: String,
+    count: u64,
+    bytes: u64,
 }
 
 impl Excerpt {
@@ -35,7 +51,45 @@ impl Excerpt {
             passing: None,
             wants: Some(0..0),
             failure: None,
+            ahead: Ahead::default(),
+            pace: Pace::default(),
+            passed: Vec::new(),
+            assumed: Vec::new(),
         }
+    }
+
+    /// Of a file that probably has the vocabulary of another one: arrays of the same key and count are passed
+    /// over by their length there. Use the result only if [`Self::fills_its_file`].
+    pub fn assuming(file_length: u64, dialect: Dialect, vocabulary: &[PassedArray]) -> Self {
+        Self { assumed: vocabulary.to_vec(), ..Self::new(file_length, dialect) }
+    }
+
+    /// The arrays that were passed over.
+    pub fn vocabulary(&self) -> &[PassedArray] {
+        &self.passed
+    }
+
+    /// True where the data of the tensors ends with the file, so that every byte has its place.
+    pub fn fills_its_file(&self) -> bool {
+        let Ok(header) = self.header() else { return false };
+        let data: Bytes = header.tensors.iter().map(|tensor| tensor.bytes.padded(header.alignment)).sum();
+        let padded = header.data_offset + data.get();
+        // The last tensor may lack its padding.
+        let last = header.tensors.last().map_or(Bytes::ZERO, |last| last.bytes);
+        let bare = padded - last.padded(header.alignment).saturating_sub(last).get();
+        (bare..=padded).contains(&self.file_length)
+    }
+
+    /// The offset at which the header probably ends, as far as can be said from what has been read of it, with
+    /// so many percent more of the words that are left.
+    pub fn likely_end(&self, margin: u64) -> u64 {
+        let Some(wanted) = &self.wants else { return 0 };
+        let words = match &self.passing {
+            Some(run) => run.bytes(self.pace, margin, |key| text(&self.kept, key)),
+            None => 0,
+        };
+        let behind = self.ahead.bytes(wanted.start);
+        wanted.start.saturating_add(words).saturating_add(behind).min(self.file_length)
     }
 
     /// The bytes of the file that are needed next; `None` when the header is complete or refused.
@@ -79,7 +133,9 @@ impl Excerpt {
         let mut cursor = self.cursor();
         let read = Header::read_at(&mut cursor, self.file_length, self.dialect).map(drop);
         let used = cursor.used();
-        match (read, cursor.surplus) {
+        let (surplus, ahead) = (cursor.surplus, cursor.ahead);
+        self.ahead = ahead;
+        match (read, surplus) {
             (Ok(()), _) => {
                 self.kept.truncate(used);
                 // The buffer has grown by whole pieces, and the header outlives them.
@@ -88,7 +144,7 @@ impl Excerpt {
             (Err(GgufError::Truncated { .. }), Some(run)) => {
                 // The elements are walked in the next pieces; the bytes read so far are read again there.
                 self.kept.truncate(run.kept);
-                self.go_on(run);
+                self.go_on(self.foreknown(run));
             }
             (Err(GgufError::Truncated { needed, .. }), None) => {
                 // at least doubled, since what is kept is read from its start again
@@ -103,8 +159,10 @@ impl Excerpt {
         let mut cursor = Cursor::within(piece, run.next, self.file_length);
         // The byte order was found at the start of the file, which this window does not contain.
         cursor.big_endian = run.big_endian;
+        let before = (run.texts, run.next);
         let passed = cursor.pass_texts(&mut run.texts, GgufPlace::Value(&run.key));
         run.next = cursor.offset();
+        self.pace.note(before.0 - run.texts, run.next - before.1);
         match passed {
             Ok(()) => self.go_on(run),
             Err(GgufError::Truncated { needed, .. }) => {
@@ -121,8 +179,28 @@ impl Excerpt {
             self.passing = Some(run);
             return;
         }
-        self.gaps.push(Gap { offset: run.start, length: run.next - run.start });
+        let bytes = run.next - run.start;
+        self.passed.push(PassedArray { key: run.key, count: run.count, bytes });
+        self.gaps.push(Gap { offset: run.start, length: bytes });
     }
+
+    /// The run at its end, where its length is known from another file.
+    fn foreknown(&self, run: GapRun) -> GapRun {
+        let known = self.assumed.iter().find(|array| array.key == run.key && array.count == run.count);
+        match known {
+            Some(array) => GapRun { texts: 0, next: run.start.saturating_add(array.bytes), ..run },
+            None => run,
+        }
+    }
+}
+
+/// The text of a key in `kept`; a guess depends on it and nothing else, so any byte sequence may be found.
+fn text<'a>(kept: &'a [u8], key: &str) -> Option<&'a str> {
+    const TEXT: &[u8] = &[8, 0, 0, 0];
+    let entry = [key.as_bytes(), TEXT].concat();
+    let at = kept.windows(entry.len()).position(|window| window == entry)?;
+    let (length, text) = kept.get(at + entry.len()..)?.split_first_chunk::<8>()?;
+    str::from_utf8(text.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?).ok()
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub(super) struct GapRun {
     pub(super) start: u64,
     /// Bytes kept before them.
     pub(super) kept: usize,
+    /// Elements of the array.
+    pub(super) count: u64,
     /// Texts that are still to be passed over; numbers need no walking.
     pub(super) texts: u64,
     /// Offset of the first such text, else of the end of the elements.

@@ -36,6 +36,7 @@ pub(super) fn read<'a>(
             return Err(GgufError::DuplicateTensor { tensor, offset });
         }
         tensors.push(tensor);
+        cursor.ahead.tensors -= 1;
     }
     Ok(tensors)
 }

@@ -1,6 +1,7 @@
 //! Libraries and programs that the tests load, built by the tests themselves unless `cargo xtask test` has built them.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
@@ -30,15 +31,25 @@ fn target() -> PathBuf {
     test.ancestors().nth(3).unwrap().to_path_buf()
 }
 
-/// The program, linked with the runtime of a version: once for each, and put in its place whole.
+/// The program, linked with the runtime of a version.
 pub(crate) fn backend(version: &str) -> PathBuf {
+    once(&format!("backend-{version}"), |new| compile(new, version))
+}
+
+/// A program that is linked with nothing.
+pub(crate) fn program(name: &str) -> PathBuf {
+    once(name, |new| compile_source(new, name, Vec::new()))
+}
+
+/// A program, compiled once and put in its place whole.
+fn once(name: &str, compile: impl FnOnce(&Path)) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = folder.join(format!("backend-{version}"));
+    let program = folder.join(name);
     let mut compiled = COMPILED.lock().unwrap();
     if compiled.insert(program.clone()) {
-        let new = folder.join(format!("backend-{version}.{}", std::process::id()));
-        compile(&new, version);
+        let new = folder.join(format!("{name}.{}", std::process::id()));
+        compile(&new);
         std::fs::rename(new, &program).unwrap();
     }
     program
@@ -60,7 +71,11 @@ fn compile(program: &Path, version: &str) {
         assert!(empty.unwrap().success());
         linked = vec!["-Wl,--no-as-needed".into(), library.into_os_string()];
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/backend.c");
+    compile_source(program, "backend", linked);
+}
+
+fn compile_source(program: &Path, name: &str, linked: Vec<OsString>) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let compiled = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-w", "-pthread", "-o"])
         .arg(program)

@@ -25,14 +25,19 @@ pub(crate) fn run(version: &str, cards: Option<&str>, act: &str) -> Said {
     for name in [runtime.as_str(), "libcuda.so.1"] {
         symlink(library, folder.path().join(name)).unwrap();
     }
-    let report = folder.path().join("report");
     let mut command = Command::new(artefact::backend(version));
     command
         .args([&runtime, act, version.split('.').next().unwrap()])
         .env("LD_PRELOAD", library)
-        .env("LD_LIBRARY_PATH", folder.path())
-        .env_remove("PLIMSOLL_PHANTOM_CARDS")
-        .env("PLIMSOLL_PHANTOM_REPORT", &report);
+        .env("LD_LIBRARY_PATH", folder.path());
+    said(command, cards)
+}
+
+/// Runs a command over these cards.
+pub(crate) fn said(mut command: Command, cards: Option<&str>) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report");
+    command.env_remove("PLIMSOLL_PHANTOM_CARDS").env("PLIMSOLL_PHANTOM_REPORT", &report);
     if let Some(cards) = cards {
         command.env("PLIMSOLL_PHANTOM_CARDS", cards);
     }

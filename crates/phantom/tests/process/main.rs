@@ -5,3 +5,5 @@
 mod artefact;
 mod asked;
 mod backend;
+mod hip;
+mod vulkan;

@@ -5,6 +5,8 @@
 //! `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`. A line must match completely, because the log
 //! also quotes texts of the model file.
 
+use std::fmt;
+
 use plimsoll_base::Bytes;
 
 /// Longer lines are texts of the model file.
@@ -29,6 +31,25 @@ pub enum BufferPlace {
     /// `CUDA0` is 0.
     Card(usize),
     Host,
+}
+
+/// The interface by which an engine uses cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardInterface {
+    /// The CUDA runtime, by its major version.
+    Cuda(u32),
+    Rocm,
+    Vulkan,
+}
+
+impl fmt::Display for CardInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cuda(version) => write!(f, "CUDA {version}"),
+            Self::Rocm => f.write_str("ROCm"),
+            Self::Vulkan => f.write_str("Vulkan"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +77,8 @@ pub(super) enum EngineLogLine<'a> {
     CopiesDropped,
     /// Everything is allocated: the server makes its slots.
     Ready,
-    /// The CUDA runtime that the engine was linked with, by its major version: the stand-in's own line.
-    Runtime(u32),
+    /// The interface that the engine uses cards by: the stand-in's own line.
+    Runtime(CardInterface),
     /// A CUDA runtime inside of the engine, for which nothing can stand in.
     StaticRuntime,
     /// Bytes of a card that the engine has asked for in all.
@@ -116,11 +137,15 @@ fn is_graph_size(words: &str) -> bool {
     })
 }
 
-/// `CUDA runtime 13`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
+/// `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
 fn of_stand_in(words: &str) -> EngineLogLine<'_> {
     let words: Vec<&str> = words.split_ascii_whitespace().take(6).collect();
     let read = match words[..] {
-        ["CUDA", "runtime", version] => version.parse().ok().map(EngineLogLine::Runtime),
+        ["CUDA", "runtime", version] => {
+            version.parse().ok().map(|version| EngineLogLine::Runtime(CardInterface::Cuda(version)))
+        }
+        ["ROCm", "runtime"] => Some(EngineLogLine::Runtime(CardInterface::Rocm)),
+        ["Vulkan", "device"] => Some(EngineLogLine::Runtime(CardInterface::Vulkan)),
         ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
         [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
             (Some(BufferPlace::Card(card)), Ok(bytes)) => {
@@ -222,9 +247,13 @@ fn kind_of(words: &str) -> BufferKind {
     }
 }
 
+/// Beginnings of the names that engines give to cards.
+const CARDS: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
+
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
 fn place_of(name: &str) -> Option<BufferPlace> {
-    if let Some(number) = name.strip_prefix("CUDA").and_then(|number| number.parse().ok()) {
+    let number = |card: &&str| name.strip_prefix(card)?.parse().ok();
+    if let Some(number) = CARDS.iter().find_map(number) {
         return Some(BufferPlace::Card(number));
     }
     let of_the_host = name == "Host" || name.starts_with("CPU") || name.ends_with("_Host");
@@ -249,7 +278,8 @@ fn mebibytes(text: &str) -> Option<Bytes> {
 /// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
 fn row(text: &str) -> Option<EngineLogLine<'static>> {
     let mut words = text.split_ascii_whitespace();
-    let place = words.next().filter(|&name| name == "Host" || name.starts_with("CUDA"))?;
+    let is_card = |name: &str| CARDS.iter().any(|card| name.starts_with(card));
+    let place = words.next().filter(|&name| name == "Host" || is_card(name))?;
     let mut next = || words.next()?.parse().ok().map(Bytes::mib);
     let (weights, cache, compute) = (next()?, next()?, next()?);
     let row = EngineLogLine::Row { place: place_of(place)?, weights, cache, compute };

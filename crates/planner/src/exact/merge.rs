@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
-use super::line::{BufferKind, BufferPlace};
+use super::line::{BufferKind, BufferPlace, CardInterface};
 use super::transcript::{EngineBuffer, Transcript};
 use crate::cost::{PlanCalculator, RequestCost};
 use crate::fit::PlanPrice;
@@ -110,14 +110,19 @@ fn named(program: &str, transcript: &Transcript) -> String {
     let build = transcript.build().map_or(String::new(), |build| format!(" b{build}"));
     let backend = transcript
         .runtime()
-        .map_or(String::new(), |runtime| format!(" (with its own backend for CUDA {runtime})"));
+        .map_or(String::new(), |runtime| format!(" (with its own backend for {runtime})"));
     format!("{program}{build}{backend}")
 }
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
+    let unsaid = match transcript.runtime() {
+        Some(CardInterface::Vulkan | CardInterface::Rocm) => {
+            "the pool and context here are those of CUDA, because its own have not been measured"
+        }
+        _ => "the engine does not report the pool and the CUDA context",
+    };
     let text = format!(
-        "the sizes of weights, cache and compute buffers were reported by {}, each exact to {}; the engine \
-        does not report the pool and the CUDA context",
+        "the sizes of weights, cache and compute buffers were reported by {}, each exact to {}; {unsaid}",
         named(program, transcript),
         margin(transcript.margin()),
     );

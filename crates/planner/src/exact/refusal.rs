@@ -14,7 +14,7 @@ pub enum EngineRefusalKind {
     CacheNeedsFlashAttention,
     /// The model is newer than the engine.
     Architecture,
-    /// No CUDA backend was loaded, so its devices are not there.
+    /// No backend for cards was loaded, so its devices are not there.
     NoBackend,
     /// The CUDA runtime is linked into the engine, where nothing can stand in for it.
     StaticRuntime,
@@ -55,8 +55,8 @@ impl EngineRefusal {
             EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             EngineRefusalKind::Architecture => "use a newer engine",
             EngineRefusalKind::NoBackend => {
-                "the engine has no CUDA backend, or the loader cannot find one of the backend's libraries; name \
-                 another engine with --exact=ENGINE"
+                "the engine has no CUDA backend and none for ROCm or Vulkan, or the loader cannot find one of the backend's \
+                 libraries; name another engine with --exact=ENGINE"
             }
             EngineRefusalKind::StaticRuntime => {
                 "the engine links the CUDA runtime statically; use a build that links it dynamically (cmake \
@@ -79,7 +79,7 @@ const TELLING: &[(EngineRefusalKind, &str)] = &[
     (EngineRefusalKind::CacheNeedsFlashAttention, "requires Flash Attention"),
     (EngineRefusalKind::Architecture, "unknown model architecture"),
     (EngineRefusalKind::Architecture, "unsupported model architecture"),
-    (EngineRefusalKind::NoBackend, "invalid device: CUDA"),
+    (EngineRefusalKind::NoBackend, "invalid device: "),
     (EngineRefusalKind::NoBackend, "incompatible API version"),
     (EngineRefusalKind::Flag, "invalid argument"),
     (EngineRefusalKind::Flag, "error while handling argument"),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_base::Bytes;
 
-use super::line::{self, BufferKind, BufferPlace, EngineLogLine};
+use super::line::{self, BufferKind, BufferPlace, CardInterface, EngineLogLine};
 use super::refusal::{EngineRefusal, EngineRefusalKind};
 
 /// More buffers than any engine has: one for each device, cache and context.
@@ -37,7 +37,7 @@ pub struct Transcript {
     ready: bool,
     flash_attention_off: bool,
     copies_dropped: bool,
-    runtime: Option<u32>,
+    runtime: Option<CardInterface>,
     static_runtime: bool,
     asked: BTreeMap<usize, Bytes>,
     /// The numbers are whole mebibytes, rounded down.
@@ -87,7 +87,8 @@ impl Transcript {
                     self.complaints.push(words.to_owned());
                 }
             }
-            EngineLogLine::Runtime(version) => self.runtime = Some(version),
+            // A device that is opened says more than a library that is loaded, and comes later.
+            EngineLogLine::Runtime(interface) => self.runtime = Some(interface),
             EngineLogLine::StaticRuntime => self.static_runtime = true,
             EngineLogLine::Asked { card, bytes } if self.asked.len() < MOST_BUFFERS => {
                 self.asked.insert(card, bytes);
@@ -137,9 +138,8 @@ impl Transcript {
         self.build
     }
 
-    /// The major version of the CUDA runtime that the engine's backend was linked with, where the stand-in for
-    /// it was asked.
-    pub fn runtime(&self) -> Option<u32> {
+    /// The interface that the engine uses cards by, where the stand-in for it was asked.
+    pub fn runtime(&self) -> Option<CardInterface> {
         self.runtime
     }
 

@@ -66,7 +66,7 @@ impl FitScale {
             Dimension::MicroBatch => {
                 // The engine cuts a micro-batch to the context.
                 let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
-                let end = "larger micro-batches bring no gain or are limited by the context";
+                let end = "a larger micro-batch would not be faster, or would be longer than the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }
             Dimension::Slots => {

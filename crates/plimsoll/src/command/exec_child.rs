@@ -20,7 +20,10 @@ use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_par
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-#[derive(Debug, clap::Args)]
+/// Not one of the subcommands that the help lists.
+pub(crate) const VERB: &str = "exec-child";
+
+#[derive(Debug, clap::Parser)]
 pub(crate) struct Arguments {
     /// Process id of the launcher
     #[arg(long)]

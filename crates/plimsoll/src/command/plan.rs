@@ -5,23 +5,25 @@
 
 mod asked;
 pub(crate) mod check;
-mod downloaded;
 mod exact;
 pub(crate) mod fit;
+mod models;
+mod quants;
+mod remote;
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
-use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest};
-use plimsoll_probe::contexts;
-use plimsoll_probe::headers::read_model;
+use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 
 use self::asked::{HostSize, Room};
 use self::exact::ExactQuery;
+use self::models::Models;
+use self::remote::RemoteFiles;
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 
@@ -29,6 +31,7 @@ const MORE: &str = "\
 Examples:
   plimsoll plan model.gguf --card 3090
   plimsoll plan --card 2x3060 -- llama-server -m model.gguf -c 65536 -ctk q8_0 -ctv q8_0
+  plimsoll plan -hf ggml-org/gemma-3-4b-it-GGUF --quants --card 3060
   plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
@@ -36,12 +39,24 @@ Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Model to plan
+    /// Model to plan: a file, or the http or https address of one
     #[arg(value_name = "MODEL", conflicts_with = "named")]
     model: Option<String>,
     /// Model to plan, as llama-server takes it
     #[arg(short = 'm', long = "model", value_name = "MODEL", id = "named")]
     named: Option<String>,
+    /// Model on Hugging Face's hub (-hf). Its header is fetched, unless it has been downloaded
+    #[arg(long, value_name = "USER/REPO[:QUANT]", conflicts_with_all = ["model", "named"])]
+    hf_repo: Option<String>,
+    /// File of that repository, instead of a quantisation (-hff)
+    #[arg(long, value_name = "FILE", requires = "hf_repo")]
+    hf_file: Option<String>,
+    /// List the quantisations of the repository with what each takes on these cards, the best that fits first
+    #[arg(long, conflicts_with_all = ["fit", "svg", "html", "check", "exact"])]
+    quants: bool,
+    /// Fetch at most this much of a file for its header
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    header_limit: Bytes,
     /// Print the plan as JSON (plimsoll.plan/1)
     #[arg(long)]
     json: bool,
@@ -96,8 +111,7 @@ pub(crate) struct Arguments {
 
 /// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
-    let model = arguments.model.as_ref().or(arguments.named.as_ref());
-    let (flags, program) = asked::flags(model, &arguments.flags);
+    let (flags, program) = asked::flags(&arguments.sources(), &arguments.flags);
     (arguments.flags, arguments.program) = (flags, arguments.program.or(program));
     planned(&arguments).map_err(|report| match report.status() {
         // An engine runs, and nothing of it was measured.
@@ -113,11 +127,16 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let mut room = Room::find(arguments)?;
     // Before `--fit` and the plan, so that both search within the budget.
     room.cards = arguments.held(room.cards);
+    let given = Options::from_argv(&arguments.flags)?;
+    if arguments.quants {
+        return quants::run(arguments, &given, &room.cards);
+    }
+    let remote = RemoteFiles::fetch(arguments, &given)?;
+    let options = remote.local(&given)?;
     if let Some(directions) = &arguments.fit {
-        return fit::run(arguments, directions, &room);
+        return fit::run(arguments, directions, (&given, &options), &room);
     }
     let cards = &room.cards;
-    let options = Options::from_argv(&arguments.flags)?;
     let (asking, unasked) = match &arguments.exact {
         Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
         None => (None, None),
@@ -144,7 +163,8 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(asking) = &asking {
         asking.tell()?;
     }
-    print_as(arguments.json, &plan, || screen::plan(&plan, screen::Paper::of_stdout()))?;
+    remote.tell()?;
+    print_as(arguments.json, &remote.with(&plan)?, || screen::plan(&plan, screen::Paper::of_stdout()))?;
     Ok(status(plan.fits))
 }
 
@@ -172,7 +192,39 @@ fn page(
     Ok(screen::html(plan, &points))
 }
 
+/// The spellings of llama-server that clap would read as several flags of one letter, in front of `--`.
+const SPELLED: [(&str, &str); 4] =
+    [("-hf", "--hf-repo"), ("-hfr", "--hf-repo"), ("-hff", "--hf-file"), ("-mu", "--model")];
+
+/// The command line with llama-server's short flags written out, where it is that of a plan.
+pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    if words.get(1).is_some_and(|command| command == "plan") {
+        let own = words.iter_mut().take_while(|word| *word != "--");
+        for word in own {
+            if let Some((_, long)) = SPELLED.iter().find(|(short, _)| word == short) {
+                *word = (*long).into();
+            }
+        }
+    }
+    words
+}
+
 impl Arguments {
+    /// The model's source as flags of llama-server.
+    fn sources(&self) -> Vec<String> {
+        let is_address = |model: &&String| model.starts_with("http://") || model.starts_with("https://");
+        let model = self.model.as_ref().or(self.named.as_ref());
+        let sources = [
+            ("--model-url", model.filter(is_address)),
+            ("-m", model.filter(|model| !is_address(model))),
+            ("--hf-repo", self.hf_repo.as_ref()),
+            ("--hf-file", self.hf_file.as_ref()),
+        ];
+        let given = sources.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?.clone()]));
+        given.flatten().collect()
+    }
+
     fn engine(&self) -> EngineBuild {
         self.engine.unwrap_or(EngineBuild::LLAMA_CPP)
     }
@@ -218,68 +270,6 @@ pub(super) fn wished(
 ) -> Result<Plan, ErrorReport> {
     let models = Models::read(wish, engine)?;
     Ok(plimsoll_planner::plan(&models.request(wish, engine, program, cards))?)
-}
-
-/// The models that the flags name, read from their headers, and the measured sizes of contexts.
-struct Models {
-    main: Model,
-    draft: Option<Model>,
-    projector: Option<Model>,
-    contexts: Vec<MeasuredContext>,
-}
-
-impl Models {
-    fn request<'a>(
-        &'a self,
-        wish: &'a ModelParams,
-        engine: EngineBuild,
-        program: ProgramKind,
-        cards: &'a [Card],
-    ) -> PlanRequest<'a> {
-        PlanRequest {
-            model: &self.main,
-            draft: self.draft.as_ref(),
-            projector: self.projector.as_ref(),
-            wish,
-            engine,
-            program,
-            cards,
-            contexts: &self.contexts,
-        }
-    }
-
-    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, ErrorReport> {
-        let dialect = match engine.kind {
-            EngineKind::LlamaCpp => Dialect::Ggml,
-            EngineKind::IkLlamaCpp => Dialect::Ik,
-        };
-        let read = |path: &String| read_model(Path::new(path), dialect);
-        Ok(Self {
-            // The draft model and the projector are on the same cards, and often decide whether the whole
-            // fits.
-            main: read(&model_path(wish)?)?,
-            draft: wish.draft_model.as_ref().map(read).transpose()?,
-            projector: wish.projector.as_ref().map(read).transpose()?,
-            contexts: contexts::measured(),
-        })
-    }
-}
-
-/// The model's file: the one given, or the download of the repository that was named.
-fn model_path(wish: &ModelParams) -> Result<String, ErrorReport> {
-    match (&wish.model, &wish.remote) {
-        (Some(path), _) => Ok(path.clone()),
-        (None, Some(remote)) => {
-            let found = downloaded::find(remote).map(|path| path.to_string_lossy().into_owned());
-            found.ok_or_else(|| {
-                ErrorReport::new(format!(
-                    "`{remote}` is not on this machine, but a plan needs the header of the model \
-                    file\nhint: let llama-server download the model once, or give the file with -m"
-                ))
-            })
-        }
-        (None, None) => Err(ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf")),
-    }
 }
 
 fn no_card() -> ErrorReport {

@@ -36,7 +36,7 @@ pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
 }
 
 /// `fits, 12 MiB to spare` or `does not fit, 12 MiB too much`.
-pub(super) fn verdict(card: &CardPlan) -> String {
+pub(crate) fn verdict(card: &CardPlan) -> String {
     let size = Bytes::new(card.headroom.unsigned_abs());
     match card.fits {
         true => format!("fits, {size} to spare"),

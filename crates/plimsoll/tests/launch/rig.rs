@@ -49,7 +49,7 @@ pub(crate) fn fake_engine() -> &'static Path {
 
 /// A child that runs the fake engine with the script `faults`, under the control channel.
 pub(crate) fn engine(faults: &str) -> ChildSpec {
-    let port = free_port().unwrap();
+    let port = free_port(&[]).unwrap();
     let arguments = ["--host", "127.0.0.1", "--port", &port.to_string(), "--alias", "alpha"];
     ChildSpec {
         arguments: arguments.map(OsString::from).to_vec(),

@@ -30,7 +30,7 @@ fn another_user_who_takes_the_port_is_never_taken_for_the_engine() {
         // Only root can start a process of another user; the unit tests read the listeners of this one.
         return;
     }
-    let port = free_port().unwrap();
+    let port = free_port(&[]).unwrap();
     let thief = format!(
         "import http.server\n\
          class H(http.server.BaseHTTPRequestHandler):\n\

@@ -11,7 +11,7 @@ const ABORT: &str = "/x/ggml/src/ggml.c:1: GGML_ASSERT(false) failed";
 
 /// An HTTP server that prints `line` on each POST; with `then` as further Python.
 fn server(line: &str, then: &str) -> ChildSpec {
-    let port = free_port().unwrap();
+    let port = free_port(&[]).unwrap();
     let script = format!(
         "import http.server, time, sys\n\
          class H(http.server.BaseHTTPRequestHandler):\n\
@@ -34,7 +34,7 @@ fn server(line: &str, then: &str) -> ChildSpec {
 /// The same with a thread for each request, as llama-server has for all but what computes: `/health` is always well,
 /// and `/slots` is answered only where nothing computes.
 fn threaded(then: &str) -> ChildSpec {
-    let port = free_port().unwrap();
+    let port = free_port(&[]).unwrap();
     let script = format!(
         "import http.server, os, subprocess, threading, time\n\
          computes = threading.Lock()\n\

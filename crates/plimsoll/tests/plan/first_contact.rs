@@ -19,6 +19,8 @@ fn told(file: &str, folder: &Path) -> String {
             .env("PATH", path())
             .env("HOME", folder)
             .env("PLIMSOLL_NVML", "")
+            // Nothing listens there, on any machine.
+            .env("HF_ENDPOINT", "http://127.0.0.1:9")
             .output()
             .unwrap();
         format!("$ {command}\n{}\n", text(&output.stdout))

@@ -10,6 +10,7 @@ mod fit;
 mod page;
 #[path = "../pages/real.rs"]
 mod real;
+mod remote;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

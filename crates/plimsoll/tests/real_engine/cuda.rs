@@ -1,8 +1,8 @@
-//! A real llama.cpp with its CUDA backend, on a machine without CUDA: prebuilt by others, nothing is compiled.
+//! A real llama.cpp with its CUDA or Vulkan backend, on a machine without either: prebuilt by others, nothing is compiled.
 //!
-//! The server is PyPI's xllamacpp of September 2026, the backend is npm's `@node-llama-cpp/linux-x64-cuda`
-//! (llama.cpp 0.5.0, `libcudart.so.13`). Both have version 2 of the backend interface. They lie below the target
-//! directory, fetched once.
+//! The server is PyPI's xllamacpp of September 2026, the backends are npm's `@node-llama-cpp/linux-x64-cuda`
+//! (llama.cpp 0.5.0, `libcudart.so.13`) and `-vulkan`. All have version 2 of the backend interface. They lie below
+//! the target directory, fetched once.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 /// The release of xllamacpp, and the build of llama.cpp in it.
 const RELEASE: &str = "2026.9.11063";
 pub(crate) const BUILD: u64 = 11_063;
-const BACKEND: &str = "@node-llama-cpp/linux-x64-cuda@3.22.1";
+const BACKENDS: &str = "@node-llama-cpp/linux-x64-";
+const BACKENDS_RELEASE: &str = "3.22.1";
 /// The server's command line, written for another release of the same interface.
 const ADAPTER: &str = include_str!("../../../launch/src/engine/xllamacpp_server.py");
 
@@ -26,32 +27,56 @@ pub(crate) struct CudaEngine {
 }
 
 impl CudaEngine {
-    /// Lets a command's engine load the backend.
-    pub(crate) fn prepare(&self, command: &mut Command) {
-        command.env("GGML_BACKEND_PATH", &self.backend).env("LD_LIBRARY_PATH", &self.libraries);
+    /// Lets a command's engine load a backend.
+    pub(crate) fn prepare(&self, backend: &Path, command: &mut Command) {
+        command.env("GGML_BACKEND_PATH", backend).env("LD_LIBRARY_PATH", &self.libraries);
     }
 }
 
 pub(crate) fn engine() -> &'static CudaEngine {
     static ENGINE: OnceLock<CudaEngine> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let place = target.join(format!("cuda-engine-{RELEASE}"));
-        let lock = fs::File::create(target.join("cuda-engine.lock")).unwrap();
-        // Tests run in processes of their own, and one of them fetches.
-        lock.lock().unwrap();
-        if !place.exists() {
-            let partial = target.join("cuda-engine.partial");
-            let _ = fs::remove_dir_all(&partial);
-            fetch(&partial);
-            fs::rename(&partial, &place).unwrap();
-        }
+        let place = fetched(&format!("cuda-engine-{RELEASE}"), fetch);
         CudaEngine {
             program: place.join("llama-server"),
             backend: place.join("package/bins/linux-x64-cuda/libggml-cuda.so"),
             libraries: place.join("lib"),
         }
     })
+}
+
+/// The Vulkan backend for the same server.
+pub(crate) fn vulkan_backend() -> PathBuf {
+    let place = fetched(&format!("vulkan-backend-{BACKENDS_RELEASE}"), |place| {
+        fs::create_dir_all(place).unwrap();
+        unpack("vulkan", place);
+    });
+    place.join("package/bins/linux-x64-vulkan/libggml-vulkan.so")
+}
+
+/// A folder below the target directory, made once.
+fn fetched(name: &str, fetch: impl FnOnce(&Path)) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let place = target.join(name);
+    let lock = fs::File::create(target.join("cuda-engine.lock")).unwrap();
+    // Tests run in processes of their own, and one of them fetches.
+    lock.lock().unwrap();
+    if !place.exists() {
+        let partial = target.join("cuda-engine.partial");
+        let _ = fs::remove_dir_all(&partial);
+        fetch(&partial);
+        fs::rename(&partial, &place).unwrap();
+    }
+    place
+}
+
+/// A backend's package of npm.
+fn unpack(backend: &str, place: &Path) {
+    let package = format!("{BACKENDS}{backend}@{BACKENDS_RELEASE}");
+    run(Command::new("npm").args(["pack", "--silent", &package]).current_dir(place));
+    run(Command::new("sh")
+        .args(["-c", "tar -xzf node-llama-cpp-*.tgz && rm node-llama-cpp-*.tgz"])
+        .current_dir(place));
 }
 
 fn fetch(place: &Path) {
@@ -62,10 +87,7 @@ fn fetch(place: &Path) {
         .arg(&python)
         .arg(format!("xllamacpp=={RELEASE}")));
     symlink("../python/xllamacpp/xllamacpp.abi3.so", place.join("lib/libggml-base.so")).unwrap();
-    run(Command::new("npm").args(["pack", "--silent", BACKEND]).current_dir(place));
-    run(Command::new("sh")
-        .args(["-c", "tar -xzf node-llama-cpp-*.tgz && rm node-llama-cpp-*.tgz"])
-        .current_dir(place));
+    unpack("cuda", place);
     let adapter = ADAPTER.replace("2026.10.11549", RELEASE).replace(
         "import ctypes\nimport os\nimport signal\n",
         "import ctypes\nimport os\nimport signal\nimport sys as _sys\n\n_sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), \"python\"))\n",

@@ -15,13 +15,13 @@ const CARD: &str = "name=A,total=80GiB,cc=8.9";
 const MIB: u64 = 1 << 20;
 
 /// A model of 8 billion parameters, a header with a hole behind it, and a cache of its own.
-struct Bench {
+pub(crate) struct Bench {
     folder: TempDir,
     model: PathBuf,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("l8.gguf");
         plimsoll_specimens::write("l8", &model, &plimsoll_specimens::Changes::default()).unwrap();
@@ -33,8 +33,12 @@ impl Bench {
     }
 
     fn ask_for(&self, options: &[&str], engine: &Path, flags: &[&str]) -> Output {
+        self.ask_with(&crate::cuda::engine().backend, options, engine, flags)
+    }
+
+    pub(crate) fn ask_with(&self, backend: &Path, options: &[&str], engine: &Path, flags: &[&str]) -> Output {
         let mut command = self.command(options, engine, flags);
-        crate::cuda::engine().prepare(&mut command);
+        crate::cuda::engine().prepare(backend, &mut command);
         command.output().unwrap()
     }
 
@@ -58,7 +62,7 @@ impl Bench {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -144,7 +148,7 @@ fn what_is_no_engine_is_told_with_a_remedy() {
 /// Less memory than the model could fill: its largest context is somewhere between.
 const SMALL: [&str; 2] = ["--card", "name=A,total=8GiB,cc=8.9"];
 
-fn json(output: &Output) -> Value {
+pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
 }
 

@@ -19,6 +19,8 @@ mod quickstart;
 mod routes;
 mod sockets;
 mod venv;
+mod vulkan;
+mod vulkan_rows;
 mod words;
 
 #[allow(dead_code, reason = "shared with the tests of the engine, which use all of it")]

@@ -259,7 +259,9 @@ fn a_check_says_what_each_model_takes_and_ends_with_status_1_if_one_does_not_fit
     let said = String::from_utf8_lossy(&fits.stdout).into_owned();
     assert_eq!(fits.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&fits.stderr));
     assert!(
-        said.contains("are used only when the context is full, and requests are admitted by their depth"),
+        said.contains(
+            "are used only when the context is full, and a request that needs more than is free waits"
+        ),
         "{said}"
     );
     let refused = check(yard.peak - MIB);

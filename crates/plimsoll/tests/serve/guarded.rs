@@ -22,7 +22,7 @@ use crate::real::{driver, guard, take};
 const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const MIB: u64 = 1 << 20;
 
-fn uuid() -> [u8; 16] {
+pub(crate) fn uuid() -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[3] = 1;
     uuid
@@ -41,7 +41,14 @@ pub(crate) fn one_card(setup: Setup, guard: &Path) -> Daemon {
 }
 
 /// A model whose page is `page`.
-fn with_page(setup: Setup, name: &str, memory: &str, script: &str, page: &Path, more: &str) -> Setup {
+pub(crate) fn with_page(
+    setup: Setup,
+    name: &str,
+    memory: &str,
+    script: &str,
+    page: &Path,
+    more: &str,
+) -> Setup {
     let engine = crate::daemon::fake_engine();
     setup.config(&format!(
         "[models.{name}]\ncmd = \"{} --port ${{PORT}} --alias {name}\"\nmemory = \"{memory}\"\n\

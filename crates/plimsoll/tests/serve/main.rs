@@ -21,6 +21,7 @@ mod nobody;
 mod operator;
 #[path = "../pages/real.rs"]
 mod real;
+mod remote;
 mod sockets;
 mod storm;
 mod surface;

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::daemon::{Setup, alive};
+use crate::daemon::{Setup, alive, until};
+use crate::guarded::{one_card, uuid, with_page};
+use crate::hand_written::{HandWritten, library};
 use crate::http;
 
 /// The user `nobody`, who shares nothing with the one who runs the tests.
@@ -29,7 +32,7 @@ def attempt(what, act):
         print("SUCCEEDED", what, repr(got)[:300])
 def read(path):
     with open(path, "rb") as file:
-        return secret in file.read(1 << 20) or path.endswith((".page", ".log", "key"))
+        return secret in file.read(1 << 20) or path.endswith((".page", ".1", ".log", ".watch", "key"))
 def listing(folder):
     return os.listdir(folder)
 def ask(address, path, family=socket.AF_INET):
@@ -49,6 +52,27 @@ def listening():
     with open("/proc/net/tcp") as table:
         rows = [line.split() for line in table][1:]
     return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[7] == str(os.stat("/proc/%d" % daemon).st_uid)} - {port}
+def mine(name):
+    path = "/tmp/plimsoll-nobody-%d-%s" % (os.getpid(), name)
+    with open(path, "w") as file:
+        file.write("not a page")
+    return path
+def replace(path):
+    other = mine("new")
+    try:
+        os.rename(other, path)
+    finally:
+        if os.path.exists(other): os.remove(other)
+    return "replaced"
+def link(path, hard):
+    own = "/tmp/plimsoll-nobody-%d-link" % os.getpid()
+    if os.path.lexists(own): os.remove(own)
+    # A link of one's own to it is allowed, and leads nowhere.
+    (os.link if hard else os.symlink)(path, own)
+    try:
+        return listing(own + "/") if os.path.isdir(own) else read(own + "") or open(own, "ab") and "opened"
+    finally:
+        os.remove(own)
 while tries < 1000:
     for process in [daemon, *engines]:
         attempt("stop", lambda: os.kill(process, signal.SIGTERM) or "sent")
@@ -61,12 +85,29 @@ while tries < 1000:
     for path in files:
         attempt(path, lambda: listing(path) if os.path.isdir(path) else read(path))
         attempt("write " + path, lambda: open(path + "/x" if os.path.isdir(path) else path, "ab") and "opened")
+        attempt("make in " + path, lambda: os.symlink(files[0], path + "/x") or "made")
+        attempt("list " + path, lambda: listing(path) or "listed")
+        # Everybody may make files in /dev/shm.
+        if os.path.dirname(path) != "/dev/shm":
+            attempt("make beside " + path, lambda: os.symlink(files[0], path + ".new") or "made")
+        attempt("replace " + path, lambda: replace(path))
+        attempt("remove " + path, lambda: (os.rmdir if os.path.isdir(path) else os.remove)(path) or "removed")
+        attempt("mode of " + path, lambda: os.chmod(path, 0o777) or "changed")
+        attempt("link to " + path, lambda: link(path, False))
+        attempt("hard link to " + path, lambda: link(path, True))
     for path in ("/logs", "/api/status", "/v1/models", "/running", "/api/models/unload"):
         attempt("ask " + path, lambda: ask(("127.0.0.1", port), path))
     for path in sockets():
         attempt("socket " + path, lambda: ask(path, "/health", socket.AF_UNIX))
 print("tries", tries)
 "#;
+
+/// The folder of the pages of a daemon's first engine.
+fn page_folder(daemon: u32) -> PathBuf {
+    let folder = Path::new("/dev/shm").join(format!("plimsoll-guard-{daemon}-0"));
+    let mut parts = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    parts.find(|part| part.is_dir()).expect("the engine is guarded")
+}
 
 #[test]
 #[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
@@ -87,13 +128,14 @@ fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand
         fs::set_permissions(made, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let serve = format!("[serve]\napi-key-files = [\"{}\"]\n", key.display());
-    let daemon = Setup::new()
+    let page = folder.path().join("page");
+    HandWritten::new(uuid()).tree(64 << 20, 1 << 20).write(&page);
+    let setup = Setup::with_cards(&[])
         .config(&serve)
         .argument("--log-file")
         .argument(&logs.join("engines.log").to_string_lossy())
-        .model("a", "64MiB", "", "")
-        .variable("XDG_RUNTIME_DIR", &run.to_string_lossy())
-        .start();
+        .variable("XDG_RUNTIME_DIR", &run.to_string_lossy());
+    let daemon = one_card(with_page(setup, "a", "64MiB", "", &page, ""), library());
     let ask = || {
         let mut body = http::chat_body("a", false);
         body["messages"] = json!([{"role": "user", "content": SECRET}]);
@@ -104,7 +146,21 @@ fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand
     assert_eq!(ask().status, 200);
     let engines = daemon.engines();
     let list = engines.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let recording = logs.join("engines.watch");
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["watch", "--every", "50ms", "--pid", &daemon.pid().to_string(), "-o"])
+        .arg(&recording)
+        .env("PLIMSOLL_NVML", "")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("it records", || recording.exists());
     let mut files = vec![key];
+    let pages = page_folder(daemon.pid());
+    let written: Vec<PathBuf> = fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(written.len() >= 2, "a page and a ledger: {written:?}");
+    files.extend([pages.parent().unwrap().to_owned(), pages]);
+    files.extend(written);
     for entry in [&logs, &run].into_iter().flat_map(|made| fs::read_dir(made).unwrap()) {
         files.push(entry.unwrap().path());
     }
@@ -116,6 +172,8 @@ fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand
         .args(&files)
         .output()
         .unwrap();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!said.contains("SUCCEEDED"), "{said}");

@@ -152,7 +152,7 @@ fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
     assert_eq!(cached(&read), Some(0));
     warm(&read);
     assert_eq!(chat(daemon.address, "again").status, 200);
-    daemon.told("the page cache of again is kept: other engines read the same files");
+    daemon.told("the page cache of again is kept: other running engines use the same model files");
     assert_ne!(cached(&read), Some(0));
 }
 

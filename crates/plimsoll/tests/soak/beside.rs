@@ -53,7 +53,7 @@ fn whoever_comes_second_to_a_card_that_is_too_small_is_the_one_that_fails() {
     let page = card.path("beside.html").display().to_string();
     // It stays until it is stopped, so that the model never has room.
     let program = torch(4096, 600);
-    let arguments = [&LOAD[..], &["--for", "20s", "--html", &page, "--beside", &program]].concat();
+    let arguments = [&LOAD[..], &["--for", "10s", "--html", &page, "--beside", &program]].concat();
     let (output, json) = soak_in(&card.variables(), &daemon.url, &arguments);
     assert_eq!(output.status.code(), Some(1), "{json:#}");
     let [server_first, program_first] = orders(&json);
@@ -95,7 +95,7 @@ fn a_model_that_has_no_room_left_to_grow_fails_in_flight_and_says_so() {
     let daemon = Daemon::of(&card, "3328MiB", "vram=3221225472 vram_per_token=2097152");
     let program = torch(4096, 600);
     let arguments =
-        ["--clients", "2", "--round", "4", "--depths", "512", "--for", "20s", "--beside", &program];
+        ["--clients", "2", "--round", "4", "--depths", "512", "--for", "10s", "--beside", &program];
     let (_, json) = soak_in(&card.variables(), &daemon.url, &arguments);
     let [server_first, program_first] = orders(&json);
     assert_eq!(server_first["outcome"], "the program failed", "{json:#}");

@@ -43,7 +43,7 @@ pub enum RecordFault {
     #[error("this is not a trace; record one with plimsoll run --trace FILE")]
     Header,
     #[error(
-        "the trace has version {found}, but this program reads {VERSION}; use the program that recorded it"
+        "the trace has format version {found}, but this version of plimsoll reads {VERSION}; use the version that recorded it"
     )]
     Version { found: u32 },
     #[error(
@@ -202,7 +202,7 @@ mod tests {
         };
         for (said, error) in [
             ("offset 0: this is not a trace; record one", damaged(0, b'X')),
-            ("offset 0: the trace has version 9, but", damaged(8, 9)),
+            ("offset 0: the trace has format version 9, but", damaged(8, 9)),
             (
                 "offset 0: each record of the trace should have 32 bytes, but the header states 31",
                 damaged(12, 31),

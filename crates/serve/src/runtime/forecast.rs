@@ -204,7 +204,7 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
             too deep are refused"
         ),
         false => format!(
-            "; {grows} of it are used only when the context is full, and requests are admitted by their depth"
+            "; {grows} of it are used only when the context is full, and a request that needs more than is free waits"
         ),
     }
 }

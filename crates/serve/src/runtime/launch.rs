@@ -141,7 +141,9 @@ impl Starter<'_> {
     fn spec(&self, engine: &[String], privacy: &Privacy) -> Result<(ChildSpec, Option<String>), Reason> {
         let entry = &self.run.entry;
         let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
-        let port = free_port().map_err(|error| fail(&error))?;
+        let promised: Vec<u16> = self.runtime.runs().iter().filter_map(|run| run.port.get()).collect();
+        let port = free_port(&promised).map_err(|error| fail(&error))?;
+        self.run.port.set(Some(port));
         let user = self.runtime.settings.engine_user.clone();
         let folder = privacy.folder.as_ref().map(PrivateFolder::path);
         let address = self.address(port, folder.filter(|_| privacy.socket));

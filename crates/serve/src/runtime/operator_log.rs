@@ -102,8 +102,8 @@ impl Runtime {
         let name = &run.entry.name;
         match view {
             Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
-                "the memory of {name} grows by {} per token; memory is claimed for {} of {} tokens, and \
-                requests are admitted by their depth",
+                "{name} takes {} more memory for each token in use; memory is reserved for {} of its {} \
+                context tokens, and a request that needs more waits until there is room",
                 depth.bytes_per_token,
                 depth.covered,
                 depth.full

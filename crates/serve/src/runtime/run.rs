@@ -42,6 +42,8 @@ pub(crate) struct EngineRun {
     upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
     about: OnceCell<Value>,
+    /// Chosen for the engine, which may not listen yet: a second engine that got it too would be taken for it.
+    pub(super) port: Cell<Option<u16>>,
     pid: Cell<Option<u32>>,
     placement: Placement,
     pub(super) arguments: RefCell<Vec<String>>,
@@ -75,6 +77,7 @@ impl EngineRun {
             stall_limit: StallLimit::default(),
             upstream: RefCell::default(),
             about: OnceCell::new(),
+            port: Cell::new(None),
             pid: Cell::new(None),
             placement,
             arguments: RefCell::default(),

@@ -5,6 +5,7 @@
 
 pub(crate) mod named;
 mod planned;
+mod remote;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ pub(super) fn look(
     })
 }
 
-/// Plans a model; one that is not a local file (`-hf`) is of unknown need until it has been downloaded.
+/// Plans a model; one on a server whose header cannot be fetched is of unknown need until it has been measured.
 fn planned(
     entry: &ConfiguredModel,
     flags: Options,
@@ -93,10 +94,6 @@ fn planned(
     program: &str,
     (named, machine): (&NamedDemand, &[Card]),
 ) -> Result<Arc<dyn MemoryModel>, Reason> {
-    // llama-server downloads such a model itself, so there is no header to read yet.
-    let Some(path) = wish.model else {
-        return Ok(Arc::new(UnknownSize));
-    };
     let engine = engine_of(program);
     let dialect = match engine.kind {
         EngineKind::LlamaCpp => Dialect::Ggml,
@@ -105,10 +102,14 @@ fn planned(
     };
     let read =
         |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
+    let found = remote::models(entry, &flags, &wish, dialect);
+    let Some(model) = wish.model.as_deref().map(read).transpose()?.or(found.main) else {
+        return Ok(Arc::new(UnknownSize));
+    };
     let planned = PlannedModel {
-        model: read(&path)?,
-        draft: wish.draft_model.as_deref().map(read).transpose()?,
-        projector: wish.projector.as_deref().map(read).transpose()?,
+        model,
+        draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
+        projector: wish.projector.as_deref().map(read).transpose()?.or(found.projector),
         engine,
         flags,
         machine: machine.to_vec(),

@@ -206,7 +206,7 @@ impl MeasuringSetup {
         card: &'a Card,
         free: Option<Bytes>,
     ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), ErrorReport> {
-        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback interface"))?;
+        let port = free_port(&[]).map_err(ErrorReport::of("no port is free on the loopback interface"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
         let pages = self.folder.part(&part).map_err(ErrorReport::of(NO_FOLDER))?;

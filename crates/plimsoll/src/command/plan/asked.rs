@@ -153,9 +153,9 @@ pub(super) fn described(specs: &[CardSpec]) -> Vec<Card> {
     cards
 }
 
-/// The engine's flags with the model that stands outside of them, and without the program's name before them;
+/// The engine's flags after those that stand outside of them for the model, and without the program's name before them;
 /// and the program that was named there.
-pub(super) fn flags(model: Option<&String>, after: &[String]) -> (Vec<String>, Option<ProgramKind>) {
+pub(super) fn flags(model: &[String], after: &[String]) -> (Vec<String>, Option<ProgramKind>) {
     let (mut words, mut program) = (after.to_vec(), None);
     // A whole command line was pasted: `llama-server -m model.gguf`.
     if let Some(first) = words.first().filter(|first| !first.starts_with('-')) {
@@ -166,9 +166,7 @@ pub(super) fn flags(model: Option<&String>, after: &[String]) -> (Vec<String>, O
             words.insert(0, "-m".to_owned());
         }
     }
-    if let Some(model) = model {
-        words.splice(0..0, ["-m".to_owned(), model.clone()]);
-    }
+    words.splice(0..0, model.iter().cloned());
     (words, program)
 }
 
@@ -179,15 +177,15 @@ mod tests {
     #[test]
     fn a_model_is_found_wherever_it_stands() {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let model = "m.gguf".to_owned();
+        let model = words("-m m.gguf");
         let server = Some(ProgramKind::LlamaServer);
         for (given, after, found, program) in [
-            (Some(&model), "-c 5", "-m m.gguf -c 5", None),
-            (None, "/x/llama-server -m m.gguf", "-m m.gguf", server),
-            (None, "m.gguf -c 5", "-m m.gguf -c 5", None),
-            (None, "library -m m.gguf", "-m m.gguf", Some(ProgramKind::Library)),
-            (None, "serve -m m.gguf", "serve -m m.gguf", None),
-            (None, "", "", None),
+            (&model[..], "-c 5", "-m m.gguf -c 5", None),
+            (&[], "/x/llama-server -m m.gguf", "-m m.gguf", server),
+            (&[], "m.gguf -c 5", "-m m.gguf -c 5", None),
+            (&[], "library -m m.gguf", "-m m.gguf", Some(ProgramKind::Library)),
+            (&[], "serve -m m.gguf", "serve -m m.gguf", None),
+            (&[], "", "", None),
         ] {
             assert_eq!(flags(given, &words(after)), (words(found), program), "{after}");
         }

@@ -14,7 +14,8 @@ use plimsoll_planner::exact::{Transcript, exact};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
-use super::{Arguments, Models};
+use super::Arguments;
+use super::models::Models;
 use crate::report::ErrorReport;
 
 /// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress

@@ -12,9 +12,10 @@ use plimsoll_planner::fit;
 use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
+use super::Arguments;
 use super::asked::Room;
 use super::exact::{ExactQuery, or_why};
-use super::{Arguments, Models};
+use super::models::Models;
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 
@@ -39,9 +40,9 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
 pub(super) fn run(
     arguments: &Arguments,
     directions: &FitDirections,
+    (given, options): (&Options, &Options),
     room: &Room,
 ) -> Result<ExitCode, ErrorReport> {
-    let options = Options::from_argv(&arguments.flags)?;
     if let Some(misread) = options.misread() {
         return Err(ErrorReport::new(format!(
             "{misread}\nhint: --fit prints flags to paste, so it rejects numbers that the engine would read \
@@ -50,7 +51,7 @@ pub(super) fn run(
     }
     let cards = &room.cards;
     let (asking, unasked) = match &arguments.exact {
-        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), options, cards))?,
         None => (None, None),
     };
     let mut fit = match asking {
@@ -59,11 +60,12 @@ pub(super) fn run(
             asking.tell()?;
             fit
         }
-        None => by_formulas(arguments, directions, &options, cards)?,
+        None => by_formulas(arguments, directions, options, cards)?,
     };
-    fit.warnings = warnings(arguments, &options, room)?;
+    fit.warnings = warnings(arguments, options, room)?;
     fit.warnings.extend(unasked);
-    show(arguments, &options, &fit)?;
+    // What is printed names the model as it was given.
+    show(arguments, given, &fit)?;
     let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
     Ok(status(answered))
 }

@@ -85,7 +85,7 @@ impl Load {
         }
         let files = not_among(files, &files::identities(&self.others));
         if files.is_empty() {
-            return Err("other engines read the same files".to_owned());
+            return Err("other running engines use the same model files".to_owned());
         }
         // Before the advice, since nothing of it is left afterwards.
         let cached = files.iter().filter_map(|path| FileCache::look(path).ok());

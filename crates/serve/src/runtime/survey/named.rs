@@ -27,14 +27,18 @@ pub(super) enum NameError {
 
 /// Returns the flags that the engine will use: those of its command line over those of its environment.
 pub(crate) fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, FlagError> {
+    Ok(options.clone().merged_over(&Options::from_env(variables(entry))?))
+}
+
+/// The environment of the engine, without what depends on its cards.
+pub(super) fn variables(entry: &ConfiguredModel) -> BTreeMap<String, String> {
     let own = entry.environment(0);
     // The daemon's own environment counts: an inherited LLAMA_ARG_* changes the plan.
     let environment = child_environment(std::env::vars_os(), &own, &Visible::AsInherited, None, None);
     let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
         Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
     };
-    let variables: BTreeMap<String, String> = environment.iter().filter_map(text).collect();
-    Ok(options.clone().merged_over(&Options::from_env(variables)?))
+    environment.iter().filter_map(text).collect()
 }
 
 /// Resolves the cards named by `flags` among the CUDA cards of `cards`.

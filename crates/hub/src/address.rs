@@ -1,0 +1,148 @@
+//! Address of a file on a server: scheme, host and path.
+
+use std::fmt;
+
+use http::Uri;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::error::{HubError, HubFailure};
+
+/// Longest address that is read; a signed one of the hub has some 1500 bytes.
+const LONGEST: usize = 16 << 10;
+/// Characters of a path that mean themselves (RFC 3986, unreserved, and the separator).
+const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// Absolute address with http or https. It prints without its query, which may hold a signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    secure: bool,
+    authority: String,
+    path: String,
+}
+
+impl Address {
+    pub fn parse(text: &str) -> Result<Self, HubError> {
+        Self::read(text).ok_or_else(|| HubFailure::NoAddress.of(printable(text)))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok().filter(|_| text.len() <= LONGEST)?;
+        let authority = uri.authority()?.as_str();
+        // A name and password in an address would end up in messages and in the answer.
+        if authority.contains('@') || uri.host().is_none_or(str::is_empty) {
+            return None;
+        }
+        let secure = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        Some(Self { secure, authority: authority.to_ascii_lowercase(), path: path.to_owned() })
+    }
+
+    /// The address that a redirect from here leads to; `None` where it may not be followed.
+    pub(crate) fn redirected(&self, location: &str) -> Option<Self> {
+        let next = match location.strip_prefix('/') {
+            Some(rest) if !rest.starts_with('/') => {
+                let path: http::uri::PathAndQuery = location.parse().ok()?;
+                Self { path: path.as_str().to_owned(), ..self.clone() }
+            }
+            _ => Self::read(location)?,
+        };
+        (next.secure || !self.secure).then_some(next)
+    }
+
+    /// An address below this one; `path` is not encoded yet.
+    pub(crate) fn below(&self, path: &str) -> Self {
+        let path = utf8_percent_encode(path, &PLAIN);
+        Self { path: format!("{}/{path}", self.path.trim_end_matches('/')), ..self.clone() }
+    }
+
+    pub(crate) fn with_query(self, query: &str) -> Self {
+        Self { path: format!("{}?{query}", self.path), ..self }
+    }
+
+    /// True where a secret for `self` may go to `other` as well.
+    pub(crate) fn trusts(&self, other: &Self) -> bool {
+        self.authority == other.authority && (other.secure || !self.secure)
+    }
+
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// True for this machine, which no proxy leads to.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self.authority.rsplit_once(':').map_or(self.authority.as_str(), |(host, _)| host);
+        host == "localhost" || host == "[::1]" || host.starts_with("127.")
+    }
+
+    /// The whole address, with its query.
+    pub(crate) fn full(&self) -> String {
+        format!("{}{}", self.origin(), self.path)
+    }
+
+    fn origin(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority)
+    }
+
+    /// The path without the query.
+    pub fn path(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+
+    /// The same address with another path, as the files of a set have.
+    pub(crate) fn with_path(&self, path: &str) -> Self {
+        let query = self.path.split_once('?').map_or_else(String::new, |(_, query)| format!("?{query}"));
+        Self { path: format!("{path}{query}"), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin(), self.path())
+    }
+}
+
+/// Foreign text fit for a terminal and a message.
+pub(crate) fn printable(text: &str) -> String {
+    const SHOWN: usize = 200;
+    text.chars().take(SHOWN).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_may_change_host_and_path_but_never_leave_https() {
+        let from = Address::parse("https://hub.example/a/b?x=1").unwrap();
+        let to = |location: &str| from.redirected(location).map(|address| address.full());
+        assert_eq!(to("/c?d"), Some("https://hub.example/c?d".to_owned()));
+        assert_eq!(to("https://CDN.example:8443/x"), Some("https://cdn.example:8443/x".to_owned()));
+        for location in
+            ["http://hub.example/a", "//evil.example/x", "ftp://x/y", "c", "", "https://a@b/", "/ä \n"]
+        {
+            assert_eq!(to(location), None, "{location}");
+        }
+        let plain = Address::parse("http://hub.example/a").unwrap();
+        assert!(plain.redirected("https://hub.example/a").is_some_and(|next| plain.trusts(&next)));
+        assert!(!from.trusts(&plain) && !from.trusts(&Address::parse("https://hub.example:444/a").unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_and_a_query_is_not_printed() {
+        for text in
+            ["", "model.gguf", "/a/b", "file:///a", "https://", "https://user:secret@h/x", "http:///x"]
+        {
+            assert!(Address::parse(text).is_err(), "{text}");
+        }
+        assert!(Address::parse(&format!("https://h/{}", "x".repeat(20_000))).is_err());
+        let signed = Address::parse("https://h/m.gguf?signature=secret").unwrap();
+        assert_eq!(signed.to_string(), "https://h/m.gguf");
+        let below = Address::parse("http://h:1/sub/").unwrap().below("u/r/resolve/main/a b#?.gguf");
+        assert_eq!(below.full(), "http://h:1/sub/u/r/resolve/main/a%20b%23%3F.gguf");
+    }
+}

@@ -1,0 +1,292 @@
+//! HTTP client with limits on time, redirects and lengths, and on the hosts that get the access token.
+
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Duration;
+
+use http::header::{ACCEPT_RANGES, AUTHORIZATION, CONTENT_RANGE, ETAG, LOCATION, RANGE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use plimsoll_base::Bytes;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+
+use crate::address::{Address, printable};
+use crate::error::{HubError, HubFailure};
+
+/// Redirects that are followed; the hub needs one or two.
+const REDIRECTS: u32 = 5;
+/// Longest answer of the hub's interface.
+const LONGEST_ANSWER: u64 = 16 << 20;
+
+/// Limits of a fetch.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Time for one request.
+    pub patience: Duration,
+    /// Bytes of a file within which its header must end.
+    pub header: Bytes,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(30), header: Bytes::mib(32) }
+    }
+}
+
+/// Requests and bytes so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub requests: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+pub struct Client {
+    agent: OnceLock<Agent>,
+    direct: OnceLock<Agent>,
+    hub: Address,
+    token: Option<HeaderValue>,
+    pub(crate) bounds: Bounds,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Part of a file, with what the server says of the whole.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) total: u64,
+    pub(crate) etag: Option<String>,
+    /// SHA-256 of the whole file, which the hub states on its redirect.
+    pub(crate) digest: Option<String>,
+    /// The address behind the redirects.
+    pub(crate) at: Address,
+}
+
+impl Client {
+    /// A client of the hub at `hub`, where alone `token` is sent.
+    pub fn new(hub: Address, token: Option<&str>, bounds: Bounds) -> Result<Self, HubError> {
+        let bearer = |token: &str| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}"));
+            if let Ok(value) = &mut value {
+                value.set_sensitive(true);
+            }
+            value.map_err(|_| HubFailure::Token.of(&hub))
+        };
+        let token = token.map(str::trim).filter(|token| !token.is_empty()).map(bearer).transpose()?;
+        Ok(Self {
+            agent: OnceLock::new(),
+            direct: OnceLock::new(),
+            token,
+            bounds,
+            hub,
+            requests: AtomicU64::default(),
+            bytes: AtomicU64::default(),
+        })
+    }
+
+    pub fn hub(&self) -> &Address {
+        &self.hub
+    }
+
+    pub fn traffic(&self) -> Traffic {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Traffic { requests: read(&self.requests), bytes: read(&self.bytes) }
+    }
+
+    /// An answer of the hub's interface, and the address of its next page.
+    pub(crate) fn answer(&self, address: &Address) -> Result<(Vec<u8>, Option<Address>), HubError> {
+        let (response, at, _) = self.get(address, None)?;
+        let next = response.headers().get("link").and_then(|link| next_page(link.to_str().ok()?));
+        let next = next.and_then(|next| at.redirected(&next));
+        let bytes = self.read(response.into_body(), LONGEST_ANSWER + 1, address)?;
+        if widened(bytes.len()) > LONGEST_ANSWER {
+            let why = format!("it is longer than {}", Bytes::new(LONGEST_ANSWER));
+            return Err(HubFailure::Answer(why).of(address));
+        }
+        Ok((bytes, next))
+    }
+
+    /// The bytes of a file from `start`, `length` of them or up to its end.
+    pub(crate) fn part(&self, address: &Address, start: u64, length: u64) -> Result<Part, HubError> {
+        let end = start.saturating_add(length.max(1)) - 1;
+        let (response, at, digest) = self.get(address, Some(format!("bytes={start}-{end}")))?;
+        if response.status() == 200 {
+            return Err(HubFailure::NoRanges.of(address));
+        }
+        let headers = response.headers();
+        let text = |name: HeaderName| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        let range = text(CONTENT_RANGE).unwrap_or_default();
+        let (from, to, total) =
+            content_range(&range).ok_or_else(|| HubFailure::WrongRange(printable(&range)).of(address))?;
+        if from != start || to > end || to >= total {
+            return Err(HubFailure::WrongRange(printable(&range)).of(address));
+        }
+        let etag = text(ETAG);
+        let bytes = self.read(response.into_body(), to - from + 1, address)?;
+        if widened(bytes.len()) != to - from + 1 {
+            let why = format!("{} of {} bytes came", bytes.len(), to - from + 1);
+            return Err(HubFailure::Broken(why).of(address));
+        }
+        Ok(Part { bytes, total, etag, digest, at })
+    }
+
+    /// Follows redirects up to an answer with status 200 or 206. Also gives the digest that was stated on the way.
+    fn get(
+        &self,
+        address: &Address,
+        range: Option<String>,
+    ) -> Result<(Response<Body>, Address, Option<String>), HubError> {
+        let mut at = address.clone();
+        let mut digest = None;
+        for _ in 0..=REDIRECTS {
+            let response = self.once(&at, range.as_deref()).map_err(|failure| failure.of(address))?;
+            digest = digest.or_else(|| stated_digest(response.headers()));
+            match response.status().as_u16() {
+                200 | 206 => return Ok((response, at, digest)),
+                301 | 302 | 303 | 307 | 308 => {
+                    let location = response.headers().get(LOCATION).map(HeaderValue::as_bytes);
+                    let location = String::from_utf8_lossy(location.unwrap_or_default()).into_owned();
+                    let next = at.redirected(&location);
+                    at = next.ok_or_else(|| HubFailure::BadRedirect(unsigned(&location)).of(address))?;
+                }
+                status => return Err(refusal(status, response.headers()).of(address)),
+            }
+        }
+        Err(HubFailure::Redirects(REDIRECTS).of(address))
+    }
+
+    fn once(&self, at: &Address, range: Option<&str>) -> Result<Response<Body>, HubFailure> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        // A proxy reaches other hosts; this machine it does not.
+        let (agents, proxied) = if at.is_loopback() { (&self.direct, false) } else { (&self.agent, true) };
+        let agent = agents.get_or_init(|| agent(self.bounds, proxied));
+        let mut request = agent.get(at.full());
+        if let Some(token) = self.token.as_ref().filter(|_| self.hub.trusts(at)) {
+            request = request.header(AUTHORIZATION, token);
+        }
+        if let Some(range) = range {
+            request = request.header(RANGE, range);
+        }
+        request.call().map_err(|error| self.failure(error))
+    }
+
+    fn read(&self, mut body: Body, most: u64, of: &Address) -> Result<Vec<u8>, HubError> {
+        let mut bytes = Vec::new();
+        // A body that lies about its length ends at the limit or at its own end.
+        let read = body.as_reader().take(most).read_to_end(&mut bytes);
+        self.bytes.fetch_add(widened(bytes.len()), Ordering::Relaxed);
+        read.map_err(|error| self.failure(ureq::Error::from(error)).of(of))?;
+        Ok(bytes)
+    }
+
+    fn failure(&self, error: ureq::Error) -> HubFailure {
+        match error {
+            ureq::Error::Timeout(_) => HubFailure::Slow(self.bounds.patience),
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                HubFailure::Slow(self.bounds.patience)
+            }
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                HubFailure::Broken(error.to_string())
+            }
+            ureq::Error::Protocol(error) => HubFailure::Broken(error.to_string()),
+            ureq::Error::Rustls(_) if ROOTS.is_empty() => HubFailure::NoRoots,
+            ureq::Error::Io(error) => HubFailure::Unreachable(error.to_string()),
+            other => HubFailure::Unreachable(other.to_string()),
+        }
+    }
+}
+
+fn agent(bounds: Bounds, proxied: bool) -> Agent {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(provider)
+        .root_certs(RootCerts::Specific(Arc::clone(&ROOTS)))
+        .build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_global(Some(bounds.patience))
+        .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")));
+    let config = if proxied { config } else { config.proxy(None) };
+    config.build().new_agent()
+}
+
+/// The authorities that this machine trusts, as curl and llama-server use them.
+static ROOTS: LazyLock<Arc<Vec<Certificate<'static>>>> = LazyLock::new(|| {
+    let found = rustls_native_certs::load_native_certs().certs;
+    Arc::new(found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())
+});
+
+fn refusal(status: u16, headers: &HeaderMap) -> HubFailure {
+    match status {
+        401 | 403 => HubFailure::Forbidden { status },
+        404 | 410 => HubFailure::Missing,
+        429 => {
+            let after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            HubFailure::TooMany(after)
+        }
+        416 => HubFailure::WrongRange("status 416, the file is shorter or empty".to_owned()),
+        // A server without ranges says so here, where it does not simply send everything.
+        _ if headers.get(ACCEPT_RANGES).is_some_and(|value| value == "none") => HubFailure::NoRanges,
+        _ => HubFailure::Status(status),
+    }
+}
+
+/// `bytes FROM-TO/TOTAL`.
+fn content_range(text: &str) -> Option<(u64, u64, u64)> {
+    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (from, to) = range.split_once('-')?;
+    let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+    (from <= to).then_some((from, to, total.parse().ok()?))
+}
+
+/// `X-Linked-ETag` is the SHA-256 of a large file; on other files it is something else.
+fn stated_digest(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("x-linked-etag")?.to_str().ok()?.trim_matches('"');
+    crate::listing::is_sha256(text).then(|| text.to_owned())
+}
+
+/// The address of the next page in a `Link` header (RFC 8288).
+fn next_page(link: &str) -> Option<String> {
+    let mut links = link.split(',');
+    let next = links.find(|link| link.contains("rel=\"next\""))?;
+    Some(next.trim().strip_prefix('<')?.split_once('>')?.0.to_owned())
+}
+
+fn unsigned(location: &str) -> String {
+    printable(location.split('?').next().unwrap_or_default())
+}
+
+fn widened(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_and_links_of_a_server_are_read_or_refused() {
+        assert_eq!(content_range("bytes 0-9/100"), Some((0, 9, 100)));
+        for text in ["", "bytes */100", "bytes 9-0/100", "bytes 0-9/*", "items 0-9/100", "bytes -1-9/100"] {
+            assert_eq!(content_range(text), None, "{text}");
+        }
+        let link = "<https://h/a?cursor=1>; rel=\"next\"";
+        assert_eq!(next_page(link).as_deref(), Some("https://h/a?cursor=1"));
+        for text in ["", "<https://h/a>; rel=\"prev\"", "rel=\"next\"", "<https://h rel=\"next\""] {
+            assert_eq!(next_page(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_would_make_a_header_of_its_own_is_refused() {
+        let hub = || Address::parse("http://127.0.0.1:1").unwrap();
+        let made = |token| Client::new(hub(), Some(token), Bounds::default());
+        assert!(made("hf_x\nHost: evil").is_err());
+        assert!(made("hf_abc\n").is_ok() && made("").is_ok());
+        assert!(!format!("{:?}", made("hf_secret").unwrap()).contains("hf_secret"));
+    }
+}

@@ -1,0 +1,221 @@
+//! Reader of a GGUF header over HTTP range requests.
+//!
+//! DECISION: the first request takes 64 KiB, the whole header of most files. The missing rest is mostly the
+//! vocabulary, whose length is known only at its end. So later requests take an estimated length.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use plimsoll_base::Bytes;
+use plimsoll_model::Dialect;
+use plimsoll_model::gguf::{Excerpt, GgufError, Header, PassedArray};
+use serde::Serialize;
+
+use crate::address::Address;
+use crate::client::{Client, Part};
+use crate::error::{HubError, HubFailure};
+
+/// Bytes of the first request.
+pub(crate) const FIRST: u64 = 64 << 10;
+/// Bytes that the parser gets at once.
+const PIECE: u64 = 64 << 10;
+/// Percent and bytes beyond the estimate of the third request.
+const MARGIN: u64 = 30;
+const SPARE: u64 = 4 << 10;
+/// Requests for one header; three are usual.
+const REQUESTS: u32 = 16;
+
+/// Header in the making: says which bytes it needs, and takes them.
+#[derive(Debug)]
+pub struct HeadReader {
+    excerpt: Excerpt,
+    length: u64,
+    limit: Bytes,
+    /// What was fetched, with offsets; only the last piece grows.
+    pieces: Vec<(u64, Vec<u8>)>,
+    rounds: u32,
+}
+
+impl HeadReader {
+    /// Of a file of `length` bytes, whose vocabulary is probably `vocabulary` if that is not empty.
+    pub fn new(length: u64, dialect: Dialect, limit: Bytes, vocabulary: &[PassedArray]) -> Self {
+        let excerpt = Excerpt::assuming(length, dialect, vocabulary);
+        Self { excerpt, length, limit, pieces: Vec::new(), rounds: 0 }
+    }
+
+    /// The bytes of the file to fetch next; `None` when the header is complete or refused.
+    pub fn wants(&self) -> Result<Option<Range<u64>>, HubFailure> {
+        let Some(wanted) = self.excerpt.wants() else { return Ok(None) };
+        let end = wanted.end.max(wanted.start + 1);
+        if end > self.limit.get() {
+            return Err(HubFailure::TooLong { limit: self.limit, needed: end });
+        }
+        if self.rounds >= REQUESTS {
+            return Err(HubFailure::Requests(REQUESTS));
+        }
+        let held = self.held();
+        let start =
+            if held.contains(&wanted.start) || held.end == wanted.start { held.end } else { wanted.start };
+        // The first estimate is a low one, because what it takes too much is wasted. The next ones are good, and
+        // a little more saves a request.
+        let likely = match self.rounds {
+            ..2 => self.excerpt.likely_end(0),
+            _ => self.excerpt.likely_end(MARGIN).saturating_add(SPARE),
+        };
+        // From then on at least doubled, so that no header takes many requests.
+        let least = if self.rounds < 4 { 0 } else { FIRST << (self.rounds - 3).min(16) };
+        let to = end.max(likely).max(start.saturating_add(least));
+        Ok(Some(start..to.min(self.limit.get()).min(self.length).max(start + 1)))
+    }
+
+    /// Takes bytes of the file from `start`, the beginning of what was wanted.
+    pub fn take(&mut self, start: u64, bytes: Vec<u8>) {
+        self.rounds += 1;
+        let held = self.held();
+        match self.pieces.last_mut() {
+            Some((_, piece)) if start == held.end => piece.extend(bytes),
+            _ => self.pieces.push((start, bytes)),
+        }
+        self.feed();
+    }
+
+    fn held(&self) -> Range<u64> {
+        let (start, bytes) = self.pieces.last().map_or((0, &[][..]), |(start, bytes)| (*start, bytes));
+        start..start + widened(bytes.len())
+    }
+
+    /// Gives the parser what is there of what it wants.
+    fn feed(&mut self) {
+        let held = self.held();
+        while let Some(wanted) = self.excerpt.wants() {
+            let end = wanted.end.max(wanted.start.saturating_add(PIECE)).min(held.end);
+            let at_end = held.end >= self.length;
+            let enough = wanted.start >= held.start && wanted.start < held.end && wanted.end <= held.end;
+            if !enough && !at_end {
+                return;
+            }
+            let place =
+                |offset: u64| usize::try_from(offset.saturating_sub(held.start)).unwrap_or(usize::MAX);
+            let piece = self.pieces.last().and_then(|(_, bytes)| bytes.get(place(wanted.start)..place(end)));
+            // A piece that is too short tells the parser that the file ends.
+            self.excerpt.take(piece.unwrap_or_default());
+        }
+    }
+
+    pub fn header(&self) -> Result<Header<'_>, GgufError> {
+        self.excerpt.header()
+    }
+}
+
+/// Origin of a header: the file on the server, and what it cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// Address without its query.
+    pub address: String,
+    /// Length of the whole file.
+    pub size: u64,
+    pub etag: Option<String>,
+    /// SHA-256 of the whole file, as the hub states it.
+    pub sha256: Option<String>,
+    /// Bytes and requests of its header.
+    pub fetched: u64,
+    pub requests: u32,
+}
+
+/// Header of a file on a server.
+#[derive(Debug)]
+pub struct RemoteHead {
+    reader: HeadReader,
+    pub origin: Origin,
+}
+
+/// File of which a header is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) address: Address,
+    /// Length and digest as the hub lists them.
+    pub(crate) size: Option<u64>,
+    pub(crate) digest: Option<String>,
+    /// Bytes of the first request.
+    pub(crate) first: u64,
+    pub(crate) dialect: Dialect,
+    pub(crate) vocabulary: &'a [PassedArray],
+}
+
+impl RemoteHead {
+    pub(crate) fn fetch(client: &Client, wanted: &Wanted<'_>) -> Result<Self, HubError> {
+        match Self::fetch_once(client, wanted) {
+            // The vocabulary was another one after all: every byte is read then.
+            fetched if !wanted.vocabulary.is_empty() && !is_sure(&fetched) => {
+                Self::fetch_once(client, &Wanted { vocabulary: &[], ..wanted.clone() })
+            }
+            fetched => fetched,
+        }
+    }
+
+    fn fetch_once(client: &Client, wanted: &Wanted<'_>) -> Result<Self, HubError> {
+        let of = &wanted.address;
+        let first = wanted.first.clamp(1, client.bounds.header.get().max(1));
+        let part = client.part(of, 0, wanted.size.map_or(first, |size| first.min(size.max(1))))?;
+        if let Some(listed) = wanted.size.filter(|listed| *listed != part.total) {
+            return Err(HubFailure::Length { said: part.total, listed }.of(of));
+        }
+        let mut origin = Origin {
+            address: of.to_string(),
+            size: part.total,
+            etag: part.etag.clone(),
+            sha256: part.digest.clone().or(wanted.digest.clone()),
+            fetched: 0,
+            requests: 0,
+        };
+        let at = part.at.clone();
+        let mut reader = HeadReader::new(part.total, wanted.dialect, client.bounds.header, wanted.vocabulary);
+        let mut take = |reader: &mut HeadReader, start: u64, part: Part| {
+            origin.fetched += widened(part.bytes.len());
+            origin.requests += 1;
+            let same = part.total == origin.size && part.etag == origin.etag;
+            reader.take(start, part.bytes);
+            if same { Ok(()) } else { Err(HubFailure::Changed.of(of)) }
+        };
+        take(&mut reader, 0, part)?;
+        while let Some(range) = reader.wants().map_err(|failure| failure.of(of))? {
+            // Straight to where the redirects led, which saves a round trip.
+            let part = client.part(&at, range.start, range.end - range.start);
+            let part = part.map_err(|error| error.failure.of(of))?;
+            take(&mut reader, range.start, part)?;
+        }
+        reader.header().map_err(|error| HubFailure::from(error).of(of))?;
+        Ok(Self { reader, origin })
+    }
+
+    pub fn header(&self) -> Result<Header<'_>, GgufError> {
+        self.reader.header()
+    }
+
+    /// The arrays of its vocabulary, for files that probably have the same.
+    pub(crate) fn vocabulary(&self) -> &[PassedArray] {
+        self.reader.excerpt.vocabulary()
+    }
+
+    /// Writes a file of the same length that has the header, and a hole instead of the weights.
+    pub fn write_hollow(&self, path: &Path) -> io::Result<()> {
+        let file = File::create_new(path)?;
+        file.set_len(self.origin.size)?;
+        self.reader.pieces.iter().try_for_each(|(start, bytes)| file.write_all_at(bytes, *start))
+    }
+}
+
+/// False where an assumed vocabulary may be the reason for what was read, or not read.
+fn is_sure(fetched: &Result<RemoteHead, HubError>) -> bool {
+    match fetched {
+        Ok(head) => head.reader.excerpt.fills_its_file(),
+        Err(error) => error.failure.is_passing(),
+    }
+}
+
+fn widened(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}

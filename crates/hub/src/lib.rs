@@ -1,0 +1,28 @@
+//! Headers of models on a server, by HTTP range requests: Hugging Face's hub, its mirrors, and plain
+//! addresses.
+//!
+//! Names, flags and choices are those of llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
+//! Files in a cache on this machine are read there.
+//!
+//! Every answer of a server is hostile input, so sizes, redirects, requests and time are bounded. The access
+//! token goes to the hub's own host only.
+#![forbid(unsafe_code)]
+
+mod address;
+mod cached;
+mod choice;
+mod client;
+mod error;
+mod head;
+mod listing;
+mod source;
+
+pub use address::Address;
+pub use cached::Caches;
+pub use choice::{Quantisation, quantisations};
+pub use client::{Bounds, Client, Traffic};
+pub use error::{HubError, HubFailure};
+pub use head::{HeadReader, Origin, RemoteHead};
+pub use listing::{HubFile, Listing};
+
+pub use source::{Hub, LocatedModel, ModelPlace, RemoteModel};

@@ -1,0 +1,184 @@
+//! Files of a repository, as listed by the HTTP interface of Hugging Face's hub.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::address::{Address, printable};
+use crate::client::Client;
+use crate::error::{HubError, HubFailure};
+
+/// Pages of a list that are read; a page has 1000 files.
+const PAGES: usize = 20;
+/// Longest path; a file system allows no longer name.
+const LONGEST: usize = 1024;
+
+/// File of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubFile {
+    /// Path in the repository, with `/`.
+    pub path: String,
+    pub size: Option<u64>,
+    /// SHA-256 of the file.
+    pub digest: Option<String>,
+}
+
+/// Files of a repository at one commit.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    pub repo: String,
+    pub commit: String,
+    pub files: Vec<HubFile>,
+}
+
+#[derive(Deserialize)]
+struct Refs {
+    branches: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Branch {
+    name: String,
+    #[serde(rename = "targetCommit")]
+    commit: String,
+}
+
+#[derive(Deserialize)]
+struct TreeItem {
+    #[serde(rename = "type")]
+    kind: String,
+    path: String,
+    size: Option<u64>,
+    lfs: Option<LargeFile>,
+}
+
+#[derive(Deserialize)]
+struct LargeFile {
+    oid: Option<String>,
+    size: Option<u64>,
+}
+
+impl Listing {
+    /// Asks the hub (`common/hf-cache.cpp: get_repo_files @ 0.5.0`).
+    pub fn fetch(client: &Client, repo: &str) -> Result<Self, HubError> {
+        if !is_repository(repo) {
+            return Err(HubFailure::NoRepository.of(printable(repo)));
+        }
+        let api = client.hub().below(&format!("api/models/{repo}"));
+        // Errors name the repository: its addresses in the interface mean nothing to a reader.
+        let named = |error: HubError| HubError { of: format!("{repo} ({})", error.of), ..error };
+        let commit = commit(client, &api).map_err(named)?;
+        let mut page = Some(api.below(&format!("tree/{commit}")).with_query("recursive=true"));
+        let mut files = Vec::new();
+        for _ in 0..PAGES {
+            let Some(address) = page.take() else { break };
+            let (bytes, next) = client.answer(&address).map_err(named)?;
+            let items: Vec<Value> = decoded(&bytes, &address)?;
+            files.extend(items.into_iter().filter_map(file));
+            // A list that leads elsewhere would get the token there, or loop.
+            page = next.filter(|next| client.hub().trusts(next) && *next != address);
+        }
+        // The hub sorts names; a mirror may not, and the first of several is the one that is chosen.
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { repo: repo.to_owned(), commit, files })
+    }
+
+    pub(crate) fn address(&self, client: &Client, path: &str) -> Address {
+        client.hub().below(&format!("{}/resolve/{}/{path}", self.repo, self.commit))
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&HubFile> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    pub(crate) fn paths(&self) -> Vec<&str> {
+        self.files.iter().map(|file| file.path.as_str()).collect()
+    }
+}
+
+/// The commit of `main`, else of the first branch.
+fn commit(client: &Client, api: &Address) -> Result<String, HubError> {
+    let address = api.below("refs");
+    let refs: Refs = decoded(&client.answer(&address)?.0, &address)?;
+    let branches =
+        refs.branches.into_iter().filter_map(|branch| serde_json::from_value::<Branch>(branch).ok());
+    let branches: Vec<Branch> = branches.filter(|branch| is_hex(&branch.commit, 40)).collect();
+    let main = branches.iter().find(|branch| branch.name == "main").or(branches.first());
+    let none = || HubFailure::Answer("it names no branch with a commit".to_owned()).of(&address);
+    main.map(|branch| branch.commit.clone()).ok_or_else(none)
+}
+
+fn decoded<T: DeserializeOwned>(bytes: &[u8], address: &Address) -> Result<T, HubError> {
+    serde_json::from_slice(bytes).map_err(|error| HubFailure::Answer(error.to_string()).of(address))
+}
+
+/// One item of a list; `None` for a folder and for what is malformed, which llama.cpp passes over too.
+fn file(item: Value) -> Option<HubFile> {
+    let item: TreeItem = serde_json::from_value(item).ok()?;
+    if item.kind != "file" || !is_below(&item.path) {
+        return None;
+    }
+    let (digest, size) = match item.lfs {
+        Some(large) => (large.oid, large.size.or(item.size)),
+        None => (None, item.size),
+    };
+    Some(HubFile { path: item.path, size, digest: digest.filter(|text| is_sha256(text)) })
+}
+
+/// True for a relative path that stays below its folder.
+fn is_below(path: &str) -> bool {
+    let parts = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    parts && path.len() <= LONGEST && !path.chars().any(|c| c.is_control() || c == '\\')
+}
+
+/// `USER/REPO` of letters, digits, `_`, and `.` or `-` between them (`hf-cache.cpp: is_valid_repo_id @ 0.5.0`).
+pub(crate) fn is_repository(repo: &str) -> bool {
+    let is_base = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+    let good = |part: &str| {
+        let mut seen = None;
+        is_base(part.chars().next())
+            && is_base(part.chars().last())
+            && part.chars().all(|c| {
+                let fine = is_base(Some(c)) || ((c == '.' || c == '-') && is_base(seen));
+                seen = Some(c);
+                fine
+            })
+    };
+    repo.len() <= 256 && repo.split_once('/').is_some_and(|(user, name)| good(user) && good(name))
+}
+
+fn is_hex(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+pub(crate) fn is_sha256(text: &str) -> bool {
+    is_hex(text, 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_repository_only_as_llama_server_reads_one() {
+        for repo in ["a/b", "ggml-org/gemma-3-4b-it-GGUF", "_a/b_", "u1/Qwen2.5-7B_x.y"] {
+            assert!(is_repository(repo), "{repo}");
+        }
+        for repo in ["", "a", "a/", "/b", "a/b/c", "a/.b", "a-/b", "a/b--c", "../..", "a b/c", "a/b?c", "ä/b"]
+        {
+            assert!(!is_repository(repo), "{repo}");
+        }
+    }
+
+    #[test]
+    fn items_of_a_list_that_lead_elsewhere_are_passed_over() {
+        let item = |path: &str| file(serde_json::json!({"type": "file", "path": path, "size": 5}));
+        assert_eq!(item("Q4/a.gguf").unwrap().size, Some(5));
+        for path in ["", "/etc/passwd", "../a.gguf", "a/../../b", "a//b", "a\\b", "a\nb", &"x".repeat(2000)] {
+            assert_eq!(item(path), None, "{path}");
+        }
+        for odd in ["null", "5", "{}", r#"{"type":"file","path":5}"#, r#"{"type":"directory","path":"a"}"#] {
+            assert_eq!(file(serde_json::from_str(odd).unwrap()), None);
+        }
+    }
+}

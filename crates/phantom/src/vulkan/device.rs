@@ -1,0 +1,229 @@
+//! Cards as Vulkan shows them: properties, features, memory types, queues and extensions.
+
+mod answers;
+
+use core::ffi::{c_char, c_void};
+use core::ptr::null_mut;
+
+use ash::vk;
+
+pub(super) use self::answers::{DISCRETE, each, features2};
+use super::object::{Dispatchable, card};
+use crate::machine::machine;
+use crate::say::say;
+
+pub(super) fn function(name: &str) -> Option<*const c_void> {
+    Some(match name {
+        "vkCreateInstance" => create_instance as *const c_void,
+        "vkEnumerateInstanceVersion" => instance_version as *const c_void,
+        "vkEnumerateInstanceExtensionProperties" => instance_extensions as *const c_void,
+        "vkEnumerateInstanceLayerProperties" => instance_layers as *const c_void,
+        "vkEnumeratePhysicalDevices" => cards as *const c_void,
+        "vkEnumerateDeviceExtensionProperties" => extensions as *const c_void,
+        "vkCreateDevice" => create_device as *const c_void,
+        "vkGetPhysicalDeviceQueueFamilyProperties" => families as *const c_void,
+        "vkGetPhysicalDeviceQueueFamilyProperties2" | "vkGetPhysicalDeviceQueueFamilyProperties2KHR" => {
+            families2 as *const c_void
+        }
+        "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR" => matrices as *const c_void,
+        "vkGetDeviceQueue" => queue as *const c_void,
+        "vkGetDeviceQueue2" => queue2 as *const c_void,
+        _ => return answers::function(name),
+    })
+}
+
+/// # Safety
+/// The address of a number.
+unsafe extern "system" fn instance_version(version: *mut u32) -> vk::Result {
+    // SAFETY: the caller's promise.
+    unsafe { version.write(answers::VERSION) };
+    vk::Result::SUCCESS
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn create_instance(_: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
+    // SAFETY: the caller's promise.
+    unsafe { made.write(Dispatchable::make(0)) };
+    vk::Result::SUCCESS
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn instance_extensions(
+    _: *const c_char,
+    count: *mut u32,
+    _: *mut vk::ExtensionProperties,
+) -> vk::Result {
+    // SAFETY: the caller's promise.
+    unsafe { count.write(0) };
+    vk::Result::SUCCESS
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn instance_layers(count: *mut u32, _: *mut vk::LayerProperties) -> vk::Result {
+    // SAFETY: the caller's promise.
+    unsafe { count.write(0) };
+    vk::Result::SUCCESS
+}
+
+/// Answers a list in Vulkan's way: its length where there is no room, else as much as there is room for.
+///
+/// # Safety
+/// `count` is a number, and `room` is null or has room for so many.
+unsafe fn list<T>(count: *mut u32, room: *mut T, all: impl ExactSizeIterator<Item = T>) -> vk::Result {
+    let length = u32::try_from(all.len()).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    let most = unsafe { if room.is_null() { length } else { (*count).min(length) } };
+    if !room.is_null() {
+        for (at, item) in all.take(usize::try_from(most).unwrap_or(0)).enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { room.add(at).write(item) };
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { count.write(most) };
+    if most < length { vk::Result::INCOMPLETE } else { vk::Result::SUCCESS }
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn cards(_instance: u64, count: *mut u32, room: *mut u64) -> vk::Result {
+    let made = machine()
+        .physical
+        .hold()
+        .get_or_insert_with(|| (0..machine().cards.len()).map(Dispatchable::make).collect())
+        .clone();
+    // SAFETY: the caller's promise.
+    unsafe { list(count, room, made.into_iter()) }
+}
+
+/// Extensions that an engine looks for. What they report is in `answers`.
+const EXTENSIONS: [&str; 14] = [
+    "VK_KHR_16bit_storage",
+    "VK_KHR_8bit_storage",
+    "VK_KHR_shader_float16_int8",
+    "VK_KHR_maintenance4",
+    "VK_KHR_driver_properties",
+    "VK_KHR_shader_float_controls",
+    "VK_KHR_storage_buffer_storage_class",
+    "VK_KHR_push_descriptor",
+    "VK_EXT_subgroup_size_control",
+    "VK_EXT_pipeline_robustness",
+    "VK_EXT_memory_budget",
+    "VK_EXT_memory_priority",
+    "VK_EXT_pci_bus_info",
+    "VK_EXT_external_memory_host",
+];
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn extensions(
+    physical: u64,
+    _layer: *const c_char,
+    count: *mut u32,
+    room: *mut vk::ExtensionProperties,
+) -> vk::Result {
+    // SAFETY: the caller's promise.
+    let limits = card(unsafe { Dispatchable::card_of(physical) }).map(|card| card.vulkan).unwrap_or_default();
+    let some = [
+        (limits.matrix, "VK_KHR_cooperative_matrix"),
+        (limits.dot, "VK_KHR_shader_integer_dot_product"),
+        (limits.vendor == crate::vulkan_limits::AMD, "VK_AMD_shader_core_properties"),
+        (limits.vendor == crate::vulkan_limits::AMD, "VK_AMD_shader_core_properties2"),
+    ];
+    let some = some.into_iter().filter(|(has, _)| *has).map(|(_, name)| name);
+    let all: alloc::vec::Vec<&str> = EXTENSIONS.into_iter().chain(some).collect();
+    let all = all.into_iter().map(|name| {
+        let mut extension = vk::ExtensionProperties { spec_version: 1, ..Default::default() };
+        answers::write_text(&mut extension.extension_name, name.as_bytes());
+        extension
+    });
+    // SAFETY: the caller's promise.
+    unsafe { list(count, room, all) }
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn create_device(
+    physical: u64,
+    _: *const c_void,
+    _: *const c_void,
+    made: *mut u64,
+) -> vk::Result {
+    say!("Vulkan device");
+    // SAFETY: the caller's promise.
+    unsafe { made.write(Dispatchable::make(Dispatchable::card_of(physical))) };
+    vk::Result::SUCCESS
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn queue(device: u64, _family: u32, _index: u32, made: *mut u64) {
+    // SAFETY: the caller's promise.
+    unsafe { queue2(device, null_mut(), made) };
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn queue2(device: u64, _wish: *const c_void, made: *mut u64) {
+    // SAFETY: the caller's promise.
+    unsafe { made.write(Dispatchable::make(Dispatchable::card_of(device))) };
+}
+
+/// One family does everything.
+const FAMILY: vk::QueueFamilyProperties = vk::QueueFamilyProperties {
+    queue_flags: vk::QueueFlags::from_raw(
+        vk::QueueFlags::GRAPHICS.as_raw()
+            | vk::QueueFlags::COMPUTE.as_raw()
+            | vk::QueueFlags::TRANSFER.as_raw(),
+    ),
+    queue_count: 1,
+    timestamp_valid_bits: 64,
+    min_image_transfer_granularity: vk::Extent3D { width: 1, height: 1, depth: 1 },
+};
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn families(_: u64, count: *mut u32, room: *mut vk::QueueFamilyProperties) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { list(count, room, core::iter::once(FAMILY)) };
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn families2(_: u64, count: *mut u32, room: *mut vk::QueueFamilyProperties2<'static>) {
+    // SAFETY: the caller's promise. The structure keeps its chain.
+    unsafe {
+        if let Some(first) = room.as_mut() {
+            first.queue_family_properties = FAMILY;
+        }
+        count.write(1);
+    }
+}
+
+/// Matrices of half precision, added up in single or in half.
+///
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn matrices(
+    _: u64,
+    count: *mut u32,
+    room: *mut vk::CooperativeMatrixPropertiesKHR<'static>,
+) -> vk::Result {
+    let of = |sum| vk::CooperativeMatrixPropertiesKHR {
+        m_size: 16,
+        n_size: 16,
+        k_size: 16,
+        a_type: vk::ComponentTypeKHR::FLOAT16,
+        b_type: vk::ComponentTypeKHR::FLOAT16,
+        c_type: sum,
+        result_type: sum,
+        scope: vk::ScopeKHR::SUBGROUP,
+        ..Default::default()
+    };
+    let all = [vk::ComponentTypeKHR::FLOAT32, vk::ComponentTypeKHR::FLOAT16].map(of);
+    // SAFETY: the caller's promise.
+    unsafe { list(count, room, all.into_iter()) }
+}

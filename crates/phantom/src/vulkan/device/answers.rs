@@ -1,0 +1,283 @@
+//! Answers to the questions about a card that have a structure of their own.
+
+use core::ffi::{c_char, c_void};
+use core::mem::size_of;
+
+use ash::vk::{self, StructureType as Kind};
+
+use crate::cards::Card;
+use crate::machine::machine;
+use crate::vulkan::object::{Dispatchable, card};
+
+/// Vulkan 1.3.
+pub(super) const VERSION: u32 = vk::API_VERSION_1_3;
+
+pub(super) fn function(name: &str) -> Option<*const c_void> {
+    Some(match name.strip_suffix("KHR").unwrap_or(name) {
+        "vkGetPhysicalDeviceProperties" => properties as *const c_void,
+        "vkGetPhysicalDeviceProperties2" => properties2 as *const c_void,
+        "vkGetPhysicalDeviceFeatures" => features as *const c_void,
+        "vkGetPhysicalDeviceFeatures2" => features2 as *const c_void,
+        "vkGetPhysicalDeviceMemoryProperties" => memory as *const c_void,
+        "vkGetPhysicalDeviceMemoryProperties2" => memory2 as *const c_void,
+        _ => return None,
+    })
+}
+
+const MAPPED: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
+    vk::MemoryPropertyFlags::HOST_VISIBLE.as_raw() | vk::MemoryPropertyFlags::HOST_COHERENT.as_raw(),
+);
+const CACHED: u32 = MAPPED.as_raw() | vk::MemoryPropertyFlags::HOST_CACHED.as_raw();
+const LOCAL: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::DEVICE_LOCAL;
+
+/// Memory types of a card with memory of its own, each with its heap: 0 the card's, 1 the host's.
+pub(in crate::vulkan) const DISCRETE: [(u32, u32); 4] =
+    [(LOCAL.as_raw(), 0), (MAPPED.as_raw(), 1), (LOCAL.as_raw() | MAPPED.as_raw(), 0), (CACHED, 1)];
+/// The only type of a card that uses the host's memory.
+const UNIFIED: [(u32, u32); 1] = [(LOCAL.as_raw() | CACHED, 0)];
+/// Size of the heap of the host's memory: nothing is placed by it.
+const HOST_HEAP: u64 = 1 << 40;
+
+/// # Safety
+/// A card's object, and a chain of structures of Vulkan.
+unsafe fn of(physical: u64) -> Option<(usize, &'static Card)> {
+    // SAFETY: the caller's promise.
+    let number = unsafe { Dispatchable::card_of(physical) };
+    Some((number, card(number)?))
+}
+
+/// Calls `fill` with each structure of a chain.
+///
+/// # Safety
+/// A chain of structures of Vulkan, or null.
+pub(in crate::vulkan) unsafe fn each(mut next: *mut c_void, mut fill: impl FnMut(Kind, *mut c_void)) {
+    // SAFETY: the caller's promise; each begins with its type and the address of the next.
+    while let Some(head) = unsafe { next.cast::<vk::BaseOutStructure<'static>>().as_ref() } {
+        fill(head.s_type, next);
+        next = head.p_next.cast();
+    }
+}
+
+/// Writes text and a zero behind it; what is too long is cut.
+pub(super) fn write_text(place: &mut [c_char], text: &[u8]) {
+    let most = place.len() - 1;
+    for (place, byte) in place.iter_mut().zip(text.iter().take(most).chain(&[0])) {
+        *place = c_char::from_ne_bytes([*byte]);
+    }
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn properties(physical: u64, place: *mut vk::PhysicalDeviceProperties) {
+    // SAFETY: the caller's promise.
+    let Some((number, card)) = (unsafe { of(physical) }) else {
+        return;
+    };
+    let limits = card.vulkan;
+    let mut said = vk::PhysicalDeviceProperties {
+        api_version: VERSION,
+        vendor_id: limits.vendor,
+        device_id: u32::try_from(number).unwrap_or(0),
+        device_type: vk::PhysicalDeviceType::from_raw(i32::try_from(limits.kind).unwrap_or(0)),
+        limits: vk::PhysicalDeviceLimits {
+            max_storage_buffer_range: limits.range,
+            min_storage_buffer_offset_alignment: limits.align,
+            min_memory_map_alignment: usize::try_from(limits.map_align).unwrap_or(1),
+            max_push_constants_size: 256,
+            max_compute_shared_memory_size: 49_152,
+            max_compute_work_group_count: [u32::MAX, 65_535, 65_535],
+            max_compute_work_group_invocations: 1024,
+            max_compute_work_group_size: [1024; 3],
+            max_memory_allocation_count: u32::MAX,
+            max_bound_descriptor_sets: 32,
+            timestamp_period: 1.0,
+            non_coherent_atom_size: 64,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    write_text(&mut said.device_name, card.name.as_bytes());
+    // SAFETY: the caller's promise.
+    unsafe { place.write(said) };
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn properties2(physical: u64, place: *mut vk::PhysicalDeviceProperties2<'static>) {
+    // SAFETY: the caller's promise.
+    let Some((number, card)) = (unsafe { of(physical) }) else {
+        return;
+    };
+    let limits = card.vulkan;
+    let bus = u32::try_from(number).unwrap_or(0) + 1;
+    let operations = vk::SubgroupFeatureFlags::from_raw(0x6ff);
+    let stages = vk::ShaderStageFlags::ALL;
+    let uuid = [u8::try_from(bus).unwrap_or(0); 16];
+    // SAFETY: the caller's promise, and the type of each structure is known by its first word.
+    unsafe {
+        properties(physical, &raw mut (*place).properties);
+        each((*place).p_next, |kind, at| {
+            macro_rules! set {
+                ($type:ident { $($field:ident: $value:expr),* }) => {{
+                    let said = &mut *at.cast::<vk::$type<'static>>();
+                    $(said.$field = $value;)*
+                }};
+            }
+            match kind {
+                Kind::PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES => {
+                    set!(PhysicalDeviceMaintenance3Properties {
+                        max_memory_allocation_size: limits.allocation,
+                        max_per_set_descriptors: 1 << 20
+                    })
+                }
+                Kind::PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES => {
+                    set!(PhysicalDeviceMaintenance4Properties { max_buffer_size: limits.buffer });
+                }
+                Kind::PHYSICAL_DEVICE_SUBGROUP_PROPERTIES => set!(PhysicalDeviceSubgroupProperties {
+                    subgroup_size: limits.subgroup,
+                    supported_stages: stages,
+                    supported_operations: operations
+                }),
+                Kind::PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES => set!(PhysicalDeviceVulkan11Properties {
+                    subgroup_size: limits.subgroup,
+                    subgroup_supported_stages: stages,
+                    device_uuid: uuid,
+                    subgroup_supported_operations: operations,
+                    max_memory_allocation_size: limits.allocation
+                }),
+                Kind::PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES => set!(PhysicalDeviceVulkan12Properties {
+                    shader_rounding_mode_rte_float16: 1,
+                    shader_denorm_preserve_float16: 1
+                }),
+                Kind::PHYSICAL_DEVICE_ID_PROPERTIES => set!(PhysicalDeviceIDProperties { device_uuid: uuid }),
+                Kind::PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES => {
+                    set!(PhysicalDeviceSubgroupSizeControlProperties {
+                        min_subgroup_size: limits.subgroup.min(32),
+                        max_subgroup_size: limits.subgroup,
+                        max_compute_workgroup_subgroups: 1024,
+                        required_subgroup_size_stages: vk::ShaderStageFlags::COMPUTE
+                    });
+                }
+                Kind::PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES => {
+                    set!(PhysicalDeviceShaderIntegerDotProductProperties {
+                        integer_dot_product4x8_bit_packed_signed_accelerated: 1,
+                        integer_dot_product4x8_bit_packed_mixed_signedness_accelerated: 1
+                    });
+                }
+                Kind::PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD => {
+                    set!(PhysicalDeviceShaderCorePropertiesAMD { wavefronts_per_simd: 16 });
+                }
+                Kind::PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD => {
+                    set!(PhysicalDeviceShaderCoreProperties2AMD { active_compute_unit_count: limits.cores });
+                }
+                Kind::PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT => {
+                    set!(PhysicalDeviceExternalMemoryHostPropertiesEXT {
+                        min_imported_host_pointer_alignment: 4096
+                    });
+                }
+                Kind::PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT => {
+                    set!(PhysicalDevicePCIBusInfoPropertiesEXT { pci_bus: bus });
+                }
+                _ => {}
+            }
+        });
+    }
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn features(_physical: u64, place: *mut vk::PhysicalDeviceFeatures) {
+    // SAFETY: the caller's promise; the structure is made of nothing but words.
+    unsafe { all_true(place.cast(), 0, size_of::<vk::PhysicalDeviceFeatures>()) };
+}
+
+/// Sets every word of a structure from an offset on.
+///
+/// # Safety
+/// A structure of this size, of words from there on.
+unsafe fn all_true(place: *mut c_void, from: usize, size: usize) {
+    for at in (from..size).step_by(size_of::<u32>()) {
+        // SAFETY: the caller's promise.
+        unsafe { place.byte_add(at).cast::<u32>().write(vk::TRUE) };
+    }
+}
+
+/// # Safety
+/// As of Vulkan.
+pub(in crate::vulkan) unsafe extern "system" fn features2(
+    physical: u64,
+    place: *mut vk::PhysicalDeviceFeatures2<'static>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        features(physical, &raw mut (*place).features);
+        each((*place).p_next, |kind, at| {
+            let size = match kind {
+                Kind::PHYSICAL_DEVICE_VULKAN_1_1_FEATURES => {
+                    size_of::<vk::PhysicalDeviceVulkan11Features<'_>>()
+                }
+                Kind::PHYSICAL_DEVICE_VULKAN_1_2_FEATURES => {
+                    size_of::<vk::PhysicalDeviceVulkan12Features<'_>>()
+                }
+                Kind::PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES
+                | Kind::PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR => {
+                    size_of::<vk::PhysicalDeviceSubgroupSizeControlFeatures<'_>>()
+                }
+                Kind::PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES
+                | Kind::PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT
+                | Kind::PHYSICAL_DEVICE_MEMORY_PRIORITY_FEATURES_EXT
+                | Kind::PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES => {
+                    size_of::<vk::PhysicalDeviceMaintenance4Features<'_>>()
+                }
+                _ => return,
+            };
+            all_true(at, size_of::<vk::BaseOutStructure<'_>>(), size);
+        });
+    }
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn memory(physical: u64, place: *mut vk::PhysicalDeviceMemoryProperties) {
+    // SAFETY: the caller's promise.
+    let Some((_, card)) = (unsafe { of(physical) }) else {
+        return;
+    };
+    let unified = card.integrated;
+    let types: &[(u32, u32)] = if unified { &UNIFIED } else { &DISCRETE };
+    let mut said = vk::PhysicalDeviceMemoryProperties {
+        memory_type_count: u32::try_from(types.len()).unwrap_or(0),
+        memory_heap_count: if unified { 1 } else { 2 },
+        ..Default::default()
+    };
+    for (place, (flags, heap)) in said.memory_types.iter_mut().zip(types) {
+        *place =
+            vk::MemoryType { property_flags: vk::MemoryPropertyFlags::from_raw(*flags), heap_index: *heap };
+    }
+    said.memory_heaps[0] = vk::MemoryHeap { size: card.total, flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
+    said.memory_heaps[1].size = HOST_HEAP;
+    // SAFETY: the caller's promise.
+    unsafe { place.write(said) };
+}
+
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn memory2(physical: u64, place: *mut vk::PhysicalDeviceMemoryProperties2<'static>) {
+    // SAFETY: the caller's promise.
+    let Some((number, card)) = (unsafe { of(physical) }) else {
+        return;
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        memory(physical, &raw mut (*place).memory_properties);
+        each((*place).p_next, |kind, at| {
+            if kind == Kind::PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT {
+                let said = &mut *at.cast::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'static>>();
+                // An engine subtracts usage from budget without a sign.
+                said.heap_budget[0] = machine().memory.free(number, card.free);
+                said.heap_usage[0] = 0;
+                (said.heap_budget[1], said.heap_usage[1]) = (HOST_HEAP, 0);
+            }
+        });
+    }
+}

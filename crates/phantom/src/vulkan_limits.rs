@@ -1,0 +1,135 @@
+//! Limits of a card in Vulkan, by its vendor.
+//!
+//! The sizes of an engine's buffers follow from ranges and alignments, and its temporary memory from the
+//! other limits. Each limit can be set in the card's description.
+
+use alloc::format;
+use alloc::string::String;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VulkanLimits {
+    pub(crate) vendor: u32,
+    /// `VkPhysicalDeviceType`: 1 integrated, 2 discrete, 4 a processor.
+    pub(crate) kind: u32,
+    /// Bytes that a shader may reach through one binding.
+    pub(crate) range: u32,
+    /// Alignment of a binding's offset.
+    pub(crate) align: u64,
+    /// Alignment of what is mapped.
+    pub(crate) map_align: u64,
+    /// Bytes of the largest allocation and of the largest buffer.
+    pub(crate) allocation: u64,
+    pub(crate) buffer: u64,
+    /// What a buffer's size is rounded up to.
+    pub(crate) round: u64,
+    pub(crate) subgroup: u32,
+    /// Compute units.
+    pub(crate) cores: u32,
+    /// True with VK_KHR_cooperative_matrix.
+    pub(crate) matrix: bool,
+    /// True with VK_KHR_shader_integer_dot_product.
+    pub(crate) dot: bool,
+}
+
+pub(crate) const AMD: u32 = 0x1002;
+const INTEL: u32 = 0x8086;
+
+/// NVIDIA's driver.
+const USUAL: VulkanLimits = VulkanLimits {
+    vendor: 0x10de,
+    kind: 2,
+    range: u32::MAX,
+    align: 16,
+    map_align: 64,
+    allocation: 4_292_870_144,
+    buffer: 1 << 40,
+    round: 16,
+    subgroup: 32,
+    cores: 132,
+    matrix: true,
+    dot: true,
+};
+
+impl VulkanLimits {
+    /// Words by which each of them can be told.
+    pub(crate) const KEYS: [&str; 12] = [
+        "vendor",
+        "type",
+        "range",
+        "align",
+        "mapalign",
+        "allocation",
+        "buffer",
+        "round",
+        "subgroup",
+        "cores",
+        "matrix",
+        "dot",
+    ];
+
+    /// Limits of a vendor's driver on Linux: Mesa's for AMD and Intel.
+    fn of(vendor: u32) -> Self {
+        let mesa = Self { vendor, align: 4, map_align: 4096, allocation: 4_294_967_292, ..USUAL };
+        match vendor {
+            AMD => Self { buffer: mesa.allocation, subgroup: 64, cores: 40, ..mesa },
+            INTEL => Self { range: 1 << 30, buffer: mesa.allocation, cores: 32, ..mesa },
+            _ => Self { vendor, ..USUAL },
+        }
+    }
+
+    /// Takes a pair of [`KEYS`](Self::KEYS), the vendor before the others.
+    pub(crate) fn take(&mut self, key: &str, value: u64) -> Result<(), String> {
+        let small = || u32::try_from(value).map_err(|_| format!("{key}={value} is too large"));
+        match key {
+            "vendor" => *self = Self { kind: self.kind, ..Self::of(small()?) },
+            "type" => self.kind = small()?,
+            "range" => self.range = small()?,
+            "align" => self.align = power(key, value)?,
+            "mapalign" => self.map_align = power(key, value)?,
+            "allocation" => self.allocation = value,
+            "buffer" => self.buffer = value,
+            "round" => self.round = power(key, value)?,
+            "subgroup" => self.subgroup = small()?,
+            "cores" => self.cores = small()?,
+            "matrix" => self.matrix = value > 0,
+            _ => self.dot = value > 0,
+        }
+        Ok(())
+    }
+}
+
+impl Default for VulkanLimits {
+    fn default() -> Self {
+        USUAL
+    }
+}
+
+/// Alignments are powers of two, and an engine divides by them.
+fn power(key: &str, value: u64) -> Result<u64, String> {
+    if value.is_power_of_two() { Ok(value) } else { Err(format!("{key}={value} is no power of two")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vendor_has_its_drivers_limits_and_each_can_be_told() {
+        let mut limits = VulkanLimits::default();
+        assert_eq!((limits.vendor, limits.align), (0x10de, 16));
+        for (key, value) in [("type", 1), ("vendor", 4098), ("range", 128 << 20), ("matrix", 0)] {
+            assert_eq!(limits.take(key, value), Ok(()), "{key}");
+        }
+        assert_eq!((limits.vendor, limits.kind, limits.align, limits.subgroup), (AMD, 1, 4, 64));
+        assert_eq!((limits.range, limits.matrix, limits.dot), (128 << 20, false, true));
+    }
+
+    #[test]
+    fn what_an_engine_would_stumble_over_is_refused() {
+        for (key, value) in
+            [("align", 0), ("mapalign", 3), ("round", 6), ("range", 1 << 32), ("vendor", 1 << 32)]
+        {
+            assert!(VulkanLimits::default().take(key, value).is_err(), "{key}={value}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `plimsoll plan --quants`: the quantisations of a repository, each planned on the cards.
+
+use std::process::ExitCode;
+
+use plimsoll_base::{Bytes, Card};
+use plimsoll_flags::{Options, RemoteSource};
+use plimsoll_hub::Quantisation;
+use plimsoll_planner::{CardPlan, Plan};
+use plimsoll_report::aligned;
+use serde_json::{Value, json};
+
+use super::Arguments;
+use super::models::{Models, dialect};
+use super::remote::hub;
+use crate::report::{ErrorReport, print_as, status};
+use crate::screen;
+
+/// One quantisation with its plan, or the reason why there is none.
+struct PlannedQuant {
+    quantisation: Quantisation,
+    plan: Result<Plan, ErrorReport>,
+}
+
+pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> Result<ExitCode, ErrorReport> {
+    let wish = options.wish(arguments.program())?;
+    let Some(RemoteSource::Hub(named)) = &wish.remote else {
+        return Err(ErrorReport::new(
+            "--quants lists a repository\nhint: plimsoll plan -hf USER/REPO --quants",
+        ));
+    };
+    let repo = named.split(':').next().unwrap_or_default();
+    let hub = hub(options.text("--hf-token"), Some(arguments.header_limit))?;
+    let listing = hub.listing(repo)?;
+    let dialect = dialect(arguments.engine());
+    let (mut rows, mut projector, mut failed) = (Vec::new(), None, None);
+    hub.each_quantisation(&listing, dialect, |quantisation, fetched| {
+        if rows.is_empty() && wish.projector_auto {
+            // All quantisations of a repository share a projector, and its size hardly differs.
+            let found = hub.projector(&listing, &quantisation, dialect);
+            match found.and_then(|found| found.map(|found| found.model()).transpose()) {
+                Ok(found) => projector = found,
+                Err(error) => failed = Some(error),
+            }
+        }
+        let models = fetched.and_then(|fetched| Ok(Models::new(fetched.model()?, None, projector.clone())));
+        let plan = models.map_err(ErrorReport::from).and_then(|models| {
+            let request = models.request(&wish, arguments.engine(), arguments.program(), cards);
+            Ok(plimsoll_planner::plan(&request)?)
+        });
+        rows.push(PlannedQuant { quantisation, plan });
+    });
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if rows.is_empty() {
+        return Err(ErrorReport::new(format!(
+            "{repo} holds no model in GGUF form\nhint: look for a repository whose name ends in -GGUF"
+        )));
+    }
+    rows.sort_by_key(PlannedQuant::rank);
+    let document = json!({
+        "schema": "plimsoll.quants/1",
+        "repository": repo,
+        "commit": listing.commit,
+        "quantisations": rows.iter().map(PlannedQuant::json).collect::<Vec<Value>>(),
+    });
+    print_as(arguments.json, &document, || text(&rows, cards))?;
+    Ok(status(rows.iter().any(PlannedQuant::fits)))
+}
+
+impl PlannedQuant {
+    fn fits(&self) -> bool {
+        self.plan.as_ref().is_ok_and(|plan| plan.fits)
+    }
+
+    /// What fits comes first, the largest in front; then what does not, the smallest in front.
+    fn rank(&self) -> (u8, u64) {
+        let size = self.quantisation.size.unwrap_or(0);
+        match &self.plan {
+            Ok(plan) if plan.fits => (0, u64::MAX - size),
+            Ok(_) => (1, size),
+            Err(_) => (2, size),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let Quantisation { name, files, size } = &self.quantisation;
+        let mut value = json!({ "name": name, "files": files, "size": size, "fits": self.fits() });
+        match &self.plan {
+            Ok(plan) => {
+                let card = |card: &CardPlan| json!({ "id": card.id, "peak": card.peak, "free": card.free, "fits": card.fits });
+                value["cards"] = plan.cards.iter().map(card).collect();
+                value["largest_context"] = json!(plan.largest_context);
+            }
+            Err(error) => value["error"] = json!(error.to_string()),
+        }
+        value
+    }
+
+    fn cells(&self, width: usize) -> Vec<String> {
+        let size = self.quantisation.size.map_or("unknown".to_owned(), |size| Bytes::new(size).to_string());
+        let mut cells = vec![self.quantisation.name.clone(), size];
+        match &self.plan {
+            Ok(plan) => {
+                cells.extend(plan.cards.iter().map(|card| card.peak.to_string()));
+                let tightest = plan.cards.iter().min_by_key(|card| card.headroom);
+                cells.push(tightest.map(screen::verdict).unwrap_or_default());
+            }
+            Err(error) => {
+                cells.resize(width - 1, String::new());
+                cells.push(error.to_string().lines().next().unwrap_or_default().to_owned());
+            }
+        }
+        cells
+    }
+}
+
+fn text(rows: &[PlannedQuant], cards: &[Card]) -> String {
+    let mut table = vec![vec!["quantisation".to_owned(), "file".to_owned()]];
+    table[0].extend(cards.iter().map(|card| card.id.to_string()));
+    let width = table[0].len() + 1;
+    table.extend(rows.iter().map(|row| row.cells(width)));
+    aligned(&table)
+}

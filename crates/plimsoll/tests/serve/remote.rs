@@ -1,0 +1,83 @@
+//! Models on a server: they are planned before the engine downloads them, and a server that fails delays nothing.
+
+use std::io::Read;
+use std::process::Command;
+
+use fake_hub::{FakeHub, Fault, HostedFile};
+
+use crate::daemon::{Setup, fake_engine};
+
+const CARD: &str = "name=RTX3060,total=12GiB,free=11GiB,cc=8.6";
+
+fn hosted(fault: Fault) -> FakeHub {
+    let draft = plimsoll_specimens::shape("l8").expect("a shape").files(1).remove(0);
+    let file = HostedFile::of(&draft).with(fault);
+    FakeHub::start(vec![("user/model-GGUF", "m-Q4_K_M.gguf", file)]).expect("a port")
+}
+
+/// What `serve --check` says of two models of the hub at `address`.
+fn checked(address: &str) -> (String, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("models.ini");
+    let engine = fake_engine();
+    let text = format!(
+        "version = 1\n;plimsoll: engine = {}\n[one]\nhf-repo = user/model-GGUF\nctx-size = 8192\n\
+         [two]\nhf-repo = user/model-GGUF:Q4_K_M\nctx-size = 16384\n",
+        engine.display()
+    );
+    std::fs::write(&file, text).expect("the folder can be written");
+    let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["serve", "--check", "--card", CARD])
+        .arg(&file)
+        .env("HF_ENDPOINT", address)
+        .env("HOME", folder.path())
+        .env_remove("XDG_CACHE_HOME")
+        .output()
+        .expect("plimsoll runs");
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (said(&run.stdout), said(&run.stderr))
+}
+
+#[test]
+fn a_model_of_the_hub_is_planned_before_it_is_downloaded() {
+    let hub = hosted(Fault::None);
+    let (said, log) = checked(&hub.address);
+    let line = |name: &str| said.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(line("one").contains("6315 MiB planned"), "{said}{log}");
+    assert!(line("two").contains("planned"), "{said}{log}");
+}
+
+#[test]
+fn without_the_hub_the_need_is_unknown_and_the_reason_is_logged_once_for_many_models() {
+    let (said, log) = checked("http://127.0.0.1:9");
+    assert_eq!(said.matches("memory need unknown").count(), 2, "{said}");
+    assert!(log.contains("cannot be reached") && log.contains("a moment ago"), "{log}");
+    let gated = hosted(Fault::Gated);
+    let (said, log) = checked(&gated.address);
+    assert!(said.contains("memory need unknown") && log.contains("HF_TOKEN"), "{said}{log}");
+}
+
+#[test]
+fn a_model_on_a_server_that_never_answers_keeps_no_other_model_waiting() {
+    // It takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", silent.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut stream in silent.incoming().flatten() {
+            let _ = stream.read(&mut [0; 1]);
+            open.push(stream);
+        }
+    });
+    let daemon = Setup::new()
+        .named("models.ini")
+        .config(&format!(
+            "version = 1\n;plimsoll: engine = {}\n[far]\nhf-repo = user/model-GGUF\n\
+             [near]\nmodel = /nowhere/near.gguf\n;plimsoll: memory = 100MiB\n",
+            fake_engine().display()
+        ))
+        .variable("HF_ENDPOINT", &address)
+        .start();
+    let answer = crate::http::chat(daemon.address, "near");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}

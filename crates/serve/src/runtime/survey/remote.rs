@@ -1,0 +1,140 @@
+//! Models that flags name on a server (`-hf`, `--model-url`), planned before the engine has downloaded them.
+//!
+//! Surveys run on a thread of their own, so a slow server delays no request to another model. What was fetched is
+//! kept for the next survey. After a server that cannot be reached none is asked for a while, so that many models
+//! without a network cost one wait.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll_config::ConfiguredModel;
+use plimsoll_flags::{ModelParams, Options, RemoteSource};
+use plimsoll_hub::{Bounds, Hub, HubError, ModelPlace};
+use plimsoll_model::{Dialect, Model};
+use plimsoll_probe::headers::{ReadModelError, read_model};
+
+use super::named;
+
+/// Time for one request: llama-server asks the same server, and fails if it does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time without a question after a server could not be reached.
+const REST: Duration = Duration::from_secs(30);
+/// Sets of models whose headers are kept.
+const KEPT: usize = 256;
+
+/// Models as their headers describe them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RemoteModels {
+    pub(super) main: Option<Model>,
+    pub(super) draft: Option<Model>,
+    pub(super) projector: Option<Model>,
+}
+
+/// What a fetch depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RemoteKey {
+    sources: [Option<RemoteSource>; 3],
+    file: Option<String>,
+    projects: bool,
+    is_ggml: bool,
+    hub: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Fetched {
+    models: HashMap<RemoteKey, Arc<RemoteModels>>,
+    /// The end of the rest after a server that could not be reached.
+    rest: Option<Instant>,
+}
+
+static FETCHED: LazyLock<Mutex<Fetched>> = LazyLock::new(Mutex::default);
+
+#[derive(Debug, thiserror::Error)]
+enum FetchError {
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    #[error(transparent)]
+    File(#[from] ReadModelError),
+    #[error("the server could not be reached a moment ago")]
+    Resting,
+}
+
+/// The models that the flags name on servers; none where they cannot be fetched, which is logged.
+pub(super) fn models(
+    entry: &ConfiguredModel,
+    flags: &Options,
+    wish: &ModelParams,
+    dialect: Dialect,
+) -> RemoteModels {
+    let sources = [&wish.remote, &wish.draft_remote, &wish.projector_remote];
+    let here = [&wish.model, &wish.draft_model, &wish.projector];
+    // What is a file on this machine is read there.
+    let sources = [0, 1, 2].map(|at: usize| sources[at].clone().filter(|_| here[at].is_none()));
+    if sources.iter().all(Option::is_none) {
+        return RemoteModels::default();
+    }
+    let variables = named::variables(entry);
+    let key = RemoteKey {
+        sources,
+        file: wish.remote_file.clone(),
+        projects: wish.projector_auto,
+        is_ggml: dialect == Dialect::Ggml,
+        hub: variables.get("HF_ENDPOINT").cloned(),
+    };
+    if let Some(known) = locked(|fetched| fetched.models.get(&key).cloned()) {
+        return (*known).clone();
+    }
+    let variable = |name: &str| variables.get(name).map(OsString::from);
+    match fetch(variable, flags.text("--hf-token"), wish, dialect) {
+        Ok(models) => {
+            locked(|fetched| {
+                if fetched.models.len() < KEPT {
+                    fetched.models.insert(key, Arc::new(models.clone()));
+                }
+            });
+            models
+        }
+        Err(error) => {
+            if let FetchError::Hub(error) = &error
+                && error.failure.is_passing()
+            {
+                locked(|fetched| fetched.rest = Some(Instant::now() + REST));
+            }
+            let text = error.to_string().replace('\n', "; ");
+            tracing::warn!("model {}  its memory is not known before it is loaded: {text}", entry.name);
+            RemoteModels::default()
+        }
+    }
+}
+
+fn fetch(
+    variable: impl Fn(&str) -> Option<OsString>,
+    token: Option<&str>,
+    wish: &ModelParams,
+    dialect: Dialect,
+) -> Result<RemoteModels, FetchError> {
+    let hub = Hub::of_variables(variable, token, Bounds { patience: PATIENCE, ..Bounds::default() })?;
+    let rests = locked(|fetched| fetched.rest.is_some_and(|end| Instant::now() < end));
+    // A cache on this machine needs no server.
+    let offline = ModelParams { offline: true, ..wish.clone() };
+    let found = match hub.locate(if rests { &offline } else { wish }, dialect) {
+        Err(_) if rests && !wish.offline => return Err(FetchError::Resting),
+        found => found?,
+    };
+    let model = |place: Option<ModelPlace>| match place {
+        Some(ModelPlace::File(path)) => read_model(&path, dialect).map(Some).map_err(FetchError::from),
+        Some(ModelPlace::Remote(remote)) => Ok(Some(remote.model()?)),
+        None => Ok(None),
+    };
+    Ok(RemoteModels {
+        main: model(found.main)?,
+        draft: model(found.draft)?,
+        projector: model(found.projector)?,
+    })
+}
+
+fn locked<T>(act: impl FnOnce(&mut Fetched) -> T) -> T {
+    act(&mut FETCHED.lock().unwrap_or_else(PoisonError::into_inner))
+}
