@@ -1,7 +1,7 @@
 //! Memory curves: memory of an engine on each card as a function of depth, the number of tokens in use.
 //!
-//! With one cache for all slots, depth is the sum over all slots. With one cache per slot, it is the deepest
-//! slot's tokens times the busy slots.
+//! With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is the
+//! deepest slot's tokens times the number of busy slots.
 //!
 //! DECISION: a curve is a table of points, not a formula, because ggml's legacy pool grows in steps. A depth
 //! between two points gets the memory of the deeper point, so a curve never shows too little.

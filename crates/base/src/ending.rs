@@ -1,5 +1,5 @@
-//! Possible ends of an engine process, such as a crash or an out-of-memory error, as the diagnosis reports
-//! them to the scheduler.
+//! Possible ends of an engine process, such as a crash or an out-of-memory error, as reported to the
+//! scheduler.
 
 use crate::{Bytes, Reason};
 

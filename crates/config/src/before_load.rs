@@ -1,5 +1,5 @@
-//! The setting `reclaim-before-load`: it frees host memory before a model is loaded, on machines whose GPU
-//! shares the host's memory.
+//! The setting `reclaim-before-load`, which frees host memory before a load on machines whose GPU shares that
+//! memory.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -3,9 +3,9 @@
 //! The bounds [`RULED`], [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports not used for
 //! training (`bench/RESULTS.md`). [`CLEAR`] was chosen on the training reports.
 //!
-//! DECISION: a rule based on the sizes of a refused allocation has the last word from a confidence of
-//! [`TELLING`]. Other rules have it from [`RULED`], or from [`RULED_AGAINST`] if the classifier clearly
-//! disagrees. Otherwise the classifier has it.
+//! DECISION: if the rules used the sizes of a refused allocation, they decide from a confidence of
+//! [`TELLING`], because words say nothing about sizes. Other rules decide from [`RULED`], or from
+//! [`RULED_AGAINST`] if the classifier clearly disagrees. Otherwise the classifier decides.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};

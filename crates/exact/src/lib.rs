@@ -1,7 +1,7 @@
 //! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
 //!
 //! The engine loads sparse copies of the model files, logs each buffer's size, and is stopped after the last
-//! one. Answers are cached as long as engine, header, flags and cards stay the same.
+//! buffer. Answers are cached as long as engine, header, flags and cards stay the same.
 //!
 //! The first run is made twice: with the whole header, and with a header without the vocabulary (five times
 //! faster). If the sizes agree, later runs use the shorter header.

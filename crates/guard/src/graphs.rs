@@ -1,4 +1,4 @@
-//! Notification of served ggml pools about stream captures and CUDA graphs.
+//! Notification of ggml pools that this library replaced about stream captures and CUDA graphs.
 //!
 //! DECISION: the pools are notified before the driver starts a capture. So while the driver is capturing, no
 //! pool releases memory and no thread of this library waits.

@@ -1,4 +1,5 @@
-//! Tables and counters of guard (this library) for its process, without decisions and without driver calls.
+//! Tables and counters that this library keeps for its process. This module makes no decisions and no driver
+//! calls.
 //!
 //! Cards are numbered as the program numbers them. Locks are held for a look-up only.
 

@@ -1,11 +1,9 @@
 //! Allocatable host memory for a GPU driver: the size that a request can get now, the size after reclaim, and
-//! the limit that applies.
+//! the limit.
 //!
-//! DECISION: there are two numbers. `now` is the size of the largest request that succeeds without any
-//! reclaim. `attainable` is that size after all clean file pages are dropped; reclaim can gain at most the
-//! difference. Some drivers let the kernel reclaim memory during a request; they are limited by MemAvailable.
-//! Drivers that give up before reclaim are limited by MemFree. Both numbers exclude pages of the contiguous
-//! pool (CMA).
+//! DECISION: `now` is the largest request that succeeds without reclaim; `attainable` is that size after all
+//! clean file pages are dropped. Drivers that let the kernel reclaim are limited by MemAvailable, others by
+//! MemFree. Both exclude pages of the contiguous pool (CMA).
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -1,5 +1,4 @@
-//! Table of chips whose GPU shares the host's memory, recognised by the device tree's `compatible` and by the
-//! GPU's name in the driver.
+//! Table of chips whose GPU shares the host's memory, recognised by device tree (`compatible`) or GPU name.
 
 /// Limit on the length of a name.
 const LONGEST: usize = 4096;

@@ -1,9 +1,7 @@
 //! Parser of `/proc/buddyinfo`: free memory blocks of each size.
 //!
-//! The number of columns is the kernel's number of orders: usually 11 with 4 KiB pages, 13 in Jetson's 5.15
-//! kernel, other numbers with 64 KiB pages. The counts include free pages of the contiguous pool (CMA).
-//! tegrastats' `lfb` counts order 10 only, so it shows `1x4MB` on a healthy idle board whose free memory is
-//! in orders 11 and 12. So fragmentation can be judged only from the counts of all orders.
+//! The number of columns is the kernel's number of orders: usually 11, but 13 in Jetson's 5.15 kernel.
+//! Fragmentation can be judged only from all orders; tegrastats' `lfb` counts order 10 only.
 
 use plimsoll_base::Bytes;
 

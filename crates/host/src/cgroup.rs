@@ -1,8 +1,7 @@
-//! Memory limits of control groups (cgroup v1 and v2).
+//! Memory limits of control groups (cgroup v1 and v2), of the process's group and all its parents.
 //!
-//! The limits of the process's group and of all its parent groups are read. Page cache that the group itself
-//! could drop (`inactive_file`) does not count as used. Newer NvMap versions (Tegra's GPU memory allocator)
-//! charge GPU memory to the process's group, so a container's limit applies to CUDA memory.
+//! Page cache that the group could drop (`inactive_file`) does not count as used. Newer NvMap versions
+//! (Tegra's GPU memory allocator) charge GPU memory to the group.
 
 use plimsoll_base::Bytes;
 

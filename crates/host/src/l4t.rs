@@ -1,11 +1,9 @@
-//! Parser of `/etc/nv_tegra_release` (the release of NVIDIA's Jetson Linux, L4T), and table of releases with
-//! known memory faults.
+//! Parser of `/etc/nv_tegra_release` (the release of Jetson Linux, L4T), and table of releases with memory
+//! faults.
 //!
-//! DECISION: releases are compared as numbers, and the table holds only faults that NVIDIA has confirmed in
-//! public. With the fix for CVE-2025-33182 and CVE-2025-33177, NvMap (Tegra's GPU memory allocator) keeps
-//! allocations out of the kernel's OOM path, "which led to some limitations in the allocable memory"
-//! (NVIDIA's forum, on R38.2.1 → R38.2.2, R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3). The release notes of
-//! R36.5 and R35.6.4 list this as fixed. Freeing host memory does not lift this limit.
+//! DECISION: the table holds only faults that NVIDIA has confirmed in public. The fix for CVE-2025-33182 and
+//! CVE-2025-33177 limits CUDA memory in R38.2.2, R36.4.7 and R35.6.3; the release notes of R36.5 and R35.6.4
+//! list this as fixed.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,8 @@
 //! Parsers of a Linux host's memory state (`/proc`, `/sys`, tegrastats), and the arithmetic of memory
 //! reclaim.
 //!
-//! DECISION: there is one typed and bounded parser for each file of `/proc`, `/sys` and `/etc` and for
-//! tegrastats lines, shared by `probe`, `reclaim` and `doctor`. A file that is cut off, damaged or misnamed
-//! gives fewer values, never a panic and never a wrong number. A value that cannot be read is `None`.
+//! DECISION: each file has one typed and bounded parser. A damaged file gives fewer values, never a panic and
+//! never a wrong number. A value that cannot be read is `None`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,8 +1,7 @@
 //! Parser of `/proc/meminfo`.
 //!
-//! Every value is labelled `kB` and means KiB. `Cma*` is present only in kernels with a contiguous pool
-//! (CMA), `NvMap*` only in kernels of Jetson boards before Thor. `MemAvailable` includes page cache that can
-//! be dropped, and free pages of the contiguous pool, which a driver's request cannot use.
+//! Every value is labelled `kB` and means KiB. `MemAvailable` includes free pages of the contiguous pool
+//! (CMA), which a driver's request cannot use.
 
 use plimsoll_base::Bytes;
 

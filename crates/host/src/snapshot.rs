@@ -1,8 +1,7 @@
 //! Snapshot of a machine's memory state, from the live system or from captured copies of its files.
 //!
-//! DECISION: the files are read through the trait [`ProcTree`], so this crate does no input itself. Files
-//! that could not be read are recorded with path and reason, so that "missing" and "not permitted" stay
-//! distinct.
+//! DECISION: files are read through the trait [`ProcTree`], so this crate does no input. Unreadable files are
+//! recorded with the reason.
 
 use plimsoll_base::Bytes;
 

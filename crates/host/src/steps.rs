@@ -1,11 +1,11 @@
 //! Choice of steps that free host memory (reclaim): the mildest sequence that lets a request of a known size
-//! succeed, or none.
+//! succeed.
 //!
-//! DECISION: the possible sequences of steps form a fixed list, mildest first. Each is simulated, and the
-//! first that frees enough is chosen. If none frees enough, no step is chosen, because a useless step still
-//! has costs. Predictions of free memory are exact unless other processes change it meanwhile. Predictions of
-//! large free blocks are upper bounds, because pinned pages are not visible. So the caller takes one step,
-//! measures again and calls this module again with the steps already tried.
+//! Predicted sizes of large blocks are upper bounds, because pinned pages are not visible. So the caller
+//! takes one step, measures again and asks again.
+//!
+//! DECISION: the possible sequences form a fixed list, mildest first, and the first that frees enough is
+//! chosen. If none does, no step is chosen.
 
 mod baseline;
 mod simulation;

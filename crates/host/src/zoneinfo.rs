@@ -1,8 +1,7 @@
 //! Parser of `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves hold back.
 //!
-//! A request gets memory from a zone without reclaim while the zone's free memory exceeds its low watermark
-//! plus a reserve. The reserve (`protection`) is kept from requests that another zone could serve. The file's
-//! figures are in pages.
+//! The reserve (`protection`) is kept from requests that another zone could serve. The file's figures are in
+//! pages.
 
 use plimsoll_base::Bytes;
 

@@ -1,7 +1,7 @@
-//! Caches of downloaded models on this machine: the hub's, and llama.cpp's own.
+//! Caches of downloaded models on this machine: Hugging Face's cache, and llama.cpp's own folder.
 //!
-//! Newer llama-servers keep models in the hub's cache, older ones in a folder of llama.cpp's
-//! (`common/hf-cache.cpp: get_cache_directory @ 0.5.0`, `common/download.cpp @ b6000`).
+//! Newer llama-servers use the former, older ones the latter (`common/hf-cache.cpp: get_cache_directory @
+//! 0.5.0`, `common/download.cpp @ b6000`).
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Choice among a repository's files: model, parts of a set, projector, and the list of quantisations.
+//! Choice among a repository's files: model, parts of a split model, projector, and the list of
+//! quantisations.
 //!
 //! The rules are those of `common/download.cpp @ 0.5.0` (`find_best_model`, `find_best_sibling`).
 

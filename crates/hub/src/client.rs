@@ -1,4 +1,4 @@
-//! HTTP client with bounds: time, redirects, lengths, and the hosts that get the token.
+//! HTTP client with limits on time, redirects and lengths, and on the hosts that get the access token.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Errors of a fetch: the file or address, what happened, and the remedy.
+//! Errors of a download: the file or address, the fault and the remedy.
 
 use std::time::Duration;
 

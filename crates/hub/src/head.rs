@@ -1,9 +1,7 @@
-//! Reader of a GGUF header over range requests.
+//! Reader of a GGUF header over HTTP range requests.
 //!
-//! DECISION: the first request takes 64 KiB, which is the whole header of most files. What is missing then is
-//! mostly the vocabulary, whose end nobody can state: words have no index. So the second request takes what the
-//! header so far suggests, and the third what the words so far suggest. Arrays of numbers beyond what was
-//! fetched are skipped.
+//! DECISION: the first request takes 64 KiB, the whole header of most files. The missing rest is mostly the
+//! vocabulary, whose length is known only at its end. So later requests take an estimated length.
 
 use std::fs::File;
 use std::io;

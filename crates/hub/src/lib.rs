@@ -1,11 +1,11 @@
-//! Headers of models on a server, by HTTP range requests: Hugging Face's hub, its mirrors, and plain addresses.
+//! Headers of models on a server, by HTTP range requests: Hugging Face's hub, its mirrors, and plain
+//! addresses.
 //!
-//! Only headers are fetched: 64 KiB first, then what the header says is needed. Names, flags and choices are
-//! those of llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0), so a plan is that of the files
-//! that llama-server would load. Files that are in a cache on this machine are read there.
+//! Names, flags and choices are those of llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
+//! Files in a cache on this machine are read there.
 //!
-//! Every answer of a server is hostile input. Sizes, redirects, requests and time are bounded, a token goes to
-//! the hub's own host only, and https never becomes http.
+//! Every answer of a server is hostile input, so sizes, redirects, requests and time are bounded. The access
+//! token goes to the hub's own host only.
 #![forbid(unsafe_code)]
 
 mod address;

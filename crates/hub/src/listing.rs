@@ -1,4 +1,4 @@
-//! Files of a repository as the hub's interface lists them.
+//! Files of a repository, as listed by the HTTP interface of Hugging Face's hub.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

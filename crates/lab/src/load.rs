@@ -1,12 +1,9 @@
 //! Load tests of OpenAI-compatible servers, and their effect on the server's memory.
 //!
-//! DECISION: the load consists of rounds. Each round repeats the requests of the previous one, at several
-//! prompt depths. Memory is measured between rounds, with no request in flight. So measurements are
-//! comparable: neither an unfinished request nor a deeper prompt can look like growth, and prompt caches are
-//! full after the first rounds. `plimsoll_telemetry::trend` computes the verdict.
+//! All quantities are bounded. `plimsoll_telemetry::trend` computes the verdict.
 //!
-//! All quantities are bounded: the number and time of requests, the bytes of answers, the requests of a
-//! round, and the measurements that are saved.
+//! DECISION: each round repeats the requests of the previous one, and memory is measured between rounds. So
+//! neither an unfinished request nor a deeper prompt can look like growth.
 
 mod answer;
 mod beside;

@@ -1,9 +1,7 @@
 //! Memory recordings of a machine or a program (`plimsoll watch`).
 //!
-//! DECISION: files of `/proc` stay open and are read again from the start. The process list is scanned again
-//! only after the kernel has assigned a new PID, and each sample is one write. So a sample takes some tens of
-//! microseconds, and a SIGKILL loses only the current sample. The cards are read through the helper process
-//! `plimsoll look`, as everywhere else.
+//! DECISION: files of `/proc` stay open, and processes are listed again only after a new PID. Each sample is
+//! one write, so a SIGKILL loses only the current sample.
 
 mod collector;
 mod guards;

@@ -1,10 +1,8 @@
 //! Addresses of engines: a Unix socket in a folder of the engine's own, or a port on the loopback interface.
 //!
-//! DECISION: an engine that can listen on a Unix socket gets a socket in a private folder that only the
-//! engine's user may enter. So no other user can connect to the engine or take its address first. Engines
-//! without support for sockets get a port, and so do all engines with the setting `engine-ports`. Between the
-//! choice of a free port and the engine's start, another program may take that port. The engine then reports
-//! that it could not bind, and it is started again on another port.
+//! DECISION: an engine that supports it gets a socket in a private folder, to which no other user can
+//! connect. Other engines get a port; if another program takes that port first, the engine is started again
+//! on another.
 
 use std::fmt;
 use std::io;

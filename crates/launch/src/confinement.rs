@@ -1,9 +1,7 @@
 //! Confinement of engines: another user, no new privileges, no core dumps, and a private /tmp.
 //!
-//! A small program, the trampoline (`plimsoll exec-child`), confines itself and then becomes the engine by
-//! exec. DECISION: only a change of user must succeed. If the machine refuses another of these steps, the
-//! engine runs without that step. The trampoline writes the failure to the engine's log, and the daemon
-//! reports it once.
+//! The trampoline (`plimsoll exec-child`) confines itself and then becomes the engine by exec. DECISION: only
+//! a change of user must succeed. Any other refused step is logged, and the engine runs without it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,11 +1,7 @@
 //! llama-server's router channel: state lines on the child's stdout, and one command on its stdin.
 //!
-//! The code mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Lines with unknown states
-//! are only logged, so that newer engines work.
-//!
-//! Earlier builds print other words and no data after them (`server-models.cpp: setup_child_server @ b8799`),
-//! which are read as well. A child of such a build waits for stdin to close before it exits, so SIGTERM alone
-//! does not end it.
+//! The code mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Earlier builds print
+//! other words (`server-models.cpp: setup_child_server @ b8799`) and exit only after stdin closes.
 
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;

@@ -1,13 +1,11 @@
 //! Descendants of an engine (processes that it started), and how they are killed with it.
 //!
-//! DECISION: killing the process group is not enough, because a program may open its own session (`setsid`),
-//! as daemons and some workers do. There are three ways to find these processes. (1) The trampoline, a small
-//! program that runs before the engine, makes the engine a child subreaper, so orphans stay in its process
-//! tree while it lives. (2) The trampoline sets the environment variable [`CHILD_MARK`] to the engine's PID;
-//! descendants inherit it, and it survives the engine. (3) If the daemon's cgroup (v2) is delegated, each
-//! engine gets its own cgroup, which no process can leave and which `cgroup.kill` ends at once. One case
-//! remains without cgroups: a program that has its own session and a cleared environment, and outlives an
-//! engine that died by itself.
+//! Without cgroups, a descendant with its own session and a cleared environment is not found once the engine
+//! has died.
+//!
+//! DECISION: a descendant can leave the process group (`setsid`), so three other ways find it. The engine is
+//! a child subreaper, descendants inherit the variable [`CHILD_MARK`], and a delegated cgroup (v2) is killed
+//! at once.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

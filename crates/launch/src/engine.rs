@@ -1,9 +1,7 @@
 //! Search for the engine program that runs a model.
 //!
-//! DECISION: an engine is any program with llama-server's command line; no engine code is linked. The search
-//! order is the configured command, `llama-server` on PATH, then the CPU engine that Plimsoll installed, so
-//! that a user's own build is always preferred. The executable of the installed engine is called
-//! `llama-server` as well.
+//! DECISION: an engine is any program with llama-server's command line. The order is the configured command,
+//! `llama-server` on PATH, then the installed CPU engine, so a user's own build comes first.
 
 mod home;
 mod identity;

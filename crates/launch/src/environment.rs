@@ -1,12 +1,11 @@
 //! Environment variables of a child process: the inherited ones, the removed ones, and those that restrict it
 //! to its cards.
 //!
-//! DECISION: a child inherits only variables that an engine, its runtimes and its downloads read
-//! ([`PASSED`]), so that no secret in the daemon's environment reaches a model's code. The setting `pass-env`
-//! adds variables to that list. `LLAMA_ARG_*` variables are inherited as under llama-server's own router:
-//! they are defaults for every model, and arguments override them. The model's own variables are set next.
-//! Variables that restrict the child to its cards are set last, so a `CUDA_VISIBLE_DEVICES` in the model's
-//! settings cannot override them.
+//! The model's own variables override inherited ones. Variables that restrict the child to its cards are set
+//! last.
+//!
+//! DECISION: a child inherits only [`PASSED`] variables, `LLAMA_ARG_*` and those of `pass-env`, so that no
+//! secret of the daemon reaches a model's code.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

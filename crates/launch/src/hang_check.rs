@@ -1,10 +1,8 @@
 //! Health check of a serving engine whose log looks like an abort.
 //!
-//! DECISION: an answer of `/health` proves little, because llama-server answers it on a thread of its own.
-//! After an abort that does not end the process (`ggml.c: ggml_abort` waits for a debugger that it starts), the
-//! thread that computes hangs while `/health` is well (llama.cpp #13281). So the engine is also asked for its
-//! `/slots`, which that thread answers (`server-context.cpp: get_slots @ b10605` puts the question into its
-//! queue). A long batch keeps it silent, too, so silence counts only if the process uses no processor time.
+//! DECISION: the engine is asked for `/health` and for `/slots`, which only the computing thread answers
+//! (`server-context.cpp: get_slots @ b10605`). After `ggml.c: ggml_abort`, that thread may hang while
+//! `/health` answers (llama.cpp #13281). A missing answer counts only if the process uses no processor time.
 
 use std::time::Duration;
 

@@ -1,9 +1,7 @@
-//! HTTP health checks of engines: readiness checks for engines that do not report their readiness, and
-//! liveness checks after a suspicious log line.
+//! HTTP health checks of engines: readiness, and liveness after a suspicious log line.
 //!
-//! The check is a GET on the engine's address. The pause between two checks grows from 20 ms to at most 250
-//! ms, so that a ready model is noticed soon. No request is sent to a port on which another user's process
-//! listens.
+//! The pause between two checks grows from 20 ms to 250 ms. No request is sent to a port on which another
+//! user's process listens.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,7 @@
 //! Small HTTP/1.1 client that keeps one connection open.
 //!
-//! Requests are sent one after another. If the server has closed the kept connection, the request is sent
-//! once more on a new one; an error on a new connection is returned to the caller. TLS, redirects and proxies
-//! are not supported, because Plimsoll only calls its own servers and those that the user names by address.
+//! A request that fails on the kept connection is sent once more on a new one. TLS, redirects and proxies are
+//! not supported.
 
 use std::time::Duration;
 

@@ -1,11 +1,8 @@
 //! Card isolation: the cards that a child process sees, and the numbers that it uses for them.
 //!
-//! `CUDA_VISIBLE_DEVICES` lists a child's cards by UUID, so the child numbers them from 0 in that order. The
-//! user's flags (`-dev CUDA1`, `--main-gpu 1`) number all cards in PCI bus order. This module rewrites the
-//! flags. Names of devices and buffers get the child's numbers. With `-dev`, `--main-gpu` and
-//! `--tensor-split` become positions in the list of `-dev`, as llama.cpp reads them (`llama.cpp:
-//! llama_prepare_model_devices @ b10605`). Environment variables that set these flags are rewritten in the
-//! same way; a flag on the command line overrides its variable.
+//! `CUDA_VISIBLE_DEVICES` lists a child's cards by UUID, so the child numbers them from 0. The user's flags
+//! and their variables number all cards, so they are rewritten. With `-dev`, `--main-gpu` and
+//! `--tensor-split` count within its list (`llama.cpp: llama_prepare_model_devices @ b10605`).
 
 use super::environment::Environment;
 

@@ -1,11 +1,8 @@
 //! Start and end of engine processes, each in its own process group and with access to its own cards only.
 //!
-//! One thread, the launcher, is the parent of every child while the daemon lives, because a parent-death
-//! signal is sent when the forking *thread* ends. Everything else about a child (its output, readiness and
-//! end) belongs to one task on the daemon's single-threaded runtime, so there are no locks.
-//!
-//! A child is reaped only after all processes of its group were killed: while the leader is a zombie, the
-//! kernel cannot give its PID to another process.
+//! One thread, the launcher, is the parent of every child, because a parent-death signal is sent when the
+//! forking *thread* ends. A child is reaped after all processes of its group were killed, so its PID cannot
+//! be reused before.
 #![forbid(unsafe_code)]
 
 /// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that

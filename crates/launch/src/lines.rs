@@ -1,8 +1,7 @@
 //! Line reader for pipes that may carry arbitrary bytes.
 //!
-//! Bytes that are not UTF-8 are replaced, `\r\n` ends a line like `\n`, and a line longer than [`LONGEST`] is
-//! cut into several. So memory stays bounded no matter how much a child writes. A read may be cancelled at
-//! any await without losing a byte.
+//! A line longer than [`LONGEST`] is cut into several. A read may be cancelled at any await without losing a
+//! byte.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,7 @@
-//! Ring buffer of a child's last log lines.
+//! Ring buffer of a child's last log lines, bounded in bytes.
 //!
-//! Its size is bounded in bytes, and it holds stdout and stderr merged in the order in which they were read.
-//! Each line can also go to a second log (such as the daemon's, which collects all children) and to a file. A
-//! subscriber that is too slow loses lines but never delays the child.
+//! Stdout and stderr are merged in the order of reading. A subscriber that is too slow loses lines but never
+//! delays the child.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
 //! Check that the process listening on an engine's port belongs to a trusted user.
 //!
-//! DECISION: a port number is public (`/proc/PID/cmdline`, `/proc/net/tcp`) and free until the engine binds
-//! it. So another user could bind it first and would receive prompts and the engine's key. A listener is
-//! trusted if it belongs to this user, to root, or to a process in the engine's process group. (Root can read
-//! our memory anyway, and docker's userland proxy runs as root.) If an engine is reached through a
-//! container's NAT rule, no process of this host listens on the port, and the check passes.
+//! If an engine is reached through a container's NAT rule, no process of this host listens, and the check
+//! passes.
+//!
+//! DECISION: another user could bind the port first and receive prompts and the engine's key. So a listener
+//! must belong to this user, to root, or to the engine's process group.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,8 +1,7 @@
 //! Launcher thread, which forks, kills and reaps every child process.
 //!
-//! The thread runs as long as any [`Launcher`] handle or any child exists; when it ends, the kernel kills the
-//! remaining children. Spawning blocks the calling thread until the exec, so it runs on this thread and not
-//! on the one that serves requests.
+//! When the thread ends, the kernel kills the remaining children. Spawning blocks until the exec, so it stays
+//! off the serving thread.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

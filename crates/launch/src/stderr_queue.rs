@@ -1,8 +1,7 @@
 //! Queue of the daemon's log lines for stderr.
 //!
-//! DECISION: a separate thread writes the lines from a bounded queue, because stderr may be a pipe that is
-//! never read. A blocked write on the single serving thread would stop the answers to all clients. If the
-//! queue is full, a line is dropped; the next line that fits is preceded by the number of dropped lines.
+//! DECISION: a separate thread writes the lines, because a blocked write would stop the single serving
+//! thread. If the queue is full, lines are dropped and counted.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Client of the warden, a helper process that kills all engines when the daemon dies (see
 //! `command/warden.rs`).
 //!
-//! The client only keeps the list of process groups and sends it to the warden. A warden that died is
-//! replaced and gets the whole list again.
+//! A warden that died is replaced and gets the whole list of process groups again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,11 +1,8 @@
 //! Table of model architectures and their differences that affect memory.
 //!
-//! llama.cpp has a function for each architecture (`src/models/*.cpp: load_arch_hparams @ b10605`). Nearly
-//! all of them read keys with the same names, so these keys are read for every architecture, known or not.
-//! This table holds only rules that no key states: which layers use a sliding window, which are recurrent,
-//! which have a cache. An architecture without a row is read by the shared keys and marked unknown. An
-//! architecture is also marked unknown if [`HyperParameters`](super::HyperParameters) cannot express its
-//! cache.
+//! The rows hold only rules that no key of the file states (llama.cpp: `src/models/*.cpp: load_arch_hparams @
+//! b10605`). An architecture without a row, or with a cache that [`HyperParameters`](super::HyperParameters)
+//! cannot express, is marked unknown.
 
 mod keys;
 mod layers;

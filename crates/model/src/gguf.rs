@@ -1,14 +1,10 @@
 //! Reader of GGUF headers: the keys and the list of tensors, never the weights.
 //!
-//! The caller passes the file's length and a window (the first bytes of the file). If the header is longer
-//! than the window, the error [`GgufError::Truncated`] says how much to read before the next attempt. If the
-//! header is longer than the file, the error is final. An [`Excerpt`] is such a window without the
-//! vocabulary. Text and arrays are not copied but borrowed from the window. Counts in a header are not
-//! trusted, so no more memory is reserved than the file could fill.
+//! The caller passes the first bytes of the file; if they are too few, [`GgufError::Truncated`] says how much
+//! to read. An [`Excerpt`] is a header without the vocabulary. Counts in a header are not trusted.
 //!
-//! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so files that llama.cpp
-//! accepts are accepted. Two rules are stricter: names must be UTF-8, and a header must end within
-//! [`HEADER_LIMIT`]. One is more lenient: files of either byte order are read.
+//! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`. In addition, names must be
+//! UTF-8, a header must end within [`HEADER_LIMIT`], and files of either byte order are read.
 
 mod cursor;
 mod draft;

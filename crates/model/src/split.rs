@@ -1,8 +1,7 @@
 //! Models in several files (split GGUF): their file names, and the joining of their headers into one model.
 //!
-//! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set. The file names are
-//! used only to find the files of a set; they follow llama.cpp, `<prefix>-00001-of-00004.gguf` (`llama.cpp:
-//! llama_split_path, llama-model-loader.cpp @ b10605`).
+//! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set. File names only
+//! serve to find the files (`llama.cpp: llama_split_path, llama-model-loader.cpp @ b10605`).
 
 use std::collections::HashSet;
 

@@ -1,9 +1,7 @@
-//! Generator of tiny llama models with valid weights, which every build of llama.cpp can load and whose
-//! answers consist of words.
+//! Generator of tiny llama models with valid weights, which every build of llama.cpp can load.
 //!
-//! `plimsoll quickstart` serves two of them and `plimsoll calibrate` runs one, so neither needs a download.
-//! The weights are random except for one dimension of the embedding. That dimension makes the model choose
-//! words and end its answers.
+//! `plimsoll quickstart` serves two of them and `plimsoll calibrate` runs one. The weights are random except
+//! for one dimension, which makes the model choose words and end its answers.
 
 mod vocabulary;
 mod weights;

@@ -1,13 +1,10 @@
 //! Table of ggml's element types (F16, Q8_0 and others), and a second table for those of ik_llama.cpp.
 //!
-//! A file names a type only by its number, and the two engines use some numbers for different types (41 is
-//! `q1_0` in llama.cpp and `q1_0_g128` in ik_llama.cpp). So the caller chooses the engine; llama.cpp's
-//! numbers are the default. A number without a row is an error and never guessed, because a wrong block size
-//! would make the memory plan wrong. Numbers that ggml has withdrawn (4, 5, 31 to 33, 36 to 38) have no row.
+//! The engines use some numbers for different types, so the caller chooses the engine. A number without a row
+//! is an error, because a wrong block size would make the plan wrong.
 //!
 //! Sources: `ggml/src/ggml.c: type_traits @ b10605`, and `ggml/src/ggml.c: type_traits @ ik_llama.cpp
-//! 8337e4cd`. Both were compiled into a program that prints the sizes. Of ik_llama.cpp's types, 36 (`i2_s`)
-//! is left out, because its size is not a multiple of a block.
+//! 8337e4cd`. ik_llama.cpp's type 36 (`i2_s`) is left out, because its size is no multiple of a block.
 
 use super::TensorType;
 

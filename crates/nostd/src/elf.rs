@@ -1,8 +1,7 @@
 //! Reader of the dynamic symbols of an ELF object that the loader has mapped into this process.
 //!
-//! DECISION: the symbols are read from memory, through the dynamic section and the GNU (or System V) hash
-//! table, on which glibc's loader itself relies. `dlsym` is not called, because guard (the preloaded library)
-//! replaces it and because it takes the loader's lock.
+//! DECISION: the symbols are read from memory, by the object's hash table. `dlsym` is not called, because
+//! guard (the preloaded library) replaces it.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null;

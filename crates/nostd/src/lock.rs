@@ -1,8 +1,6 @@
-//! Mutual exclusion lock of four bytes, on a futex.
+//! Mutual exclusion lock of four bytes, on a futex, which works in any process and before `main`.
 //!
-//! It allocates nothing and registers nothing with libc, so it works in any process and before `main`. If a
-//! process forks while another thread holds the lock, the lock stays held in the child for ever. So guard
-//! (the preloaded library) takes no lock in a forked child and passes every call through.
+//! If a process forks while another thread holds the lock, the lock stays held in the child.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;

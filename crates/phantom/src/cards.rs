@@ -1,9 +1,7 @@
-//! Descriptions of the cards that phantom (this library) simulates, read from `PLIMSOLL_PHANTOM_CARDS`.
+//! Descriptions of the simulated cards, read from `PLIMSOLL_PHANTOM_CARDS`.
 //!
 //! DECISION: the cards are listed in the order of the engine's device numbers, each as a list of `key=value`.
-//! Values that are left out follow from the compute capability; the number of multiprocessors is then that of
-//! an H200. A description that cannot be read is an error, because a plan for the wrong card is worse than no
-//! plan.
+//! A description that cannot be read is an error, because a plan for the wrong card is worse than no plan.
 
 use alloc::ffi::CString;
 use alloc::format;

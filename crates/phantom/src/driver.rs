@@ -1,8 +1,7 @@
 //! Functions of libcuda that ggml calls directly: virtual memory management for its pool.
 //!
-//! A CUDA runtime that is linked statically into the engine also calls these functions instead of the real
-//! driver's. That runtime needs an undocumented private interface of the driver, which this library does not
-//! have. So it finds no card, and the report says so.
+//! A CUDA runtime linked statically into the engine needs an undocumented driver interface, which this
+//! library lacks. So that runtime finds no card.
 
 use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 

@@ -1,8 +1,8 @@
 //! Functions of the HIP runtime, hipBLAS and rocBLAS: those of CUDA under AMD's names.
 //!
-//! DECISION: ggml's HIP backend is its CUDA backend, compiled against the other headers (`vendors/hip.h`). So the
-//! stand-in's functions are shared, and only properties and attributes have a layout of their own. A card has no
-//! virtual memory management here, as in ROCm's usual builds of ggml.
+//! DECISION: ggml's HIP backend is its CUDA backend with other headers (`vendors/hip.h`), so the functions
+//! are shared. Only properties and attributes differ. A card has no virtual memory management here, as in
+//! usual ROCm builds.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,10 +1,8 @@
 //! Occupancy of GPU kernels: the number of thread blocks that run at the same time on one multiprocessor.
 //!
-//! DECISION: a kernel's registers and shared memory are read from the engine's machine code for the card.
-//! They determine into how many parts attention is split, and so the size of its temporary memory in the
-//! pool. If the engine has no machine code for the card, but PTX that a driver would compile, the code of the
-//! nearest other generation of cards is used. If there is no machine code at all, only the threads and the
-//! shared memory limit the number. The report marks both cases.
+//! DECISION: a kernel's registers and shared memory are read from the engine's machine code, because they
+//! determine the temporary memory of attention. Without code for the card, the nearest generation's code is
+//! used, and the report marks this.
 
 mod fat_binary;
 

@@ -1,23 +1,18 @@
 //! `libplimsoll_phantom.so`: CUDA, HIP and Vulkan without a card, for memory plans without a GPU.
 //!
-//! An engine's own, unmodified backend for one of them runs on this library, which records the memory that the
-//! backend requests. So the sizes include the engine's own choice of operations for the card, its rounding of
-//! buffers and its pool. The library is preloaded. Its file is also found under the names with which the backend
-//! was linked (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`, `libamdhip64.so.6`, `libvulkan.so.1`), so no
-//! installation of them is needed.
+//! An engine's own backend runs on this preloaded library, which records the memory that the backend
+//! requests. No installation of CUDA, ROCm or Vulkan is needed.
 //!
-//! - `cards`: properties of the simulated cards, as given in an environment variable.
+//! - `cards`: properties of the simulated cards.
 //! - `memory`: address ranges without memory, and real memory for what the host reads.
 //! - `runtime`, `driver`, `blas`: the exported functions of CUDA. Kernel launches and copies do nothing.
 //! - `hip`: the same functions under AMD's names.
 //! - `vulkan_limits`, `vulkan`: limits of a card by its vendor, and Vulkan's functions.
-//! - `kernel`: number of a kernel's blocks per multiprocessor, which determines the temporary memory of
-//!   attention.
+//! - `kernel`: occupancy, which determines the temporary memory of attention.
 //! - `report`: every allocation, as JSON lines.
 //! - `populate`, `weights`: replaced functions, so that weights are not read and caches are not cleared.
 //!
-//! The library is built with the profile `guard` (panic = abort). With that profile it is `no_std` and needs
-//! only libc.
+//! With the profile `guard` (panic = abort), the library is `no_std` and needs only libc.
 #![cfg_attr(panic = "abort", no_std)]
 
 extern crate alloc;

@@ -1,8 +1,7 @@
-//! State of phantom (this library) in one process: its simulated cards, and the memory requested from them.
+//! State of this library in one process: its simulated cards, and the memory requested from them.
 //!
-//! DECISION: the state is created by the first call that needs it, and never freed. If the descriptions of
-//! the cards cannot be read, phantom prints one line on stderr and has no card; the engine then reports that
-//! it found none.
+//! DECISION: the state is created by the first call that needs it, and never freed. If the cards'
+//! descriptions cannot be read, the engine finds no card.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! Memory that the engine requests: device, managed, pool and pinned host memory.
 //!
-//! DECISION: device memory and pool memory are address ranges that cannot be accessed (`PROT_NONE`); managed
-//! and host memory is real. No request is refused because a card is full. The engine is meant to request all
-//! the memory that it needs, and the plan compares the total with the card's free memory.
+//! DECISION: device and pool memory are address ranges that cannot be accessed (`PROT_NONE`); managed and
+//! host memory is real. No request is refused because a card is full, because the plan needs the total.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{c_int, c_void};

@@ -1,14 +1,8 @@
 //! Lazy mapping of model files, and host memory that is never cleared.
 //!
-//! llama.cpp asks the kernel to read a whole file when it maps the file (`llama-mmap.cpp @ b10605`:
-//! `MAP_POPULATE`, and `POSIX_MADV_WILLNEED`). For the weights of a large model this takes minutes, and a
-//! hole in the file takes memory. Nothing computes with weights here, so pages are read only when they are
-//! accessed.
-//!
-//! llama.cpp also clears a cache in host memory page by page (`llama-kv-cache.cpp`,
-//! `llama-memory-recurrent.cpp @ b10605, b8799`). For a long context this takes seconds and much of the
-//! host's memory, but nothing reads the cache here. The library is preloaded, so its functions replace those
-//! of libc and ggml.
+//! llama.cpp reads a whole file when it maps the file (`llama-mmap.cpp @ b10605`) and clears caches in host
+//! memory (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`). Nothing computes with these
+//! bytes here, so functions of this library replace those of libc and ggml.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,16 +1,14 @@
-//! Report of the memory that an engine requests from the cards, as JSON lines in the file named by
-//! `PLIMSOLL_PHANTOM_REPORT`.
-//!
-//! DECISION: each line is one `write(2)` to a file opened for append. So no line is lost when the engine is
-//! killed, and several processes may share a file. Every line has the key `event`; sizes are numbers of
-//! bytes.
+//! Report of the memory that an engine requests from the cards, as JSON lines in `PLIMSOLL_PHANTOM_REPORT`.
 //!
 //! | event | meaning | other keys |
 //! |---|---|---|
-//! | `load` | the library was loaded | `runtime`: major version of the CUDA runtime that the engine was linked with; `cards` |
+//! | `load` | the library was loaded | `runtime`: major version of the CUDA runtime; `cards` |
 //! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
 //! | `give` | a free | `id` |
-//! | `guess` | an occupancy that is estimated, because the fat binary has no code for the card | `kernel`, `blocks` |
+//! | `guess` | an occupancy that is estimated for lack of code for the card | `kernel`, `blocks` |
+//!
+//! DECISION: each line is one `write(2)` to a file opened for append. So no line is lost when the engine is
+//! killed.
 
 use alloc::ffi::CString;
 use alloc::format;

@@ -1,8 +1,7 @@
 //! Functions of the CUDA runtime.
 //!
-//! DECISION: kernel launches, copies and graphs succeed and do nothing. If the engine copies data from a
-//! card, the destination keeps its old content, which is zero in new memory. No planned size depends on such
-//! data.
+//! DECISION: kernel launches, copies and graphs succeed and do nothing, because no planned size depends on
+//! the data.
 
 pub(crate) mod allocate;
 pub(crate) mod launch;

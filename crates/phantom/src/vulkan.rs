@@ -1,13 +1,13 @@
 //! Vulkan without a card: a driver for Vulkan's loader, and the loader itself for a machine without one.
 //!
-//! DECISION: an engine's Vulkan backend takes every function from `vkGetInstanceProcAddr`, but for a few that it
-//! is linked with. So one table of names serves a preloaded library under the name `libvulkan.so.1`, where no
-//! layer and no other driver takes part, and a driver (`vk_icdGetInstanceProcAddr`) behind the real loader.
-//!
 //! - `device`: cards, their properties, features, memory types and extensions.
-//! - `object`: what commands are sent to.
+//! - `object`: cards, devices, queues and command buffers.
 //! - `memory`: buffers and the memory behind them.
-//! - `work`: objects, commands and waiting: all succeeds at once and nothing is computed.
+//! - `work`: commands and waiting, which succeed at once and compute nothing.
+//!
+//! DECISION: an engine's Vulkan backend takes nearly every function from `vkGetInstanceProcAddr`. So one
+//! table of names serves the preloaded library (`libvulkan.so.1`) and the driver behind a real loader
+//! (`vk_icdGetInstanceProcAddr`).
 
 mod device;
 mod memory;

@@ -1,7 +1,7 @@
-//! Limits of a card in Vulkan's words, by its vendor.
+//! Limits of a card in Vulkan, by its vendor.
 //!
-//! The sizes of an engine's buffers follow from the ranges and alignments; its scratch at run time follows from
-//! the rest. Each of them can be told one by one.
+//! The sizes of an engine's buffers follow from ranges and alignments, and its temporary memory from the
+//! other limits. Each limit can be set in the card's description.
 
 use alloc::format;
 use alloc::string::String;

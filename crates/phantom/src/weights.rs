@@ -1,8 +1,7 @@
 //! Weights of a mapped model file, which are never copied to a card.
 //!
-//! Where the CUDA runtime is asked to copy, it copies nothing. A Vulkan backend copies to memory that it has
-//! mapped, by itself, and reads all of the file for that. The library is preloaded, so its functions come before
-//! ggml's: data that lies in a mapped file stays there, and everything else is ggml's to write.
+//! A Vulkan backend copies weights into mapped memory by itself, which would read the whole file. This
+//! preloaded library replaces ggml's copy function, so data in a mapped file stays there.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{CStr, c_int, c_void};

@@ -1,10 +1,8 @@
-//! Table of model architectures whose compute graphs were compared with llama.cpp, with their differences
-//! from the usual graph.
+//! Table of model architectures whose compute graphs were compared with llama.cpp (`src/models/*.cpp @
+//! b10605`).
 //!
-//! A model's graph follows from the tensors in its file, except for a few choices that the architecture's
-//! code makes (`src/models/*.cpp @ b10605`). An architecture counts as compared if its planned sizes agreed
-//! with the engine's on every recorded row (`data/measured`, `data/exact`). Any other architecture is planned
-//! as an estimate; the plan states this and offers `--exact`.
+//! An architecture counts as compared if its planned sizes equal the engine's on every recorded row
+//! (`data/measured`, `data/exact`). Any other architecture is planned as an estimate.
 
 use plimsoll_model::{Model, TensorType};
 

@@ -1,11 +1,8 @@
 //! Memory of CUDA contexts, loaded modules and library handles, as measured or published.
 //!
-//! No formula predicts these sizes. A plan uses the measurements of `plimsoll calibrate` on this machine if
-//! there are any (`contexts`). Otherwise it uses this table of published values by card. For other cards it
-//! uses a default that is marked as such. The values for the H200 are the process's total in
-//! `data/measured/h200-b10605.json` minus the memory that the engine reports. The driver's figure includes
-//! everything that a process holds. The figure of guard, the preloaded library, includes less: the context
-//! when it was opened, and the memory that cuBLAS requests ([`Counting`]).
+//! A plan uses the measurements of `plimsoll calibrate` (`contexts`), else this table of published values by
+//! card, else a default. Guard (the preloaded library) counts less than the driver does ([`Counting`]). The
+//! H200's values are those of `data/measured/h200-b10605.json`.
 
 use std::borrow::Cow;
 

@@ -1,11 +1,9 @@
 //! Compute buffer: memory for the intermediate results of the largest batch, the logits and the attention
 //! mask.
 //!
-//! Its size has no closed formula: llama.cpp lays its graph out with a best-fit allocator, so the peak
-//! depends on the order of operations. This module builds the graph with sizes but without data, assigns
-//! operations to devices, and splits and lays out the graph by llama.cpp's rules, using only the few layers
-//! that differ. This takes tens of microseconds. The result equals the engine's own figure to the byte for
-//! the architectures that were compared (listed in `architecture.rs`); others are estimated in the same way.
+//! The size depends on the order of operations. So this module builds the graph without data and lays it out
+//! by llama.cpp's rules. The result equals the engine's to the byte for the architectures in
+//! `architecture.rs`.
 
 mod allocator;
 mod attention;

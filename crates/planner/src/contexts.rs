@@ -1,9 +1,7 @@
 //! Table of measured CUDA context sizes, written by `plimsoll calibrate`.
 //!
-//! DECISION: a row holds for one card model, driver version and engine build, because the sizes depend on
-//! nothing else. A plan uses the row of its engine build. Without such a row it uses the first row of the
-//! same engine, which is closer than any published value, and the plan names the build and driver of that
-//! row. The code that reads the file sorts rows of the current driver first.
+//! DECISION: a row holds for one card model, driver version and engine build. Without a row for its build, a
+//! plan uses the first row of the same engine, which is closer than any published value.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};

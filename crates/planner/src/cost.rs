@@ -1,8 +1,7 @@
 //! Sum of all memory terms of a plan, for any context length.
 //!
-//! Device layout, weights and driver context do not depend on the context length and are computed once.
-//! Searches for the largest context and for advice compute the other terms for each value tried and never
-//! interpolate.
+//! Terms that do not depend on the context length are computed once; a search computes the others for each
+//! value.
 
 mod engine_context;
 mod pools;

@@ -1,8 +1,7 @@
 //! Memory of a plan as a curve over depth, the number of tokens in use.
 //!
 //! Only the run-time pool depends on depth; weights, cache and compute buffer are reserved at load for the
-//! whole context. Each point of the curve is the plan's peak, minus the pool's size at full depth, plus its
-//! size at that point's depth. All values come from the same formulas and none is interpolated.
+//! whole context.
 
 use plimsoll_base::{Bytes, CardId, Curve, Slots};
 

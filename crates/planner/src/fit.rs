@@ -1,9 +1,8 @@
 //! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, or split over
 //! cards.
 //!
-//! DECISION: every result is planned in full through [`CostModel`] and never interpolated. The next larger
-//! value is planned as well, to show that it does not fit. Alternatives under other changes of the request
-//! are planned in the same way. A result is a [`RequestChange`], which has the flags to paste.
+//! DECISION: every result is planned in full through [`CostModel`], and so is the next larger value. A result
+//! is a [`RequestChange`], which has the flags to paste.
 
 mod answer;
 mod change;

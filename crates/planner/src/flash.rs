@@ -1,10 +1,8 @@
 //! Decision of whether flash attention (`-fa`) is on, and its reason.
 //!
 //! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
-//! b10605`. With `-fa auto`, flash attention is off for all layers if one layer's card has no kernel for its
-//! head size and cache type. The whole KQ matrix then adds to the compute buffer. A quantised V cache
-//! requires flash attention. So with such a cache flash attention stays on, and layers without a kernel
-//! compute it in host memory. ik_llama.cpp has other kernels, which this module does not list.
+//! b10605`. With `-fa auto`, one layer without a kernel turns flash attention off for all layers. A quantised
+//! V cache keeps flash attention on; layers without a kernel then run on the host.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};

@@ -1,10 +1,7 @@
 //! Advice for a request that does not fit; each piece of advice is planned to determine its saving.
 //!
-//! DECISION: advice is given only if the plan does not fit, and only if it saves memory on the cards that
-//! lack it. Advice that is enough by itself comes first. The rest is ordered by bytes saved in relation to
-//! what is lost (speed, precision, context), for which a table has weights. If no single change is enough,
-//! pairs of changes are tried. A change with a size (such as a smaller context) gets the smallest change that
-//! is enough.
+//! DECISION: advice that is enough by itself comes first, then the rest by bytes saved in relation to what is
+//! lost (speed, precision, context). If no single change is enough, pairs are tried.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

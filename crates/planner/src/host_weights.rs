@@ -1,8 +1,7 @@
 //! Weights that stay in host memory, where the CPU computes with them.
 //!
-//! An engine that maps its model file reads these weights from the page cache while it computes. Tables of
-//! the input layer (such as token embeddings) stay on the host as well (`llama-arch.cpp:
-//! LLM_TENSOR_LAYER_INPUT @ b10605`), but each token reads only one row of them, so they are not counted.
+//! Tables of the input layer (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`) are not counted, because
+//! each token reads only one row of them.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};

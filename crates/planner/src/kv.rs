@@ -2,10 +2,8 @@
 //! length.
 //!
 //! The code mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and
-//! `llama-memory-recurrent.cpp @ b10605`. Each layer has one K and one V tensor on its own device; in layers
-//! with a sliding window, these tensors have fewer cells. Encoders, and layers that use another layer's
-//! cache, have no cache of their own. Recurrent layers have a state that does not depend on the context
-//! length.
+//! `llama-memory-recurrent.cpp @ b10605`. Layers with a sliding window have fewer cells. Recurrent states do
+//! not depend on the context length.
 
 use std::ops::Range;
 

@@ -1,11 +1,10 @@
 //! Latent attention (MLA) in ik_llama.cpp, and its flags `-mla` (mode) and `-amb` (attention buffer).
 //!
-//! DECISION: the sizes were taken from the engine's sources @ 8337e4cd (2026-08-15) and checked only against
-//! published logs, so every compute term of that engine is marked as estimated. `-mla 0` caches whole heads.
-//! Mode 1 caches the latent vectors and, without flash attention, a transposed copy of them. Modes 2 and 3
-//! cache the vectors once. For prompts, these modes decompress keys and values from the vectors, for as many
-//! heads at once as `-amb` allows. Model files differ in the matrices that they contain; the engine computes
-//! missing matrices when it loads the model.
+//! Mode 0 caches whole heads. Mode 1 caches the latent vectors and, without flash attention, a transposed
+//! copy. Modes 2 and 3 cache the vectors once and decompress heads in groups under `-amb`.
+//!
+//! DECISION: the sizes come from the engine's sources @ 8337e4cd and published logs only. So every compute
+//! term of that engine is marked as estimated.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};

@@ -1,12 +1,8 @@
 //! Device layout: placement of layers and tensors on cards and the host.
 //!
 //! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
-//! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the
-//! memory that is free when it loads, so the layout depends on other processes' memory on the cards.
-//!
-//! Patterns of `-ot` are ECMAScript regular expressions that are searched in the tensor's name. Only truly
-//! regular expressions are supported, which are matched in linear time; back-references and look-around are
-//! refused with an error that names them.
+//! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts`, the split depends on the
+//! memory that is free at the load. Back-references and look-around in `-ot` patterns are refused.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_flags::{GpuLayers, ModelParams, SplitMode};

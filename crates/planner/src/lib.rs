@@ -1,14 +1,11 @@
 //! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
-//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context, each computed in
-//! a module of its own. Every term names the source of its number, and an unknown term is shown as unknown,
-//! not as zero. [`plan`] is pure: the same request gives the same plan on any machine, without an engine and
-//! without a GPU.
+//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context. [`plan`] is
+//! pure: the same request gives the same plan on any machine, without a GPU. An unknown term is shown as
+//! unknown, not as zero.
 //!
-//! `layout` places tensors on devices, `reserve` computes the sizes for which the engine allocates (context,
-//! batches), and `cost` adds up the terms. `fit` searches for the largest values that fit. `depth` computes
-//! the memory while the context is not full; `reasons` and `hints` explain the result. To support a new
-//! model, extend the table in `architecture`; to support a new engine build, the table in `quirks`.
+//! To support a new model, extend the table in `architecture`; to support a new engine build, the table in
+//! `quirks`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,10 +1,7 @@
 //! Cards that llama.cpp's flags name, such as `-dev`, `-mg` and `-ts`.
 //!
-//! Flags number all cards of the machine. With `-dev`, however, `-mg` and `-ts` refer to positions in the
-//! list of `-dev` (`llama.cpp: llama_prepare_model_devices @ b10605`). A device list, a main card with `-sm
-//! none`, or explicit shares (`-ts`) determine exactly which cards the model uses. A flag that puts a buffer
-//! or a draft model on a card only requires that this card is among the model's cards. `-mg` without `-sm
-//! none` has no effect.
+//! Flags number all cards of the machine, but with `-dev`, `-mg` and `-ts` count within its list (`llama.cpp:
+//! llama_prepare_model_devices @ b10605`). `-mg` without `-sm none` has no effect.
 
 use plimsoll_flags::{ModelParams, SplitMode};
 

@@ -1,11 +1,9 @@
 //! Run-time pool: temporary GPU memory of operations, which the engine does not include in its own memory
 //! estimate.
 //!
-//! This module finds a model's operations; `plimsoll_pool::demand` computes the memory of each. One operation
-//! runs at a time. So a pool on virtual memory needs as much as the largest operation, in steps of 2 MiB
-//! (`ggml-cuda.cu: ggml_cuda_pool_vmm @ b8799, b10605`). Under ggml's legacy pool, an operation's temporary
-//! copy of the KV cache grows with the context and soon no longer fits the blocks allocated earlier, which
-//! stay allocated. So its peak is taken from the simulation of a prompt (`legacy`).
+//! A pool on virtual memory needs as much as the largest operation (`ggml-cuda.cu: ggml_cuda_pool_vmm @
+//! b8799, b10605`). ggml's legacy pool also keeps outgrown blocks, so its peak comes from a simulated prompt
+//! (`legacy`).
 
 mod attention;
 mod ik;

@@ -1,7 +1,7 @@
 //! Differences between engine builds that change planned memory.
 //!
-//! DECISION: only this file compares build numbers; all other files read a named difference (quirk). Of most
-//! differences it is only known that b8799 lacks them and b10605 has them. All of these share one threshold.
+//! DECISION: only this file compares build numbers; all other files read a named difference (quirk). Most
+//! differences lie between builds b8799 and b10605, so they share one threshold.
 
 use plimsoll_base::Bytes;
 use plimsoll_flags::ProgramKind;

@@ -1,8 +1,7 @@
 //! Input of a plan: model, flags, engine, program and cards.
 //!
-//! A request is complete: the same request gives the same plan on any machine. Engine and program are part of
-//! it because engines, and programs of the same engine, reserve different amounts of memory for the same
-//! flags.
+//! Programs of the same engine reserve different amounts of memory for the same flags, so the program is part
+//! of the request.
 
 use plimsoll_base::Card;
 use plimsoll_flags::{ModelParams, ProgramKind};

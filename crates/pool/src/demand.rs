@@ -1,12 +1,10 @@
 //! Requests that each operation of ggml's CUDA backend makes to its memory pool: the bytes of each, in order.
 //!
-//! DECISION: these formulas are in one place, as functions of plain numbers, because two callers must get the
-//! same results: the trace generator ([`generate`](crate::generate)), which has a model's shape, and the
-//! planner, which has a model's header. The blocks of one operation form a [`DemandGroup`]: they are
-//! allocated in order and freed in reverse. Sums and products saturate instead of overflowing.
+//! The card and the engine's build ([`Rules`]) determine the blocks. The blocks of one operation form a
+//! [`DemandGroup`]: allocated in order, freed in reverse.
 //!
-//! The card and the engine's build ([`Rules`]) determine which kernel runs, and so which blocks are needed.
-//! Each file names its sources as `file:function @ build`.
+//! DECISION: the formulas take plain numbers, because both the trace generator
+//! ([`generate`](crate::generate)) and the planner use them.
 
 pub mod attention;
 pub mod latent;

@@ -1,12 +1,10 @@
 //! Interface between an allocator policy and a card's driver.
 //!
-//! DECISION: the interface is one trait. Its methods correspond one to one to driver functions, with plain
-//! numbers as arguments. Memory comes in two forms. Whole allocations (`cuMemAlloc`) are available on every
-//! card. A region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`) is an address range that gets memory
-//! piece by piece, only on cards with virtual memory management. There is no clock: events show whether the
-//! card has finished with a piece of memory, and until then a policy does not release it.
+//! Memory comes as whole allocations (`cuMemAlloc`) or as a region, an address range mapped piece by piece
+//! (`cuMemMap`).
 //!
-//! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
+//! DECISION: one trait mirrors driver functions one to one, with plain numbers; addresses are never pointers.
+//! Events replace a clock: they show whether the card has finished with a piece.
 
 /// Position in a card's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,11 +1,9 @@
-//! Generator of allocation traces: the requests that an engine would make to its run-time pool for a prompt,
-//! computed without a card and without a model file.
+//! Generator of allocation traces: the requests of an engine to its run-time pool for a prompt, without a
+//! card.
 //!
-//! DECISION: a trace has one device and one stream. Each operation has one group of blocks, allocated in
-//! order and freed in reverse, like the scopes of the engine's code. The operations follow from the shapes of
-//! a model's matrices, the micro-batch and the cells in use; [`demand`](crate::demand) computes what each one
-//! requests. The result was checked request by request against two traces recorded on an H200, and against
-//! published figures (`tests/traces/generate.rs`).
+//! DECISION: a trace has one device and one stream, and each operation allocates a group of blocks
+//! ([`demand`](crate::demand)). The result equals two traces recorded on an H200
+//! (`tests/traces/generate.rs`).
 
 pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};

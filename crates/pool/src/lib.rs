@@ -1,14 +1,8 @@
 //! GPU memory allocator policies, as pure offset arithmetic over an abstract device without CUDA, I/O or a
 //! clock.
 //!
-//! A [`Policy`] hands out ranges of memory that it got from a [`PoolDevice`]. Its interface is that of RAPIDS
-//! RMM's `device_memory_resource`, so policies can be stacked, and a trace recorded with one can be replayed
-//! with another. [`Direct`] is the simplest policy and the baseline of all measurements. `tests/simulated`
-//! has a simulated card with a given size, streams, events and graphs, which records every violation of the
-//! driver's rules.
-//!
-//! The crate does not use `std`, because it is part of guard, the library that is preloaded into arbitrary
-//! programs.
+//! A [`Policy`] hands out ranges of memory from a [`PoolDevice`]; [`Direct`] is the simplest policy and the
+//! baseline. The crate does not use `std`, because it is part of guard (the preloaded library).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

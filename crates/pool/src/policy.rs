@@ -1,11 +1,11 @@
 //! Interface of a GPU memory allocator policy.
 //!
-//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait adds trims
-//! (releases of idle memory), captured graphs, and the end of the pool; only a policy that serves a real
-//! program needs it. The device is passed to every call instead of being owned. So several policies (for
-//! example one for each stream) can share one card, and a policy stays a plain value that can be compared,
-//! cloned and replayed. A free happens on the CPU: GPU work that uses the block may still be running, in the
-//! order of the given stream.
+//! A free happens on the CPU: GPU work that uses the block may still be running, in the order of the given
+//! stream.
+//!
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`; a second trait adds trims
+//! (releases of idle memory) and graphs. The device is passed to every call, so several policies can share a
+//! card.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 

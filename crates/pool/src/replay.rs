@@ -1,10 +1,10 @@
 //! Replay of an allocation trace with an allocator policy, on a simulated card that only counts bytes.
 //!
-//! DECISION: a replay is one pass, which stops where the modelled allocator would fail. To measure a policy's
-//! time, a caller passes a [`Watch`], which is told when each call of the policy begins and ends and reads a
-//! clock of its own. Whole allocations are counted in their requested size (a card rounds large ones up to 2
-//! MiB, and small ones share a piece of 2 MiB). Mapped pieces are counted in granules of 2 MiB. GPU work
-//! finishes at once, because a trace has the order of events on the streams but not their times.
+//! Whole allocations count in their requested size, mapped pieces in granules of 2 MiB. GPU work finishes at
+//! once, because a trace has no times.
+//!
+//! DECISION: a replay is one pass, which stops where the modelled allocator would fail. A [`Watch`] can time
+//! each call.
 
 use alloc::vec::Vec;
 use core::fmt;

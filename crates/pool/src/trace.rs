@@ -1,10 +1,8 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
-//! DECISION: a trace identifies blocks by numbers, not by addresses, because an address is used again after a
-//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map. It
-//! rejects impossible requests (a block freed twice, two blocks at one address). Readers and the generator
-//! build traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed,
-//! because a log may end anywhere.
+//! DECISION: a trace identifies blocks by numbers, because an address is used again after a free. `Builder`
+//! rejects impossible requests, so no input makes an inconsistent trace. Blocks that are never freed are
+//! allowed.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,8 +1,7 @@
 //! File with the measured CUDA context sizes, written by `plimsoll calibrate` and read for every plan.
 //!
-//! DECISION: the file is `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`.
-//! It is in the user's configuration folder because users may want to read and keep it. If it cannot be read,
-//! a plan reports that and continues without it; `calibrate` refuses to overwrite it.
+//! DECISION: the file is in the user's configuration folder (`plimsoll/contexts.toml`), because users may
+//! want to keep it. A plan continues without an unreadable file; `calibrate` refuses to overwrite it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -1,9 +1,7 @@
-//! Private folder shared with child processes: in memory, readable by this user only, and removed after the
-//! end of the process that owns it.
+//! Private folder in memory, shared with child processes and removed after its owner's end.
 //!
-//! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
-//! folder whose lock is free has no owner, and the next process that creates a folder removes it. A folder is
-//! kept while a process under guard (the preloaded library) still writes its memory figures there.
+//! The owner holds a lock on a file in the folder. The next process that creates a folder removes those whose
+//! lock is free, unless a process under guard (the preloaded library) still writes there.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

@@ -1,15 +1,10 @@
-//! Control of guard from outside a program: finding and preloading the library, and reading and writing its
-//! pages.
+//! Control of guard, the preloaded library that counts and limits GPU memory, from outside a program.
 //!
-//! Guard is the library that counts and limits a program's GPU memory. A page is a small shared-memory file
-//! in which it records one process's figures.
+//! Guard cannot be preloaded into static or setuid programs; this is reported if the program's file shows it.
 //!
-//! DECISION: this code never loads the library into its own process. Options go into the child's environment.
-//! Everything else goes through files in a folder owned by this process: one page for each guarded process
-//! and one budget ledger for all of them. These files are read with `pread` and changed with aligned
-//! eight-byte writes. If a child or this process dies, no other process waits for it. The folders of dead
-//! processes are removed by the next process that creates one. Guard cannot be preloaded into static or
-//! setuid programs; this is reported if it can be seen from the program's file.
+//! DECISION: this code never loads the library into its own process. Options go into the child's environment,
+//! everything else through files in a folder: one page of figures for each process and one budget ledger. So
+//! no process ever waits for a dead one.
 
 mod pages;
 mod preload;

@@ -1,10 +1,8 @@
 //! Reader of the GGUF headers of a model's files.
 //!
-//! Plans need everything except the vocabulary. So a model is read through an [`Excerpt`], in pieces that fit
-//! a processor's cache. Only `--exact`, which runs the engine, needs the whole header. Its length is not
-//! known in advance, so it is read with a window that grows: first one mebibyte, then as much as the parser
-//! needs, at least doubled. Files are read with plain reads, not mmap, so that a file that shrinks or is on a
-//! network gives an error instead of SIGBUS.
+//! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only `--exact` needs the whole
+//! header, which is read with a growing window. Without mmap, a file that shrinks gives an error instead of
+//! SIGBUS.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,6 @@
 //! Memory of the host, total and free, within the limits of this process's cgroups.
 //!
-//! Free memory is `MemAvailable`, which includes page cache that can be dropped at once. If a cgroup above
-//! this process has a limit, free memory is at most the unused part of that limit; the cgroup's own page
-//! cache (`inactive_file`) counts as free.
+//! Free memory is `MemAvailable`, or the unused part of a cgroup's limit if that is less.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_host::{MemInfo, ProcTree, limits};

@@ -1,14 +1,10 @@
-//! Readings of a machine's GPUs, memory, processes and files.
+//! Readings of a machine's GPUs (through NVML), memory, processes and files.
 //!
-//! GPUs are read through NVML, the host's memory through `/proc` and cgroups.
+//! No CUDA context is opened, so a reading takes no GPU memory. A value that a driver does not report stays
+//! unknown.
 //!
-//! No CUDA context is opened, so a reading takes none of a card's memory. If the driver's library is missing,
-//! the result is an empty list of cards, not an error. Values that a driver does not report stay unknown and
-//! are mentioned in a note.
-//!
-//! The daemon does not load the driver's libraries: `nvmlInit` maps libcuda (seen with driver 580.159.04 on
-//! an H200), and a call into a faulty driver may never return. Instead the daemon uses a [`Sampler`], which
-//! gets readings from a helper process, `plimsoll look`. Only short-lived commands call [`look`] themselves.
+//! The daemon uses a [`Sampler`], whose helper process (`plimsoll look`) loads the driver: `nvmlInit` maps
+//! libcuda (seen with driver 580.159.04). Only short-lived commands call [`look`] themselves.
 // The foreign calls are in `nvml-wrapper` and `rustix`.
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,7 @@
-//! Paths of the shared libraries that come with Plimsoll: guard, which is preloaded into programs, and
-//! phantom, which is CUDA without a GPU.
+//! Paths of Plimsoll's shared libraries: guard (preloaded into programs) and phantom (CUDA without a GPU).
 //!
-//! An environment variable can name another path, or disable a library if the variable is empty. Otherwise
-//! the library is searched for in the program's own folder, in `../lib/plimsoll/` of an installation, and in
-//! `../guard/` of a build tree (the output of cargo's profile `guard`).
+//! An environment variable names another path or, if empty, disables a library. Otherwise the program's
+//! folder, `../lib/plimsoll/` and `../guard/` are searched.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

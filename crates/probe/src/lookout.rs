@@ -1,8 +1,7 @@
 //! Helper process that loads the GPU driver's libraries (`plimsoll look`), and its client.
 //!
-//! Each request is a line on the helper's stdin, each reply one line of JSON on its stdout; the helper ends
-//! when its stdin closes. If the helper dies, the next request starts it again; until then, the memory of the
-//! cards is unknown. The helper has its own process group, so that Ctrl-C does not end it.
+//! Each request is a line on the helper's stdin, each reply one line of JSON on its stdout. If the helper
+//! dies, the next request starts it again.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,10 +1,8 @@
 //! Processes observed from outside: listeners, descendants, and private memory.
 //!
-//! DECISION: a process's private memory is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`. This
-//! sum is exact to the page, while the counters behind `VmRSS` and `RssAnon` are kept per processor and lag
-//! by up to 32 pages on each (Linux 6.2 and later). The sum leaves out the pages of mapped model files, which
-//! change with the page cache, and swapping does not change it. The kernel walks the page tables to compute
-//! it; if that takes long, the counters are read instead.
+//! DECISION: private memory is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`, which is exact.
+//! `VmRSS` lags by up to 32 pages per processor (Linux 6.2 and later); it is used only if the exact sum takes
+//! long.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,9 +1,7 @@
 //! Thread that reads the cards' memory for the daemon, because a call to the driver may take milliseconds.
 //!
-//! The thread uses the helper process `plimsoll look`; on a machine without a GPU it reads the host's memory
-//! itself. The driver frees an engine's memory some time after the engine's end (usually half a second;
-//! `ollama` waits up to five seconds). An engine that is started before that could run out of memory.
-//! [`Sampler::returned`] waits until the memory is free.
+//! The driver frees an engine's memory some time after the engine's end. [`Sampler::returned`] waits for it,
+//! so that the next engine does not run out of memory.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;

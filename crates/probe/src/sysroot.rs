@@ -1,8 +1,7 @@
 //! Access to a machine's system files: the live system, or files captured from another machine into a folder.
 //!
-//! DECISION: captured files come from another machine and are treated as untrusted input. Links are resolved
-//! inside the folder, up to a limit; nothing outside is ever opened. Only regular files are read, up to a
-//! size limit, and no read can block.
+//! DECISION: captured files are untrusted input. Links are resolved inside the folder, and only regular files
+//! are read, up to a size limit.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

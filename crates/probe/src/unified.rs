@@ -1,7 +1,6 @@
 //! Memory of GPUs that share the host's memory (Jetson, GB10), for which NVML reports "not supported".
 //!
-//! Free memory of such a card is the memory that the kernel can provide without the contiguous pool (CMA). On
-//! Tegra the driver's own limit is `si_mem_available() - NR_FREE_CMA_PAGES` (`nvmap_dev.c:
+//! Pages of the contiguous pool (CMA) do not count as free, as in Tegra's driver (`nvmap_dev.c:
 //! system_heap_free_mem`).
 
 use plimsoll_base::Bytes;

@@ -1,10 +1,9 @@
 //! Page cache of a model's files: measurement and release.
 //!
-//! DECISION: how much of a file is cached is sampled with `RWF_NOWAIT` reads, which return only data in the
-//! page cache. `mincore` needs a mapping of the file, which would be unsafe code, and other methods need
-//! root. The kernel may start to read a page that is missing. The file is marked for random access, so this
-//! is one page per sample, at most a few MiB in all. The sampled pages are then cached, so each measurement
-//! samples different pages. A hole in a file counts as cached, because it needs no disk read.
+//! A hole in a file counts as cached, because it needs no disk read.
+//!
+//! DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
+//! sample may load its page, so each measurement samples different pages.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;

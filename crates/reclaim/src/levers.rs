@@ -1,9 +1,7 @@
 //! Memory reclaim steps that need root, and the ways to run them.
 //!
-//! DECISION: there are five fixed actions, each with a name and no argument. A user with permission to call
-//! the helper can run these and nothing else. None of them does harm: dropping clean page cache loses no
-//! data, `compact_memory` only moves pages, and huge pages that are claimed for compaction are released at
-//! once.
+//! DECISION: there are five fixed actions without arguments, so a user with permission to call the helper can
+//! run nothing else. None of them loses data.
 
 mod huge_pages;
 mod unit;

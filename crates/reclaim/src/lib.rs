@@ -1,13 +1,10 @@
 //! Memory reclaim on machines whose GPU shares the host's memory.
 //!
-//! The code measures the memory, gets the steps that would help from `plimsoll_host`, takes one step, and
-//! measures again.
+//! Root steps run in a separate process (`plimsoll reclaim-step`); this process reports those that it could
+//! not take.
 //!
-//! DECISION: only steps that are predicted to help are taken, one at a time, so that prediction and result
-//! can be compared. First, other processes under guard (the preloaded library) are requested to release
-//! memory, because they lose only their idle pools. Root steps run in a separate process with five fixed
-//! actions (`plimsoll reclaim-step`). This process never gains privileges; it reports the steps that it could
-//! not take, with the command for each.
+//! DECISION: only steps that are predicted to help are taken, one at a time, with a measurement after each.
+//! First, other processes under guard (the preloaded library) are requested to release idle memory.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -1,9 +1,8 @@
 //! Other processes under guard (the preloaded library): their memory, and requests to release the idle part.
 //!
-//! DECISION: a request is written to the other process's guard page, a shared-memory file, and guard acts on
-//! it at the process's next driver call. No process is stopped or signalled and no work is lost, but a
-//! process without driver calls does not answer. So all processes get the request at the same time, and have
-//! a limited time to answer. The released amount is read from each process's own page, before and after.
+//! DECISION: a request is written to the process's shared-memory file, and guard acts at the next driver
+//! call. No process is stopped and no work is lost. All processes are asked at once and have a limited time
+//! to answer.
 
 use std::path::{Path, PathBuf};
 use std::thread;

@@ -1,8 +1,6 @@
-//! Bar chart of a card's planned memory: the terms in order of allocation, up to the card's limit (the load
-//! line) and beyond.
+//! Bar chart of a card's planned memory: the terms in order of allocation, up to the card's limit and beyond.
 //!
-//! DECISION: each term is marked by letter and hatch in pictures and by a character in text, in addition to
-//! colour.
+//! DECISION: each term is marked by letter and hatch, or by a character in text, in addition to colour.
 
 use std::fmt::{self, Write};
 

@@ -1,9 +1,7 @@
 //! Charts of series over a common axis, as SVG.
 //!
-//! DECISION: a chart's vertical scale can run from its lowest to its highest value, with both ends labelled,
-//! because a soak test (a long load test) looks for growth of 2 MiB on 140 GiB. Series are distinguished by
-//! name and shape in addition to colour, and marks have their text as a tooltip. A chart uses no script and
-//! no network.
+//! DECISION: the vertical scale can run from the lowest to the highest value, because a soak test looks for
+//! growth of 2 MiB on 140 GiB. Series differ by name and shape in addition to colour.
 
 mod svg;
 

@@ -1,8 +1,7 @@
 //! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
 //!
-//! DECISION: a page or a picture is one file that loads nothing else: it needs no script, no external font
-//! and no external image. Dark mode is a CSS media query. Names of models, processes and cards come from
-//! files and other users, so this crate escapes all text. Other crates do not escape text themselves.
+//! DECISION: a page or a picture is one file that loads nothing else. This crate escapes all text; other
+//! crates do not.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The scheduler's clock: the current time as passed in by its caller, and the next time at which the
-//! scheduler must be called.
+//! The scheduler's clock: the time as passed in by its caller, and the next time at which the caller must
+//! call.
 
 use super::time::Moment;
 

@@ -1,8 +1,7 @@
 //! Depth of a request: the tokens of its prompt plus the longest answer that it allows.
 //!
-//! For any vocabulary, a prompt has at most as many tokens as its body has bytes, so the body alone gives an
-//! upper bound. The scheduler tries this bound first. The engine counts the tokens only if memory is too
-//! small for the bound.
+//! A prompt has at most as many tokens as its body has bytes. The engine counts the tokens only if memory is
+//! too small for this bound.
 
 use plimsoll_base::Slots;
 

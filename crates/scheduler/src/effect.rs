@@ -1,5 +1,4 @@
-//! Outputs of the scheduler, called effects: actions that its caller must carry out, such as starting an
-//! engine or refusing a request.
+//! Outputs of the scheduler, called effects: actions for its caller, such as starting an engine.
 
 use std::time::Duration;
 

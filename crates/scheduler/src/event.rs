@@ -1,5 +1,4 @@
-//! Inputs of the scheduler, called events: observations of its caller, such as an arrived request or an ended
-//! engine.
+//! Inputs of the scheduler, called events: observations of its caller, such as an arrived request.
 
 use std::sync::Arc;
 

@@ -1,10 +1,8 @@
 //! Failure record of a model: the wait between loads (back-off), and the memory that was lacking when loads
 //! failed.
 //!
-//! The lacking memory is added to the model's next claim, the memory that its engine may take. If an engine
-//! that has served requests crashes for the first time, there is no wait, and the next request starts the
-//! engine again at once. Every other failure doubles the wait, from 1 s to 60 s. During the wait, requests
-//! are refused with the cause of the failure. An engine that stays ready for a minute clears the record.
+//! Each failure doubles the wait, from 1 s to 60 s; the first crash of an engine that has served requests
+//! causes none. The lacking memory is added to the next claim. A minute of readiness clears the record.
 
 use std::time::Duration;
 

@@ -1,21 +1,13 @@
 //! Scheduler of models on GPUs: admission, placement, eviction and the order of requests.
 //!
-//! The scheduler does no I/O. [`Scheduler::on_event`] takes an event and the time, and returns the actions
-//! that follow. Its one caller, the driver, owns it, so it needs no lock. The driver starts and stops
-//! engines, forwards requests, reads the cards' memory, and reports the results as events.
+//! [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. Its one caller,
+//! the driver (`serve`), carries them out and reports results as events.
 //!
-//! A model is evicted for a new one only if the new one was surveyed (its files show that it can load) and
-//! placed (it fits once the evicted models are gone). An evicted model drains: it finishes the requests in
-//! flight and takes no new ones. A model that has waited longer than the setting `patience` may evict even
-//! busy models, and memory is reserved for it. Where cards share the host's memory, the largest waiting model
-//! loads first, unless another has waited longer than `patience`.
+//! A model is evicted only for one that was surveyed (its files show that it can load) and that fits once the
+//! evicted models are gone. A model that has waited longer than `patience` may evict even busy models.
 //!
-//! A claim is the memory that one engine run may take on a card. Where an engine's memory grows with depth, a
-//! request is admitted only if the run's claim covers the depth that the request may reach. Otherwise the
-//! claim is raised, or the request waits, or it is refused if the depth can never fit. The part of a claim
-//! that no admitted request can use is available to waiting models.
-//!
-//! Before each load the cards' memory is read again, because other processes may allocate memory at any time.
+//! A claim is the memory that one engine run may take on a card. A request is admitted only if the claim
+//! covers its depth (tokens in the KV cache).
 //!
 //! The example follows a model from its first request until its memory is free again:
 //!

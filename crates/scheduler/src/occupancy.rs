@@ -1,12 +1,9 @@
-//! Depth of a run (an engine process), which is its number of tokens in the KV cache, and the memory that
-//! this depth takes.
+//! Depth of a run (an engine process), which is its number of tokens in the KV cache, and the memory of this
+//! depth.
 //!
-//! A request in flight is counted with the maximum number of tokens that it may reach. If all slots share one
-//! cache, the tokens that idle slots keep are added. The engine chooses the slot of the next request by
-//! itself and discards the tokens that the slot kept. The estimate assumes that it discards the smallest kept
-//! sequence, so the result is never too low. A memory pool never shrinks, so the run keeps the memory of its
-//! greatest depth so far. A finished request is counted with the number of tokens that the engine reported,
-//! if it reported any.
+//! A request in flight counts with the maximum number of tokens that it may reach. In a shared cache, the
+//! tokens that idle slots keep are added. Memory follows the greatest depth so far, because a pool never
+//! shrinks.
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 

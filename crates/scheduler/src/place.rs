@@ -1,10 +1,8 @@
 //! Placement of models on cards: the ledger of claims, eviction, and the choice between cards.
 //!
-//! The [`Ledger`] records every claim: the memory that a run (an engine process) may take on a card.
-//! [`place`] is a pure function over the ledger. It returns the cards on which a model fits and the evictions
-//! needed there, or the reason why it fits nowhere. The memory need is a function of the cards
-//! ([`MemoryModel`](plimsoll_base::MemoryModel)), because an engine that is split over two cards needs more
-//! memory than on one.
+//! The [`Ledger`] records every claim: the memory that an engine process may take on a card. [`place`] is a
+//! pure function over it. The need is a function of the cards ([`MemoryModel`](plimsoll_base::MemoryModel)),
+//! because a split model needs more.
 
 mod cache;
 mod evict;

@@ -1,8 +1,7 @@
 //! Requests that have not ended, and their deadlines.
 //!
-//! A request is in exactly one place: in the queue of its model with a deadline, in flight at a run (an
-//! engine process), or held back during a health check of its run. Only [`Queue`] changes a [`RequestLine`],
-//! so queues, request table and deadlines always agree.
+//! A request is in one place: queued for its model, in flight at a run (an engine process), or held during a
+//! health check. Only [`Queue`] changes a [`RequestLine`].
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

@@ -1,10 +1,8 @@
 //! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
 //!
-//! Its state consists of parts that each keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
-//! [`Placements`], [`Clock`]). Each submodule handles one kind of event and may change several parts;
-//! [`StateRef`] gives read-only access for decisions. A request to a ready model takes constant time and,
-//! once the tables have grown, no allocation. Whenever memory is taken or freed, the scheduler searches for
-//! memory for the waiting models. The search is skipped if no model waits.
+//! Each part keeps its own invariants ([`ModelTable`], [`Queue`], [`Runs`], [`Placements`], [`Clock`]), and
+//! each submodule handles one kind of event. [`StateRef`] gives read-only access. Whenever memory is taken or
+//! freed, waiting models are placed again.
 
 mod budget_requests;
 mod commands;

@@ -1,10 +1,7 @@
 //! Observed growth of a model's memory per token of context.
 //!
-//! An engine's weights and cache have a fixed size from its start, but its memory pool grows with the deepest
-//! sequence so far. Two samples of one run, taken after answers of different depth, give a slope. The slope
-//! is valid for the range between the two depths and is reported with it. The first sample is taken after an
-//! answer, so that memory which the engine allocates lazily does not count as growth. Two depths that are
-//! close together give no slope, because memory grows in pieces of 2 MiB and more.
+//! Two samples of one run, taken after answers of different depth, give a slope for the range between them.
+//! Depths that are close together give none, because memory grows in pieces of 2 MiB and more.
 
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;

@@ -1,5 +1,4 @@
-//! Scheduler settings: those of one model (such as its cards, its timeouts and whether it may be evicted),
-//! and those for all models.
+//! Scheduler settings of one model, such as its cards and its timeouts, and settings for all models.
 
 use std::time::Duration;
 

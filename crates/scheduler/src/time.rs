@@ -1,5 +1,6 @@
-//! Types for time, and for identifiers of models and requests. The caller of the scheduler supplies the
-//! current time and the identifiers; the scheduler reads no clock.
+//! Types for time, and for identifiers of models and requests.
+//!
+//! The scheduler's caller supplies both; the scheduler reads no clock.
 
 use std::ops::Add;
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! Assembly of the `serve` daemon from configuration, runtime, extensions and listener, and its handling of
 //! signals.
 //!
-//! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
-//! stops every engine. A second signal stops all engines at once. SIGHUP reloads the configuration; if the
-//! new one has an error, the error is logged and the old one stays in force.
+//! SIGTERM and SIGINT let requests in flight finish and then stop every engine; a second signal stops all at
+//! once. SIGHUP reloads the configuration; if that has an error, the old one stays.
 
 mod cards;
 mod descriptors;

@@ -1,5 +1,5 @@
-//! Extensions of the daemon: guard (the library preloaded into engines), metrics, requests to other processes
-//! to release idle GPU memory, and dropping of page cache before and after loads.
+//! Extensions of the daemon: guard (the preloaded library), metrics, memory requests to other processes, page
+//! cache.
 
 mod gauges;
 mod guard;

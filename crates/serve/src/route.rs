@@ -1,9 +1,8 @@
 //! HTTP server and proxy of `serve`: listener, request bodies, routing, and streaming of engines' answers.
 //!
-//! The server runs on one thread, with one task for each connection. It reads the whole body of a request
-//! before it asks the runtime to admit the request to a model. The runtime (through [`ModelService`]) decides
-//! when the request is sent and to which engine. The answer is passed to the client byte for byte. The
-//! modules are listed in the order in which a request reaches them.
+//! One thread serves all connections. A request's body is read whole before the runtime ([`ModelService`])
+//! decides when and to which engine it is sent. The modules are listed in the order in which a request
+//! reaches them.
 
 mod connection;
 mod limits;

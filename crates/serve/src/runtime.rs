@@ -1,10 +1,9 @@
 //! Driver of the scheduler: it passes events to the scheduler and carries out the actions (effects) that the
 //! scheduler returns.
 //!
-//! The runtime uses one thread, so it needs no lock. [`Runtime::submit`] passes an event to the scheduler and
-//! carries out the effects before it returns. Work that takes time, such as a survey (of a model's files and
-//! memory need) or an engine's start, continues as a task and reports its result as another event. Guard (the
-//! library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! [`Runtime::submit`] carries out the effects before it returns. Slow work, such as an engine's start,
+//! continues as a task and reports its result as another event. [`Extension`]s add guard (the preloaded
+//! library), reclaim and metrics.
 
 mod admission;
 mod extension;

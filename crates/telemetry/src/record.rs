@@ -1,13 +1,11 @@
 //! File format of `plimsoll watch` recordings: memory figures of a machine over time.
 //!
-//! DECISION: a recording is JSON lines in one gzip stream, which `zcat FILE` prints. Each line is flushed and
-//! written with one call, so a SIGKILL costs at most the sample that was being written. A sample lists only
-//! the figures that changed, as differences from their last value. Figures are declared when they first
-//! appear, because processes come and go. If a busy machine's recording would exceed 20 MB per day, the less
-//! important figures are written less often ([`Encoder`]).
+//! A sample lists only the figures that changed, as differences. Recordings come from unknown users, so
+//! everything read is bounded.
 //!
-//! Recordings are attached to bug reports by unknown users: everything read is bounded, and no content can
-//! cause a panic.
+//! DECISION: a recording is JSON lines in one gzip stream. Each line is written with one call, so a SIGKILL
+//! costs at most one sample. Above 20 MB per day, less important figures are written less often
+//! ([`Encoder`]).
 
 mod about;
 mod encode;

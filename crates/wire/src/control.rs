@@ -1,8 +1,7 @@
 //! Control channel between a llama-server router and its child processes, on a child's stdin and stdout.
 //!
-//! A llama-server with `LLAMA_SERVER_ROUTER_PORT` in its environment prints every change of its state as a
-//! line on stdout. It reads one command from stdin, and ends when its stdin is closed. Source:
-//! `tools/server/server-models.cpp @ b10605`.
+//! With `LLAMA_SERVER_ROUTER_PORT` in its environment, a llama-server prints its state changes. It ends when
+//! its stdin is closed. Source: `tools/server/server-models.cpp @ b10605`.
 
 /// Starts a state line; JSON `{"state":"loading|ready|sleeping|downloading","payload":{…}}` follows.
 pub const STATE_PREFIX: &str = "cmd_child_to_router:state:";

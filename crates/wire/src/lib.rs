@@ -4,11 +4,10 @@
 //! - [`control`]: llama-server's control channel.
 //! - [`options`]: the line of options for guard, the preloaded library.
 //! - [`page`]: the shared file in which a guarded process reports its figures.
-//! - [`tree`]: the shared ledger in which all processes of one command claim their budget. It includes the
-//!   claim algorithm, which is lock-free and tested with loom.
+//! - [`tree`]: the shared ledger in which all processes of one command claim their budget.
 //! - [`trace`]: the record format of guard's trace.
 //!
-//! The crate has no dependency, allocates nothing and makes no system call, so it can be part of any process.
+//! The crate has no dependency, allocates nothing and makes no system call.
 #![no_std]
 #![forbid(unsafe_code)]
 

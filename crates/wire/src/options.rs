@@ -1,14 +1,11 @@
-//! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
-//! run` and `plimsoll serve`.
+//! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`]. With an empty line,
+//! guard only counts.
 //!
-//! With an empty line, guard only counts. Each word adds a setting:
-//!
-//! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
-//!   repeated.
+//! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card with its budget and its need (planned total) in bytes.
 //! - `budget=BYTES`, `need=BYTES`: budget and need for every card without figures of its own.
 //! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:
-//!   remedies that guard tries, in its own order, when an allocation is refused (the ladder).
+//!   remedies for a refused allocation (see `guard/src/ladder.rs`).
 //! - `pool=ours|managed`: replacement of ggml's legacy pool.
 //! - `hide-vmm`: the program is told that no card has virtual memory management.
 

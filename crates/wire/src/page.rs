@@ -1,13 +1,11 @@
-//! Page of a guarded process (one with the preloaded library guard): a shared-memory file with its memory
-//! figures and its refused allocations.
+//! Page of a process with guard (the preloaded library): a shared-memory file with its memory figures and
+//! refusals.
 //!
-//! Guard maps the file and changes it with atomics only; the daemon reads it with `pread` as a
-//! [`PageSnapshot`]. To request the release of idle memory, the daemon writes four aligned bytes with
-//! `pwrite` at [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of
-//! the [tree](crate::tree).
+//! The daemon reads the file as a [`PageSnapshot`]. To request the release of idle memory, it writes four
+//! bytes at [`Page::ask_offset`]. The budget belongs to all processes of the [tree](crate::tree).
 //!
-//! DECISION: no process waits for another one's lock, so a process that is killed at any instruction blocks
-//! no other. The figures of one snapshot may be a few allocations apart; each of them is correct.
+//! DECISION: guard uses atomics only, so a process that is killed at any instruction blocks no other. The
+//! figures of one snapshot may be a few allocations apart.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -1,9 +1,7 @@
 //! Trace format of guard, the preloaded library: 32 bytes for each memory event of a program.
 //!
-//! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
-//! file for each process. Blocks are identified by a number that is never reused, not by their address. So a
-//! trace reveals nothing of the program's addresses, and traces of two equal runs can be compared. An
-//! incomplete last record (the process was killed) is recognised by its length.
+//! A file is one [`TraceHeader`] and then [`TraceRecord`]s, little-endian. Blocks are identified by a number
+//! that is never reused. An incomplete last record is recognised by its length.
 
 use core::mem::{offset_of, size_of};
 

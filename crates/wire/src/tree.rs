@@ -1,19 +1,14 @@
-//! Budget ledger of a process tree: a shared file through which a program and all processes that it starts
-//! share one memory budget.
+//! Budget ledger of a process tree: a shared file through which a program and its child processes share a
+//! memory budget.
 //!
-//! DECISION: the ledger has one slot for each process and no common sum. If a process were killed in the
-//! middle of adding to a common sum, the sum could not be repaired. A slot can be repaired, because it
-//! belongs to one process: any other process that finds the owner dead empties the slot. (A page, in
-//! contrast, is one process's report and stays after its end.)
+//! A file of zeroes is an empty ledger. `tests/loom.rs` tries all orders of events.
 //!
-//! DECISION: a claim first tests whether it would fit, then adds its bytes to its own slot, then sums all
-//! slots again. If other claims were made in between and the sum is too large, the claim subtracts its bytes
-//! and may try again. So the budget is never exceeded in any order of events. Claims that fit together are
-//! all granted; of claims that do not fit together, one is granted before another is refused. No process
-//! waits for another one's lock. This depends on a fence between the addition and the sum: of two
-//! simultaneous claims, at least one sees the bytes of the other (`tests/loom.rs` tries all orders).
+//! DECISION: the ledger has one slot for each process and no common sum, because a sum cannot be repaired
+//! after a kill. Any process that finds a slot's owner dead empties the slot.
 //!
-//! A file of zeroes is an empty ledger, so the first process creates one by setting the length of a new file.
+//! DECISION: a claim adds its bytes to its own slot, then sums all slots, and subtracts its bytes if the sum
+//! is too large. A fence between the addition and the sum ensures that the budget is never exceeded, without
+//! a lock.
 
 use core::array;
 use core::mem::size_of;

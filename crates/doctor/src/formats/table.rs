@@ -1,5 +1,6 @@
-//! Parsed tables of known log phrases. Each row is a phrase that programs print, the kind of line that it
-//! marks, and its evidence (a log, a test or a source).
+//! Parsed tables of known log phrases.
+//!
+//! Each row is a phrase, the kind of line that it marks, and its evidence (a log, a test or a source).
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,4 @@
-//! Rules for card memory that the driver refused to a ggml program: the purpose of the buffer, and its size
-//! compared with the buffers before it.
+//! Rules for card memory that the driver refused to a ggml program, based on the buffer's purpose and size.
 
 use plimsoll_base::Bytes;
 

@@ -1,5 +1,4 @@
-//! Rules for an allocation whose refusal was recorded by guard, the preloaded library, with the driver's
-//! memory figures at that moment.
+//! Rules for allocations whose refusal was recorded by guard (the preloaded library) with the memory figures.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;

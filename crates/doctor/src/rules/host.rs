@@ -1,5 +1,4 @@
-//! Rules for host memory and for limits other than the card's size: killed processes, shared memory, limits
-//! of a single allocation.
+//! Rules for host memory and other limits: killed processes, shared memory, limits of a single allocation.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;

@@ -1,7 +1,7 @@
 //! Available host memory, as a limit for spilling (placing device memory requests in host memory).
 //!
-//! Spilled memory is pinned host memory: it cannot be swapped out, so too much of it makes the kernel kill a
-//! process. Therefore spilled bytes stay within MemAvailable, minus a reserve for other processes.
+//! Spilled memory cannot be swapped out. So spilled bytes stay within MemAvailable, minus a reserve for other
+//! processes.
 
 use crate::say::say_some;
 use crate::state::shared_file;

@@ -1,5 +1,4 @@
-//! Count of this process's spilled bytes: memory that was requested on a card and placed in host memory. The
-//! count is limited by `spill=BYTES` and by the host's available memory.
+//! Count of this process's spilled bytes: memory that was requested on a card and placed in host memory.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

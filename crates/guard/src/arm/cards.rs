@@ -1,5 +1,6 @@
-//! Enumeration of the CUDA devices when guard (this library) starts to act in a process. Each device gets an
-//! entry on the process's page, a shared-memory file with its memory figures.
+//! Enumeration of the CUDA devices when this library starts to act in a process.
+//!
+//! Each device gets an entry on the process's page, a shared-memory file with memory figures.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

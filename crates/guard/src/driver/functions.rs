@@ -1,4 +1,4 @@
-//! Driver functions that several modules of guard (this library) call for their own purposes.
+//! Driver functions that several modules of this library call for their own purposes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::fmt::Write;

@@ -1,5 +1,5 @@
-//! Memory source of a served ggml pool: the CUDA driver as a [`plimsoll_pool::PoolDevice`], within the
-//! budget.
+//! Memory source of a ggml pool that this library replaced: the CUDA driver as a
+//! [`plimsoll_pool::PoolDevice`].
 //!
 //! DECISION: every byte is claimed from the budget before the driver is called. After a refusal, the pool
 //! first releases its own idle memory, then tries the ladder (a sequence of remedies, [`Backing::insist`]).

@@ -1,7 +1,8 @@
 //! Takeover of ggml's legacy pool by replacing the function pointers (slots) in its vtable.
 //!
 //! `alloc` is changed last and restored first, so every block that this library allocates is also freed by
-//! it. If the first [`PROBATION`] allocations look wrong, `alloc` is restored.
+//! it. `alloc` is restored if its first arguments are implausible, or if no block is freed within
+//! [`PROBATION`] allocations.
 //!
 //! DECISION: the slots are replaced, not the symbols. g++ compares a slot with the address of `alloc` and
 //! runs an inlined copy if they are equal. A substituted symbol would change both sides and never be called.

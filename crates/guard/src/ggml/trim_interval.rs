@@ -1,4 +1,4 @@
-//! Interval between releases (trims) of idle memory by a served ggml pool.
+//! Interval between releases (trims) of idle memory by a ggml pool that this library replaced.
 //!
 //! DECISION: trims happen during the program's own calls, at most once a second, because this library has no
 //! thread. A trim releases only memory that was idle during several trims, so memory that every prompt needs

@@ -1,7 +1,7 @@
 //! Hooks of streams and of stream capture into CUDA graphs.
 //!
-//! DECISION: served ggml pools are notified before a capture begins and after it ends. In between, the pools
-//! release no memory and wait for nothing. Only the driver's report ends a capture.
+//! DECISION: ggml pools that this library replaced are notified before a capture begins and after it ends. In
+//! between, the pools release no memory and wait for nothing. Only the driver's report ends a capture.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

@@ -1,5 +1,6 @@
-//! Hooks of CUDA context creation and destruction. The hooks count the context's memory and, if configured,
-//! refuse a context on a card that the plan does not include.
+//! Hooks of CUDA context creation and destruction, which count a context's memory.
+//!
+//! If configured, a context on a card that the plan does not include is refused.
 
 use core::ffi::{c_int, c_uint, c_void};
 

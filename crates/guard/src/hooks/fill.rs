@@ -1,5 +1,4 @@
-//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]). A
-//! spilled range is device memory followed by host memory.
+//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]).
 //!
 //! The border is at a multiple of every element size of memsets, so no element is split.
 

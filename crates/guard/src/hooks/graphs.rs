@@ -1,7 +1,7 @@
 //! Hooks of CUDA graphs, which track the graphs and executable graphs that contain captured work.
 //!
-//! Captured work uses memory of served ggml pools, which must stay until the last handle to that work is
-//! destroyed.
+//! Captured work uses memory of ggml pools that this library replaced. That memory must stay until the last
+//! handle to the work is destroyed.
 //!
 //! DECISION: only calls that put the work of one graph into another are tracked. A graph leaves the table
 //! before the driver destroys it, because the next graph may get the same address.

@@ -1,8 +1,8 @@
 //! Release of idle pool memory after a refused allocation: the first rung of the ladder (the sequence of
 //! remedies).
 //!
-//! The driver's own pools and the served ggml pools can release freed memory. The ggml module imports the
-//! ladder, so it registers its release function with [`also_trim`].
+//! The driver's own pools, and the ggml pools that this library replaced, can release freed memory. The ggml
+//! module imports the ladder, so it registers its release function with [`also_trim`].
 
 use plimsoll_nostd::lock::Lock;
 

@@ -1,5 +1,6 @@
-//! Test results for each card and each kind of host memory that may hold spilled bytes. If a result is needed
-//! and missing, the test is run (see [`super::probe`]).
+//! Test results for each card and each kind of host memory that may hold spilled bytes.
+//!
+//! If a result is needed and missing, the test is run (see [`super::probe`]).
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

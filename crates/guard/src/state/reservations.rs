@@ -1,6 +1,6 @@
 //! Address reservations that were granted smaller than the program requested.
 //!
-//! llama.cpp's VMM pool always reserves 32 GiB of addresses, which the driver of Tegra refuses (llama.cpp
+//! The memory pool of llama.cpp reserves 32 GiB of addresses, which Tegra's driver refuses (llama.cpp
 //! #29142). A mapping beyond the smaller reservation fails with out of memory.
 
 use alloc::vec::Vec;

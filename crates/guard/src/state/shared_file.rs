@@ -1,5 +1,4 @@
-//! Shared-memory files between guard (this library) and other processes, such as the budget ledger: opening,
-//! allocating, mapping and reading.
+//! Shared-memory files between this library and other processes: opening, allocating, mapping and reading.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;

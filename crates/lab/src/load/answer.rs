@@ -1,5 +1,5 @@
-//! Parser of streamed chat completions, which measures the time to the first token and the speed, and reads
-//! the token counts and times that the server reports.
+//! Parser of streamed chat completions, which measures speed and time to the first token, and reads token
+//! counts.
 
 use std::time::Duration;
 

@@ -1,14 +1,11 @@
 //! Coexistence test: a server and a second program on the same cards, started in both orders.
 //!
-//! DECISION: in the first order, the server is under load when the program starts. In the second, the program
-//! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
-//! between, so that it loads after the program. Any other server keeps its model, and the report says so. The
-//! program counts as started once it prints something, or once the memory in use on the cards has grown and
-//! settled. With a fixed wait, a program that imports PyTorch slowly would take its memory last in both
-//! orders. If the server or the program fails before the other has started, the failure is not attributed to
-//! the other. After the program's end the server gets one more request, which distinguishes a temporary
-//! shortage from a crash. A program that is stopped at its time limit frees its memory, so an answer after the
-//! limit says nothing of the two together.
+//! Between the orders, the model of a plimsoll server is unloaded. After the program's end, one more request
+//! distinguishes a temporary shortage from a crash; a program stopped at its time limit has already freed its
+//! memory.
+//!
+//! DECISION: the program counts as started once it prints something, or once the used memory has grown and
+//! settled. After a fixed wait, a slow program might not have taken its memory yet.
 
 use std::io;
 use std::pin::pin;

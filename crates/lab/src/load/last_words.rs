@@ -1,7 +1,7 @@
 //! Last log lines of an ended process that another program started.
 //!
 //! The log file is opened while the process runs, because its descriptors cannot be looked up afterwards.
-//! Output to a pipe or a terminal is not read, because the intended reader would not get the lines any more.
+//! Output to a pipe or a terminal is not read.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

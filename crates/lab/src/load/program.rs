@@ -1,11 +1,9 @@
 //! Second program of a coexistence test, which runs on the same cards as the server under test.
 //!
-//! The program runs under `plimsoll doctor`. So guard, the preloaded library, records refused allocations,
-//! and the program's end is diagnosed.
+//! The program runs under `plimsoll doctor`, in its own process group, so refused allocations are recorded
+//! and its end is diagnosed.
 //!
-//! DECISION: the program's output goes to stderr, so that doctor's stdout has only the verdict. If guard is
-//! missing, the program runs without it, and only its output is diagnosed. The program has its own process
-//! group; killing the program kills the whole group.
+//! DECISION: the program's output goes to stderr, so that doctor's stdout has only the verdict.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,8 +1,7 @@
 //! Synthetic prompts of a given depth in tokens, identical in every round.
 //!
-//! DECISION: the number of tokens per word is measured with the server's token counts of two prompts, because
-//! it depends on the model's vocabulary (some synthetic ones use 7 tokens for each word). A prompt of the
-//! wrong depth would be refused, or would measure a different depth.
+//! DECISION: the number of tokens per word is measured with two prompts, because it depends on the model's
+//! vocabulary.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;

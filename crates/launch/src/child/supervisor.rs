@@ -1,10 +1,9 @@
-//! Supervisor task of a child process: it reads the child's output, stops the child on request, and kills it
-//! if it loads too slowly or hangs.
+//! Supervisor task of a child process: reads the output, stops the child on request, kills a child that
+//! hangs.
 //!
-//! DECISION: a log line never causes the kill of a child that serves requests. Engines log text that clients
-//! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check
-//! ([`HangCheck`]); the child is killed if it fails. During a load no client has sent anything yet, so a line
-//! that looks like an abort is trusted.
+//! DECISION: once a child serves requests, a log line only starts a health check ([`HangCheck`]), because
+//! engines log text of clients. During a load, no client has sent text, so a line that looks like an abort is
+//! trusted.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,7 @@
 //! Folders that hold installed engines.
 //!
-//! DECISION: all installed engines are in one folder, which is `$PLIMSOLL_HOME`, else
-//! `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as
-//! not set, as its specification requires.
+//! DECISION: the folder is `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`.
+//! An empty or relative XDG_DATA_HOME counts as not set.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,11 +1,10 @@
 //! Identity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
 //!
-//! DECISION: the program is run with `--version`, for at most five seconds, because a file name proves
-//! nothing and a plan depends on the build. Both engines print `version: 10605 (abc)`; llama.cpp since 2026
-//! prints `version: 0.6.0-dev (build 11549, commit abc)`. The first form is ambiguous, so a program that
-//! prints it is also run with `--help`. Only ik_llama.cpp's help lists a flag to repack weights at run time.
 //! Build numbers 0 and 1 mean an unstamped build, whose number is unknown. The result is cached until the
 //! program's file changes.
+//!
+//! DECISION: the program is run with `--version`, because a file name proves nothing. Where that is
+//! ambiguous, `--help` decides: only ik_llama.cpp lists a flag to repack weights at run time.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

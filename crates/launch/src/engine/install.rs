@@ -1,10 +1,9 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. The installer adds no
-//! dependency, compiles nothing and writes nothing outside [`EngineHome`]. The folder is built under a
-//! temporary name and then renamed, so an installed engine is always complete. A lock file excludes a second
-//! installer. Every install compares the adapter byte for byte, so a newer Plimsoll replaces the adapter of
-//! an older one without a download.
+//! A lock file excludes a second installer. An adapter of an older Plimsoll is replaced without a download.
+//!
+//! DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. The folder is built
+//! under a temporary name and then renamed, so an installed engine is complete.
 
 use std::fs::{self, File, Permissions};
 use std::io;

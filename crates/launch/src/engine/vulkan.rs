@@ -1,9 +1,8 @@
 //! Vulkan device numbers of the cards, found by running the engine.
 //!
-//! DECISION: Vulkan numbers cards in the order of its loader, and `--list-devices` names them without a PCI
-//! address. So the engine is run with one visible number at a time. The product name that it prints is
-//! compared with the name that the driver reports. If only some of several cards with the same name are to be
-//! used, their numbers cannot be distinguished, and none is returned.
+//! DECISION: `--list-devices` gives no PCI address, so the engine is run with one visible number at a time,
+//! and product names are compared. If cards with the same name cannot be distinguished, no number is
+//! returned.
 
 use std::path::Path;
 use std::process::Command;

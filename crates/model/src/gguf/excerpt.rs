@@ -1,10 +1,7 @@
 //! Partial GGUF header without the vocabulary, read piece by piece.
 //!
-//! DECISION: words, scores and merges take up nearly all of a header (3 to 10 MiB, compared with 100 KiB for
-//! the rest), and a plan needs only their number. Keeping them in memory costs a page fault every 4 KiB,
-//! which takes longer than computing the plan. So the caller reads the file in pieces and holds one piece at
-//! a time. The words are skipped and only the rest is kept. Errors are the same as for a whole header,
-//! including their byte offsets.
+//! DECISION: the vocabulary takes up nearly all of a header (3 to 10 MiB), and a plan needs only its size. So
+//! the words are skipped while reading. Errors are the same as for a whole header.
 
 use std::ops::Range;
 

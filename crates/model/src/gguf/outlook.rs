@@ -1,7 +1,7 @@
-//! Estimate of a GGUF header's end from its beginning, for readers that pay for each request and each byte.
+//! Estimate of a GGUF header's length from its beginning, for readers that fetch it by HTTP range requests.
 //!
-//! Words have no index, so the length of a vocabulary is known only at its end. It is estimated from the words
-//! read so far. Words get longer towards the end, so the last ones count, and their trend.
+//! The length of a vocabulary is estimated from the last words read and the trend of their lengths, because
+//! words get longer towards the end.
 
 use super::gap::GapRun;
 

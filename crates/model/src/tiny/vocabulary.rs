@@ -1,9 +1,7 @@
 //! Vocabularies of tiny models in SentencePiece's form, which every build of llama.cpp reads.
 //!
-//! Tokens 0 to 2 are `unknown`, `start` and `end`; tokens for the 256 byte values follow, so that any text
-//! can be tokenised. Models whose answers consist of words also have tokens for printable characters and for
-//! words. SentencePiece merges two neighbours at a time, so every prefix of a word must itself be a token;
-//! longer prefixes get higher scores.
+//! Tokens for the 256 byte values follow the three control tokens. SentencePiece merges two neighbours at a
+//! time, so every prefix of a word must itself be a token.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,9 +1,7 @@
 //! Random weights of tiny and synthetic models, and their encodings.
 //!
-//! DECISION: dimension 0 of the residual stream controls the answer. Every embedding has the same number in
-//! this dimension (the beacon), and no layer writes to it. So the output matrix can favour or exclude tokens
-//! through this dimension. Control tokens and bytes are never chosen, the end token has a moderate chance,
-//! and the choice among words depends on their random weights.
+//! DECISION: every embedding has the same number in dimension 0 (the beacon), and no layer writes to it. So
+//! the output matrix can favour or exclude tokens through this dimension.
 
 use super::vocabulary::{END, Vocabulary};
 use crate::TensorType;

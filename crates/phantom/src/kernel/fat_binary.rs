@@ -1,9 +1,7 @@
-//! Reader of machine code in a fat binary, the compiler's container for one program's code for several
-//! generations of cards.
+//! Reader of machine code in a fat binary, the compiler's container for several generations of cards.
 //!
-//! The format is not published; this reader handles what was seen in the output of CUDA 11.8 to 13.0. A
-//! container has a header and one entry for each architecture: machine code (2) or PTX (1), compressed by LZ4
-//! or zstd. Machine code is an ELF file with a section for each kernel.
+//! The format is not published; this reader handles the output of CUDA 11.8 to 13.0. Each entry is machine
+//! code (2) or PTX (1) for one architecture, compressed by LZ4 or zstd.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Cards as Vulkan shows them: properties, features, memory types, queues and extensions.
+//! Simulated cards in Vulkan: properties, features, memory types, queues and extensions.
 
 mod answers;
 

@@ -1,7 +1,7 @@
-//! Buffers, the memory behind them, and what is mapped of it.
+//! Vulkan buffers, their memory, and its mappings.
 //!
-//! DECISION: a handle of memory is its address. Memory that only the card reaches cannot be touched; what the
-//! host may map is real, and takes nothing before it is written.
+//! DECISION: a memory handle is the memory's address. Memory of the card only cannot be accessed; memory that
+//! the host may map is real.
 
 use alloc::collections::BTreeMap;
 use core::ffi::c_void;

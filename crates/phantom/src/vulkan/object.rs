@@ -1,4 +1,4 @@
-//! Objects of Vulkan that commands are sent to: cards, devices, queues and command buffers.
+//! Vulkan objects to which commands are sent: cards, devices, queues and command buffers.
 
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicUsize;

@@ -1,9 +1,8 @@
 //! Simulation of ggml's graph allocator: the peak size of each buffer, without allocating memory.
 //!
 //! The code mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes,
-//! ggml_gallocr_alloc_graph_impl @ b10605`. A tensor gets the best-fitting free block, which is freed after
-//! the tensor's last use. A result may reuse the memory of an operand with the same layout that is not used
-//! again. The order of operations determines the peak.
+//! ggml_gallocr_alloc_graph_impl @ b10605`. A tensor gets the best-fitting free block, or the memory of an
+//! operand that is not used again.
 
 use super::graph::{Id, OpGraph, OpKind};
 use crate::layout::TensorDevice;

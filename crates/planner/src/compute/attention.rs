@@ -1,8 +1,6 @@
-//! Attention half of a layer in the compute graph: grouped-query and latent attention (MLA), with and without
-//! flash attention.
+//! Attention half of a layer in the compute graph: grouped-query and latent attention (MLA).
 //!
-//! The code mirrors `llama-graph.cpp: build_attn @ b10605`. Its submodules are `projections` (of the batch),
-//! `cache` (keys and values) and `kernel` (scores and weighted sum).
+//! The code mirrors `llama-graph.cpp: build_attn @ b10605`.
 
 mod cache;
 mod kernel;

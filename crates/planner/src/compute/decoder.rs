@@ -1,9 +1,8 @@
 //! Builder of a decoder's whole compute graph: embedding, layers and output.
 //!
-//! The code mirrors the graphs of the llama family (`models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp,
-//! gemma3.cpp, openai-moe.cpp, deepseek2.cpp @ b10605`). They differ in the tensors that each model has, and
-//! a layer's operations follow from its tensors. So a model of an unknown architecture with familiar tensors
-//! is estimated well.
+//! The code mirrors `models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp, gemma3.cpp, openai-moe.cpp,
+//! deepseek2.cpp @ b10605`. A layer's operations follow from its tensors, so unknown architectures with
+//! familiar tensors can be estimated.
 
 mod layer;
 mod parts;

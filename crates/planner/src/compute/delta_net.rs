@@ -2,8 +2,7 @@
 //!
 //! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and
 //! `models/delta-net-base.cpp: build_conv_state, build_recurrent_attn, build_delta_net_fused,
-//! build_delta_net_chunking @ b10605`. If the device of every layer has a fused kernel, that kernel computes
-//! the whole operation. Otherwise the engine uses small operations over chunks of 64 tokens.
+//! build_delta_net_chunking @ b10605`. The fused kernel is used only if every layer's device has it.
 
 use super::decoder::Decoder;
 use super::graph::Id;

@@ -1,8 +1,7 @@
-//! Compute graph of encoder models (BERT and relatives): sum of the input embeddings, layers that normalise
-//! after each residual sum, and pooling of the result.
+//! Compute graph of encoder models (BERT and relatives), and the pooling of their result.
 //!
-//! The code mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Flags
-//! select the pooling, which is also used after a decoder that computes embeddings.
+//! The code mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Pooling
+//! is also used after a decoder that computes embeddings.
 
 use plimsoll_model::Pooling;
 

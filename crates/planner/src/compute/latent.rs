@@ -1,8 +1,7 @@
 //! Compute graph of latent attention (MLA) in ik_llama.cpp.
 //!
-//! There are two forms. Either keys and values are decompressed from the latent vectors, a group of heads at
-//! a time, or the key matrix is absorbed into the queries. The code mirrors the sizes of
-//! `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd).
+//! Keys and values are decompressed from the latent vectors, or the key matrix is absorbed into the queries.
+//! The code mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd).
 
 use super::decoder::{Decoder, WEIGHT};
 use super::graph::{F16, Id, OpKind};

@@ -1,10 +1,8 @@
 //! Selection of the layers for a simulated compute graph: of many equal layers, the first few and the last
 //! ones.
 //!
-//! The state of the graph allocator repeats from layer to layer. So the memory peak is reached in the first
-//! layers of each kind or at the end of the graph, and further layers of the same kind need not be built.
-//! Layers are of the same kind only if their device and their neighbours are the same, too. If the layers of
-//! a model do not repeat, all of them are built.
+//! The allocator's state repeats from layer to layer, so more layers of one kind do not change the peak. If
+//! the layers do not repeat, all of them are built.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;

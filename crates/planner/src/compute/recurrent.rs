@@ -2,9 +2,8 @@
 //! convolutions.
 //!
 //! The code mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer,
-//! build_mamba2_layer` and `models/lfm2.cpp: build_shortconv_block @ b10605`. Each sequence of the batch has
-//! its own state. The state is read from the cache, updated by the sequence's tokens, and written back, with
-//! one copy of the state for each token that can be rolled back.
+//! build_mamba2_layer` and `models/lfm2.cpp: build_shortconv_block @ b10605`. Each sequence has its own
+//! state, with one copy for each token that can be rolled back.
 
 use super::decoder::Decoder;
 use super::graph::Id;

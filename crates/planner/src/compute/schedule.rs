@@ -1,9 +1,8 @@
 //! Simulation of ggml's backend scheduler: the device of each operation, and the copies between devices.
 //!
 //! The code mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`. An operation runs on the
-//! device of its weights. Operations without weights run on the device of their neighbours, with cards
-//! preferred to the host. If operations read a tensor of another device, it is copied once to each device
-//! that reads it. With pipeline parallelism each copy exists four times.
+//! device of its weights or, without weights, of its neighbours. With pipeline parallelism, each copied
+//! tensor exists four times.
 
 use super::allocator::{AllocationStep, Allocator};
 use super::graph::{Id, OpGraph, OpKind, OpNode};

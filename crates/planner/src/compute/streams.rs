@@ -1,8 +1,7 @@
 //! Compute graph of Gemma 3n's layers: four parallel streams (AltUp) and a low-rank branch (LAuReL).
 //!
-//! Attention and feed-forward process only one of the streams. The code mirrors `models/gemma3n.cpp:
-//! altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`;
-//! `models/gemma3n-iswa.cpp @ b8799` has the same operations.
+//! The code mirrors `models/gemma3n.cpp: altup_predict, altup_correct, laurel, gaussian_topk,
+//! project_per_layer_inputs @ b10605`, and `models/gemma3n-iswa.cpp @ b8799`.
 
 use super::decoder::Decoder;
 use super::graph::{I32, Id};

@@ -1,10 +1,9 @@
-//! Parser for the buffer sizes in an engine's log.
+//! Parser for the buffer sizes in an engine's log: `FUNCTION: PLACE KIND buffer size = N MiB`.
 //!
-//! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`,
-//! `llama-kv-cache.cpp`, `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp:
-//! sched_reserve`, `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`), after a timestamp and a log
-//! level where the program writes them. A line must match from beginning to end, because the same log quotes
-//! texts of the model file.
+//! The lines are those of `llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
+//! `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`,
+//! `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`. A line must match completely, because the log
+//! also quotes texts of the model file.
 
 use std::fmt;
 

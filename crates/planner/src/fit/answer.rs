@@ -1,5 +1,5 @@
-//! Result of the search in one dimension, such as context or slots: the largest value that fits, the reason
-//! why no larger value fits, and alternatives under other changes.
+//! Result of the search in one dimension, such as context: the largest value that fits, and the reason for
+//! this limit.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};

@@ -1,8 +1,7 @@
 //! One change of a plan request: its effect on the parsed flags ([`ModelParams`]) and its command-line flags.
 //!
-//! DECISION: every search and every piece of advice consists of these changes. The planner's formulas read a
-//! [`ModelParams`] and the engine reads a command line, so each change has both forms. A test checks that
-//! both forms have the same effect.
+//! DECISION: every search and every piece of advice consists of these changes. A test checks that both forms
+//! have the same effect.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};

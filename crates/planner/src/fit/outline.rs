@@ -1,10 +1,8 @@
-//! Quick estimate of the memory after a change of the request: weights and cache are computed anew, other
-//! terms stay unchanged.
+//! Quick estimate of the memory after a change of the request: weights and cache are computed anew, the rest
+//! stays.
 //!
-//! Moving layers or experts to another device changes memory in steps, so linear interpolation is a poor way
-//! to find the largest value. This estimate computes the weights of each layer and finds the value in
-//! microseconds. The search then plans the values around it in full, so no result depends on the estimate
-//! alone.
+//! Memory changes in steps when layers move, so interpolation is poor. The search starts at this estimate and
+//! plans the values around it in full.
 
 use plimsoll_base::Bytes;
 

@@ -1,8 +1,7 @@
 //! Cost model of a search: the memory of each card after changes of the request.
 //!
-//! DECISION: the search does not depend on formulas. It calls one function, [`CostModel::price`], which
-//! returns the memory terms on each card. [`ClosedForms`] implements it with the planner's formulas. `plan
-//! --exact` implements it by running the engine, so its searches use the engine's own figures.
+//! DECISION: the search only calls [`CostModel::price`]. [`ClosedForms`] answers with the planner's formulas,
+//! and `plan --exact` by running the engine.
 
 use plimsoll_base::{Bytes, Card};
 

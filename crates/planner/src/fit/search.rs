@@ -1,11 +1,10 @@
 //! Search for the largest number that fits, with as few evaluations as possible.
 //!
-//! DECISION: one evaluation may take 100 ms, because it may run the engine. So the search starts at a guess
-//! if there is one. It then alternates between linear interpolation and bisection of the interval between a
-//! value that fits and one that does not. The result was itself evaluated, and so was the next number, which
-//! does not fit. Memory does not always grow with slots or micro-batches (best-fit allocators, contexts
-//! rounded per slot). So a few numbers above the result are evaluated, and the search continues from there if
-//! one of them fits.
+//! Memory does not always grow with slots or micro-batches, so a few numbers above the result are evaluated
+//! too.
+//!
+//! DECISION: one evaluation may take 100 ms, so the search starts at a guess and then alternates between
+//! interpolation and bisection. The result was itself evaluated, and so was the next number.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

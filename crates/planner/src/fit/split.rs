@@ -1,8 +1,7 @@
 //! Search for the best split of a model's layers over the cards.
 //!
-//! The search uses as few cards as possible, those with the most free memory first. It starts from the
-//! engine's own split by free memory. It then moves layers from the card with the least memory left to the
-//! one with the most, as long as that raises the least memory left.
+//! The search uses as few cards as possible. It moves layers from the card with the least memory left to the
+//! one with the most, while this raises the minimum.
 
 use plimsoll_base::CardKind;
 

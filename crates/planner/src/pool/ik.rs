@@ -1,9 +1,8 @@
-//! Pool memory of operations that only ik_llama.cpp has: keys and values decompressed from the latent cache,
-//! partial results of latent attention (MLA), fused experts.
+//! Pool memory of operations that only ik_llama.cpp has: decompression, latent attention (MLA), fused
+//! experts.
 //!
-//! The sizes were taken from the engine's sources @ 8337e4cd and checked against
-//! `data/measured/h200-ik.json`. The pool keeps the largest size that any depth has needed. With `-amb`, a
-//! shallow cache may need more than a deep one, because more heads are decompressed at once.
+//! The sizes come from the engine's sources @ 8337e4cd and agree with `data/measured/h200-ik.json`. With
+//! `-amb`, a shallow cache may need more than a deep one, because more heads are decompressed at once.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Tensor, TensorType};

@@ -1,8 +1,7 @@
 //! Size of ggml's legacy pool after a prompt has filled the cache, simulated micro-batch by micro-batch.
 //!
-//! Within a micro-batch, all layers request the same blocks. The requests are replayed on `plimsoll-pool`'s
-//! model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`. For the models recorded in `data/traces`, the result
-//! equals the blocks that the engine requested from the driver on an H200.
+//! The requests are replayed on `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`. The
+//! result equals the recorded traces (`data/traces`).
 
 use plimsoll_pool::GgmlLegacy;
 use plimsoll_pool::demand::{DemandGroup, Rules};

@@ -1,10 +1,8 @@
 //! `plimsoll calibrate`: measurement of the CUDA context's memory, stored for later plans.
 //!
-//! It runs a tiny model on one card of each kind, with the engine that `serve` would use. The driver reports
-//! the memory of the whole process, and guard (the preloaded library) counts the process's own requests. The
-//! difference is the memory of context, modules and graphs. Guard also measures the context when it is
-//! opened. The memory that a first prompt adds, minus the run-time pool, is that of cuBLAS. Exits 0 if every
-//! kind of card was measured, 1 if one was not, 2 if there is nothing to measure.
+//! A tiny model runs on one card of each kind. The context is the driver's figure for the process minus the
+//! memory that the engine requested. Exits 0 if every kind was measured, 1 if one was not, 2 if there is
+//! nothing to measure.
 
 mod measure;
 mod subject;

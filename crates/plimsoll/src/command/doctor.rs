@@ -1,9 +1,8 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: there is one kind of verdict for a log, for a program that doctor runs, for a running process
-//! and for the machine. All of these are turned into evidence for the `doctor` crate, whose rules also
-//! diagnose dead engines under `serve`. The verdict is printed on stdout as a tree or as JSON
-//! (`plimsoll.diagnosis/1`), everything else on stderr.
+//! DECISION: all of these are turned into evidence for the `doctor` crate, whose rules also diagnose dead
+//! engines under `serve`. The verdict is printed on stdout (JSON: `plimsoll.diagnosis/1`), everything else on
+//! stderr.
 
 mod log;
 mod machine;

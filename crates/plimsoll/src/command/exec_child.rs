@@ -1,10 +1,8 @@
 //! `plimsoll exec-child`: program that sets its parent-death signal and then becomes the engine by exec
 //! (hidden command).
 //!
-//! A process can set the parent-death signal only for itself, between fork and exec, where safe Rust cannot
-//! run code. So the launcher starts this program, which sets the signal and then executes the engine; the
-//! setting survives exec. If the parent died before the signal was set, the signal never arrives. So this
-//! program then checks the parent's process ID.
+//! A process can set this signal only for itself, and safe Rust cannot run code between fork and exec. The
+//! parent may have died before, so its process ID is checked afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

@@ -1,8 +1,6 @@
 //! `plimsoll quickstart`: tour of the daemon on a fresh machine.
 //!
-//! Only the models are artificial: they are tiny. The engine is a llama.cpp build and the daemon is that of
-//! `serve`. The memory budget is computed from the plans, and the evictions shown are read from the daemon's
-//! state.
+//! Only the models are artificial (tiny); the engine, the daemon and the evictions are real.
 
 mod client;
 mod folder;

@@ -1,8 +1,7 @@
 //! `plimsoll raise-signal`: program that ends itself by a given signal (hidden command).
 //!
-//! If a signal kills the program under `plimsoll run`, `plimsoll run` must end by the same signal. It
-//! replaces itself with this program, because exec resets every signal handler, and safe Rust has no other
-//! means to do so.
+//! `plimsoll run` becomes this program to end by the same signal as its child. Only exec resets every signal
+//! handler in safe Rust.
 
 use std::process::ExitCode;
 

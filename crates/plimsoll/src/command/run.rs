@@ -1,15 +1,11 @@
 //! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
 //! memory.
 //!
-//! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone. The program runs in the same process group with
-//! the same stdin, stdout and stderr, and signals are passed on to it. `plimsoll run` ends with the program's
-//! exit code, or by the signal that killed the program, as `timeout` does. Its own failures have the exit
-//! codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be executed, 127 for one that
-//! does not exist. After the program's end, `plimsoll run` prints a summary on stderr, one line for each
-//! card.
+//! With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the
+//! others visible, because a context on a hidden card could not be observed.
 //!
-//! With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the other
-//! cards visible, because a context on a hidden card could not be observed.
+//! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone, with its exit code or its signal. Its own
+//! failures have the exit codes of `env`: 125, 126 and 127.
 
 pub(super) mod cards;
 pub(super) mod child;

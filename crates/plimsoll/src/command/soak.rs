@@ -1,8 +1,7 @@
 //! `plimsoll soak`: load test that finds memory leaks of a server; `--beside` runs a second program on the
 //! same card.
 //!
-//! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is
-//! on stdout, progress on stderr.
+//! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,7 @@
 //! `plimsoll warden`: helper process that kills all engines when the daemon has died (hidden command).
 //!
-//! A daemon that is killed with SIGKILL cannot clean up. Engines die with it by their parent-death signal,
-//! but the children of a wrapper script do not. The warden holds the read end of a pipe whose only write end
-//! belongs to the daemon. When the daemon dies for any reason, the pipe closes, and the warden kills every
-//! process group that is still registered. The daemon registers and removes groups with the lines `+GROUP`
-//! and `-GROUP`.
+//! The daemon holds the only write end of the warden's pipe, so its death closes the pipe. It registers and
+//! removes process groups with the lines `+GROUP` and `-GROUP`.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;

@@ -1,9 +1,7 @@
 //! `plimsoll watch`: recording of the memory of a program or of the whole machine; `watch show` displays
 //! recordings.
 //!
-//! A program is started as by `plimsoll run`, under guard if the library is found, and `watch` ends with its
-//! exit code or signal. A running process or the machine is recorded until the process ends, the time limit
-//! passes, or Ctrl-C is pressed.
+//! A program is started as by `plimsoll run`, and `watch` ends with its exit code or signal.
 
 mod show;
 

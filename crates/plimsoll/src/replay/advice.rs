@@ -1,9 +1,7 @@
 //! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
-//! DECISION: nothing is estimated. An allocation trace is generated and replayed for the given run and for
-//! every possible change of its flags. A change becomes advice if it reduces the total memory, including what
-//! it costs elsewhere (a larger cache, copies in the compute buffer). If there is a budget, changes that meet
-//! it come first.
+//! DECISION: nothing is estimated: an allocation trace is replayed for every possible change of the flags. A
+//! change becomes advice if it reduces the total memory, including its cost elsewhere.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{

@@ -1,9 +1,7 @@
 //! Timing of an allocator policy's calls.
 //!
-//! DECISION: each call is timed separately with the monotonic clock, and the median time between two
-//! consecutive clock readings is subtracted. The replay's own work is not timed. To reduce the remaining
-//! noise, the replay is repeated and the fastest pass is reported. The time of calls to the simulated driver
-//! is included; with a real driver, a policy would make the same calls.
+//! DECISION: each call is timed separately, less the time of reading the clock. The replay is repeated, and
+//! the fastest pass is reported. Calls to the simulated driver are included.
 
 use std::time::{Duration, Instant};
 

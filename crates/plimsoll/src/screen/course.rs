@@ -1,8 +1,6 @@
-//! Chart of a replayed allocation trace: live and reserved memory of each allocator policy from the first
-//! request to the last.
+//! Chart of a replayed allocation trace: live and reserved memory of each allocator policy.
 //!
-//! DECISION: each policy has its own scale, because the large unused memory of one policy would flatten the
-//! others. The figures in the legend make them comparable.
+//! DECISION: each policy has its own scale, because the large unused memory of one would flatten the others.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::Sample;

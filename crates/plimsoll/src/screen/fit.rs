@@ -1,5 +1,5 @@
-//! Text output of `plimsoll plan --fit`: the largest value for each direction (context, slots, layers) with
-//! its reason, then the largest values under other settings.
+//! Text output of `plimsoll plan --fit`: the largest value for each direction (context, slots, layers) and
+//! its reason.
 
 use std::fmt::{self, Write};
 

@@ -1,8 +1,7 @@
 //! Width and colours of a terminal, and lines that fit it.
 //!
-//! DECISION: the width is that of the terminal, or 80 columns for a pipe. Colour is never the only
-//! information: a coloured word has the same meaning without its colour. Texts are always written with colour
-//! codes; the output stream removes them if it is not a terminal.
+//! DECISION: colour is never the only information. Texts always have colour codes, which the output stream
+//! removes if it is no terminal.
 
 use std::fmt::{self, Write};
 

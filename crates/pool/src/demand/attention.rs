@@ -1,11 +1,9 @@
 //! Pool memory of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
 //! results.
 //!
-//! One table has the kernels of the known builds for NVIDIA cards, in the order in which ggml chooses. It
-//! assumes that the engine was compiled for the card's own generation, and for the pairs of cache types that
-//! a default build supports. Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
-//! `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
-//! 8337e4cd`.
+//! The engine is assumed to be compiled for the card's own generation. Source:
+//! `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`, `fattn-common.cuh:launch_fattn @
+//! b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp 8337e4cd`.
 
 use super::tile::AttentionTile;
 pub use super::tile::partial_results;

@@ -1,10 +1,8 @@
 //! Pool memory of latent attention (MLA) in ik_llama.cpp, which decompresses keys and values from latent
 //! vectors.
 //!
-//! The heads are processed in groups under `-amb`. The latent vectors are a non-contiguous view, which is
-//! first copied as floats; the product is computed in f16. Source: `graphs/build_deepseek2.cpp` (groups of
-//! heads), `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (copy and
-//! product).
+//! Source: `graphs/build_deepseek2.cpp` (groups of heads under `-amb`), `ggml-cuda.cu:ggml_cuda_op_mul_mat,
+//! ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (copy as floats, product in f16).
 
 use super::{DemandGroup, times};
 

@@ -1,8 +1,7 @@
 //! Pool memory of matrix multiplications.
 //!
-//! Quantised matrices are multiplied by MMQ kernels (`tiled`), with activations quantised to 8 or 4 bits, or
-//! by a vector kernel if there are few columns. cuBLAS (`cublas`) multiplies float matrices, and also
-//! quantised matrices whose type has no kernel on the card or in the engine.
+//! Quantised matrices use MMQ kernels (`tiled`) or, for few columns, a vector kernel. cuBLAS (`cublas`)
+//! multiplies float matrices and types without a kernel.
 //!
 //! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799,
 //! b10605`; `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp

@@ -1,9 +1,7 @@
 //! Tile sizes of the attention kernels, and the buffers for the partial results of thread blocks.
 //!
-//! The engine gets the number of resident thread blocks from the driver
-//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor); the number depends on the compiled kernel. For
-//! tensor-core kernels, this module uses the numbers that the engine's sources aim at. For the vector kernel,
-//! it uses those of an H200 (from recorded traces).
+//! The number of resident blocks depends on the compiled kernel. Tensor-core kernels get the number that the
+//! sources aim at, the vector kernel that of an H200 trace.
 //!
 //! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
 //! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;

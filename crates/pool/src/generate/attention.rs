@@ -1,4 +1,4 @@
-//! Pool requests of one attention layer for a generated trace.
+//! Requests that one attention layer makes to the memory pool, for a generated trace.
 //!
 //! Source for attention without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 

@@ -1,7 +1,7 @@
-//! Pool requests of one layer with latent attention (MLA) for a generated trace.
+//! Requests that one layer with latent attention (MLA) makes to the memory pool, for a generated trace.
 //!
 //! For prompts, ik_llama.cpp decompresses keys and values from the latent vectors. llama.cpp computes with
-//! the latent vectors themselves, and copies them if they are quantised.
+//! the latent vectors. If they are quantised, llama.cpp first converts them into a copy in f16.
 
 use super::shape::Latent;
 use super::{CacheShape, DemandRules, GenerateError, Operations};

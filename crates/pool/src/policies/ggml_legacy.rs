@@ -1,13 +1,11 @@
 //! Model of ggml's pool without virtual memory management (`ggml_cuda_pool_leg`).
 //!
-//! DECISION: the model is exact, defects included, so that the pool's driver requests are predicted to the
-//! byte and in order. The pool has 256 slots for idle blocks. A request takes the smallest idle block that is
-//! large enough, otherwise a new block of 1.05 times the size, rounded up to 256 bytes. If no slot is free, a
-//! freed block goes back to the driver at once. Nothing else is ever released, except that newer builds free
-//! all idle blocks when the driver refuses (`flush`), even those that a graph uses. The search examines every
-//! slot, as the original does, because its time is part of the model. ggml has one pool for each stream of a
-//! card; this is one of them. Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605
-//! (PR 22155).
+//! A request takes the smallest idle block that is large enough, else a new block of 1.05 times the size. The
+//! pool keeps up to 256 idle blocks. Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush` (release at a
+//! refusal): the same @ b10605 (PR 22155).
+//!
+//! DECISION: the model is exact, defects included, so that driver requests are predicted to the byte. The
+//! search examines every slot, because its time is part of the model.
 
 use alloc::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! Model of ggml's pool with virtual memory management (`ggml_cuda_pool_vmm`).
 //!
-//! DECISION: the model is exact. The pool reserves 32 GiB of addresses. It maps memory from the start of this
-//! range, only as much as was ever needed at once, and never unmaps it. Blocks follow one another without
-//! gaps and must be freed in reverse order. Where the original aborts its process (a block freed out of
-//! order, addresses used up, memory refused), the model refuses all later requests and reports why
-//! ([`Policy::broken`]). Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
+//! The pool reserves 32 GiB of addresses, maps only as much as was ever needed at once, and never unmaps it.
+//! Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
+//!
+//! DECISION: the model is exact. Where the original aborts, the model refuses all later requests
+//! ([`Policy::broken`]).
 
 use alloc::vec::Vec;
 

@@ -1,13 +1,10 @@
 //! Plimsoll's own allocator policy: reserved memory stays close to the memory in use.
 //!
-//! DECISION: the pool has a separate part (lane) for each stream, so a block never changes streams and reuse
-//! needs no event. On cards with virtual memory management, a lane is a growing address range ([`Region`],
-//! tier A). On others it is a set of whole allocations ([`SlotSet`], tier B). The lanes share the card: if a
-//! request is refused, every lane releases its idle memory and the request is repeated. All lanes are
-//! notified of graph captures, because a captured program may use any of them.
+//! Cards with virtual memory management use a growing address range ([`Region`], tier A), others whole
+//! allocations ([`SlotSet`], tier B).
 //!
-//! A block that is freed on a stream other than its own returns to its lane with an event. The lane's stream
-//! then waits on the card for the other stream's work, so the CPU does not wait.
+//! DECISION: each stream has a separate part (lane), so reuse needs no event. A block freed on another stream
+//! returns to its lane with an event. If a request is refused, every lane releases its idle memory.
 
 use alloc::vec::Vec;
 

@@ -1,15 +1,12 @@
 //! Model of PyTorch's caching allocator, with and without expandable segments.
 //!
-//! DECISION: the model makes the allocator's decisions but does not reproduce its speed. Sizes are rounded up
-//! to 512 bytes; requests up to 1 MiB are small. A request takes the smallest idle block of the stream. The
-//! block is split if enough is left, and joined with its neighbours when it is freed. If no block is large
-//! enough, the request gets a segment of its own (2 MiB, 20 MiB, or its size in steps of 2 MiB) or, with
-//! expandable segments, more pages of 2 or 20 MiB at the end of a range. When the driver refuses, every idle
-//! segment or page is released and the driver is called once more. The limit on splitting, garbage
-//! collection, `record_stream` and the private pools of graphs are left out, because they are off by default
-//! or do not appear in traces. Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size,
-//! get_free_block, should_split, alloc_block, free_block, release_cached_blocks,
-//! try_allocate_expandable_block, map_block @ pytorch 001074d`.
+//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split,
+//! alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch
+//! 001074d`.
+//!
+//! DECISION: the model makes the allocator's decisions but does not reproduce its speed. The limit on
+//! splitting, garbage collection, `record_stream` and the private pools of graphs are left out, because they
+//! are off by default or not in traces.
 
 use alloc::collections::BTreeSet;
 

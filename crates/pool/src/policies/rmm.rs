@@ -1,12 +1,10 @@
 //! Model of RAPIDS RMM's pool (`pool_memory_resource`).
 //!
-//! DECISION: the model makes RMM's decisions but does not reproduce its speed. Each stream has a list of idle
-//! blocks, joined with their neighbours inside one driver allocation. A request takes the smallest block of
-//! its stream that is large enough and splits it. If there is none, it takes blocks that other streams have
-//! freed, and waits for them with an event. If these are too small as well, the pool grows to twice its size
-//! (it has no maximum here). As long as the driver refuses, the growth is halved. No memory goes back to the
-//! driver. Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
+//! A request takes the smallest block of its stream, then blocks freed by other streams, then growth to twice
+//! the size. Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
 //! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
+//!
+//! DECISION: the model makes RMM's decisions but does not reproduce its speed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,10 +1,10 @@
-//! Reader and writer of RAPIDS RMM's allocation log (`logging_resource_adaptor`).
+//! Reader and writer of RAPIDS RMM's allocation log: `Thread,Time,Action,Pointer,Size,Stream`.
 //!
-//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one allocation or free per line,
-//! in the order of the file. The time is ignored, because RMM's clock does not separate calls in the same
-//! microsecond. Pointers and streams are hexadecimal. Line ends may be CRLF. Memory use is proportional to
-//! the input. Each line has six fields. Reading stops at the first malformed line; the error has the line's
-//! number and the expected form. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+//! Pointers and streams are hexadecimal. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm
+//! 5d50a37`.
+//!
+//! DECISION: the time is ignored, because RMM's clock does not separate calls in the same microsecond.
+//! Reading stops at the first malformed line.
 
 use alloc::string::{String, ToString};
 use core::fmt::Write;

@@ -1,11 +1,7 @@
-//! Reader of allocation traces written by guard, the preloaded library: a header and records of 32 bytes
-//! (`plimsoll_wire::trace`).
+//! Reader of allocation traces written by guard, the preloaded library (`plimsoll_wire::trace`).
 //!
-//! DECISION: a file holds the requests of a whole process, to the driver and to every ggml pool that guard
-//! serves, on every card. A replay uses the requests to one allocator: the chosen one, or else the one with
-//! the most allocations. Events other than allocations and frees (maps, graphs, waits) are left out. An
-//! incomplete last record is dropped; any other fault ends the reading, and the error has its offset. Memory
-//! use is bounded by the input.
+//! DECISION: a file holds the requests to all allocators of a process; a replay uses the chosen one, or the
+//! one with the most allocations. An incomplete last record is dropped; any other fault ends the reading.
 
 use alloc::collections::BTreeMap;
 use core::fmt;

@@ -1,9 +1,7 @@
 //! Reader and writer of the shared-memory files of guard, the preloaded library.
 //!
-//! A page has the memory figures of one guarded process. The ledger, a file next to the pages, has the memory
-//! budget of all guarded processes of a command. Both are read as snapshots and changed eight bytes at a
-//! time. Arbitrary programs can write to these files, so they are treated as untrusted input: a file that is
-//! not a valid page is skipped, and only a limited number of files is read from a folder.
+//! A page has the memory figures of one process; the ledger has the budget of a command. Any program can
+//! write to these files, so they are untrusted input.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,8 +1,7 @@
 //! Detection of programs into which the loader cannot preload a library.
 //!
-//! A program without an interpreter is loaded by the kernel alone, and a program with more rights than its
-//! caller ignores `LD_PRELOAD`. Processes that such a program starts can still have the library, so the
-//! result is a note and never a refusal. Only ELF files for this machine's architecture are checked.
+//! These are programs without an interpreter, and programs with more rights than their caller. Their child
+//! processes can still have the library, so the result is only a note.
 
 use std::fmt;
 use std::fs::File;

@@ -1,9 +1,7 @@
 //! Summary of the guarded memory of a program and its descendants over their whole life.
 //!
-//! The peak of a process is on its page, a shared-memory file written by guard (the preloaded library), and
-//! is exact. Processes reach their peaks at different times, so the peak of all together comes from the
-//! ledger, a file that the processes share. For pools and for bytes spilled to host memory, and if there is
-//! no ledger, the sum of the processes' own peaks is reported. This sum is an upper bound.
+//! The peak of all together comes from the ledger, a file that the processes share. Without a ledger, the sum
+//! of the processes' own peaks is an upper bound.
 
 use std::collections::BTreeMap;
 

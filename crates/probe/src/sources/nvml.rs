@@ -1,10 +1,7 @@
 //! Reader of GPUs through NVML, which is loaded at the first use.
 //!
-//! The code handles several special cases. The crate `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`,
-//! which old drivers lack and which counts the driver's own reserve neither as free nor as used. Tegra and
-//! GB10 report "not supported" or a total of 0 and share the host's memory. A process may be in both the
-//! compute and the graphics list and must be counted once. A card in MIG mode offers CUDA only its instances;
-//! placement on these is not supported, so the card is left out with a note.
+//! Old drivers lack `nvmlDeviceGetMemoryInfo_v2`, and Tegra and GB10 report no memory of their own. A process
+//! in both the compute and the graphics list counts once. A card in MIG mode is left out with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

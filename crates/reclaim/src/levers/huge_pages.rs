@@ -1,9 +1,7 @@
 //! Memory compaction by allocating free memory as huge pages and releasing it.
 //!
-//! DECISION: to build a huge page, the kernel moves the pages that are in the way, one block after another.
-//! This works even where `compact_memory` does almost nothing (seen on a virtual machine with kernel 6.18). A
-//! separate process releases the huge pages on request, or when this process dies, so that no memory stays
-//! allocated.
+//! DECISION: this works even where `compact_memory` does almost nothing (seen with kernel 6.18). A separate
+//! process holds the huge pages and releases them when this process dies.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

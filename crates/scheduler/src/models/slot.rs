@@ -1,5 +1,5 @@
-//! State of one model: its configuration, its request queue, its run (engine process), and the search for
-//! memory for the next run.
+//! State of one model: configuration, request queue, run (engine process), and search for memory for the next
+//! run.
 
 use std::sync::Arc;
 

@@ -1,8 +1,6 @@
 //! Cache of a model's memory needs, one for each set of cards.
 //!
-//! A waiting model is placed again at every change of memory or models, and planning its memory takes much
-//! longer than the rest of a placement. The result depends only on the cards and their free memory, so it is
-//! cached as long as the model waits.
+//! A waiting model is placed again at every change, and planning its memory is the slowest part.
 
 use std::cell::RefCell;
 

@@ -1,9 +1,8 @@
-//! Choice of runs (engine processes) to evict: the smallest set whose claims (the memory that they may take)
-//! cover the missing memory.
+//! Choice of runs (engine processes) to evict: the smallest set whose claims (allowed memory) cover the
+//! missing memory.
 //!
-//! Among sets of the same size, the first in the candidates' order is chosen; the caller sorts the candidates
-//! by least recent use. With many candidates the exact search would take too long: then candidates are taken
-//! in order until they suffice, and those that turn out unnecessary are dropped.
+//! Among sets of the same size, the first in the candidates' order is chosen. With many candidates, they are
+//! taken in order until they suffice.
 
 use plimsoll_base::{Bytes, RunId};
 

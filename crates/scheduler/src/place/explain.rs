@@ -1,5 +1,5 @@
-//! Explanation of why a model fits on no card: its memory need, the memory of each card, the engines that
-//! hold it, and hints.
+//! Explanation of why a model fits on no card: its memory need, each card's memory and the engines that hold
+//! it.
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
 

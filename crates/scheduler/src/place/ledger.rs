@@ -1,14 +1,10 @@
 //! Ledger of claims: how much memory each run (engine process) may take on each card.
 //!
-//! A claim is the memory that a run may take, not the memory that it has taken. The ledger grants a claim
-//! only if it fits. The claim lasts until the driver reports the memory as free again, and it is raised if
-//! the run is measured to take more. A run of unknown need claims a whole card until it is ready; then the
-//! measured memory replaces the claim.
+//! A claim is granted only if it fits, and lasts until the driver reports the memory as free. A run of
+//! unknown need claims a whole card until it is ready.
 //!
-//! The memory of other processes can only be estimated, because the driver reports only the memory in use on
-//! a card. A run that is not measured (loading, or just ended) may have taken none of its claim or all of it.
-//! So each reading gives only an upper and a lower limit for other processes. The last estimate is kept if it
-//! is within these limits; otherwise it is moved to the nearer limit.
+//! The driver reports only the memory in use on a card, and a loading run may have taken none or all of its
+//! claim. So the memory of other processes is an estimate between two limits.
 
 use std::sync::Arc;
 

@@ -1,10 +1,8 @@
 //! Choice of cards for a model: best fit, and the runs (engine processes) that would have to stop.
 //!
-//! For every usable set of cards, the cost of placing the model there is determined. From cheapest to
-//! dearest, the cost is nothing, a wait for runs that are already ending, the stop of idle runs, or a wait
-//! for busy runs; some sets are impossible now. The cheapest set is chosen. Ties are broken by fewest cards,
-//! then by fewest and least recently used runs to stop, then by tightest fit. No run is stopped while the
-//! model fits somewhere without that.
+//! The cheapest set of cards is chosen; the cost is nothing, a wait for ending runs, the stop of idle runs,
+//! or a wait for busy ones. Ties are broken by fewest cards, then by fewest and least recently used runs,
+//! then by tightest fit.
 
 use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 

@@ -1,10 +1,7 @@
 //! Candidate sets of cards for a placement.
 //!
-//! On machines with up to [`EXACT`] cards, all sets are candidates. On larger machines, the cards are sorted
-//! by free memory, and only sequences of consecutive cards are candidates. For any other set there is such a
-//! sequence of the same size whose smallest card has at least as much memory. Cards of different kinds are
-//! never mixed. The host is a candidate only if the model names it or the machine has no card. Cards that the
-//! model's flags name belong to every set; if the model accepts no others, they are the only set.
+//! With more than [`EXACT`] cards, only consecutive cards in the order of free memory are candidates. Cards
+//! of different kinds are never mixed. Cards that the model's flags name belong to every set.
 
 use plimsoll_base::{CardId, CardKind, NamedDemand};
 

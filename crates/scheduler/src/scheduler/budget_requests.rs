@@ -1,10 +1,8 @@
 //! Requests of running engines for a larger memory budget.
 //!
-//! Guard, the library preloaded into an engine, sends such a request before it refuses an allocation. If the
-//! card has enough unclaimed memory, the engine's claim (the memory that it may take) is raised. Otherwise as
-//! few idle engines as necessary are stopped, as for a new model. If all idle engines together do not free
-//! enough, none is stopped and the request is declined. The engine is blocked in the middle of an allocation,
-//! so its request is handled before models that wait to be loaded.
+//! Guard (the preloaded library) requests memory before it refuses an allocation. If unclaimed memory and
+//! idle engines together are not enough, no engine is stopped and the request is declined. The engine is
+//! blocked meanwhile, so it comes before waiting models.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 

@@ -1,9 +1,7 @@
 //! Search for memory: which runs (engine processes) to stop for each waiting model.
 //!
-//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. A model that has
-//! waited longer than the setting `patience` and still cannot start reserves the memory that it needs. Before
-//! that, younger models may start first if they take nothing from it. Each search starts from scratch. Runs
-//! that are already ending are the cheapest choice, so the next search chooses them again.
+//! Models are handled oldest first, or in the order of [`crate::state::turns`]. A model that has waited
+//! longer than `patience` reserves the memory that it needs. Each search starts from scratch.
 
 use plimsoll_base::{Placement, RunId};
 

@@ -1,11 +1,8 @@
 //! Growth of an engine's claim (the memory that it may take) for a request with more tokens than the claim
 //! covers.
 //!
-//! An engine whose next request needs more memory waits together with the models that wait to be loaded,
-//! under the same rules. Free memory is used first, then the unused part of other engines' claims. If that is
-//! not enough, as few idle engines as necessary are stopped. After the time of the setting `patience`, busy
-//! engines are drained as well. If the request fits only without the tokens that idle slots keep in the KV
-//! cache, the engine is restarted once it is idle. A request that can never fit is refused at once.
+//! Free memory is used first, then the unused part of other claims, then idle engines are stopped. After the
+//! time of `patience`, busy engines are drained too. A request that can never fit is refused at once.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 

@@ -1,11 +1,8 @@
 //! Requests that an engine left without an answer, and the health checks that follow.
 //!
-//! DECISION: an engine that closes a connection without an answer may have died. It may also have failed at
-//! this request alone, as a Python server does after an exception. A health check over a new connection
-//! decides. If the check fails, the engine is suspect: it gets no more requests and is killed if it does not
-//! end by itself. If the check succeeds, only this request fails. An engine may also hang while its health
-//! endpoint still answers (llama.cpp #13281). So an engine becomes suspect after several unanswered requests
-//! in a row, even if the check succeeds.
+//! DECISION: a closed connection may mean a dead engine or one failed request, so a health check over a new
+//! connection decides. Several unanswered requests in a row make an engine suspect even if checks succeed
+//! (llama.cpp #13281).
 
 use plimsoll_base::RunId;
 

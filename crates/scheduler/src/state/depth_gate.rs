@@ -1,11 +1,9 @@
-//! Admission of a model's first queued request by depth: the request passes if the engine's claim covers its
-//! depth.
+//! Admission of a model's first queued request by depth (the number of tokens in the KV cache).
 //!
-//! Depth is the number of tokens in the KV cache, and the claim is the memory that the engine may take.
+//! The request is admitted if the engine's claim (the memory that it may take) covers its depth.
 //!
-//! DECISION: while the first request waits, no request behind it is admitted. If shallow requests were
-//! admitted before a deep one, the deep one might wait for ever. Only requests that do not use the KV cache
-//! may be admitted earlier.
+//! DECISION: while the first request waits, no request behind it that uses the KV cache is admitted.
+//! Otherwise a deep request might wait for ever.
 
 use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 

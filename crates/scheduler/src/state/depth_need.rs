@@ -1,5 +1,5 @@
-//! Memory that an engine lacks for a deeper request (one with more tokens), and the engines that could be
-//! stopped to free it.
+//! Memory that an engine lacks for a request with more tokens, and the engines that could be stopped to free
+//! it.
 
 use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 

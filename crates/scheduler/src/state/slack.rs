@@ -1,10 +1,7 @@
-//! Slack: the part of an engine's claim that no admitted request can use.
+//! Slack: the part of an engine's claim (the memory that it may take) that no admitted request can use.
 //!
-//! A claim is the memory that an engine may take. It is often enough for a full context, which few requests
-//! reach. While a model waits for memory, each claim counts only up to the depth of its admitted requests, or
-//! up to the measured memory if that is more. The rest is slack, and as much of it as the model needs is
-//! taken from the claim. An engine with queued requests keeps its whole claim. Every admitted request stays
-//! covered.
+//! While a model waits for memory, each claim counts only up to the depth of its admitted requests, or the
+//! measured memory. The rest can be taken from the claim, unless the engine has queued requests.
 
 use plimsoll_base::{Bytes, RunId, Share};
 

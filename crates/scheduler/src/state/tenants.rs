@@ -1,5 +1,5 @@
 //! Rank of each running engine for eviction, from engines that are already ending to those that are never
-//! stopped for another model.
+//! stopped.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,10 @@
-//! Order in which the models that wait to be loaded get memory.
+//! Order in which the models that wait to be loaded get memory: usually the one that has waited longest
+//! first.
 //!
-//! Usually the model that has waited longest comes first.
+//! A model that has waited longer than `patience` comes before all others; preloads come last.
 //!
-//! DECISION: where cards share the host's memory, the model with the largest need comes first, while memory
-//! is emptiest and least fragmented. Each load leaves the files that it read in the page cache, which
-//! obstructs later loads. To bound the wait, a model that has waited longer than the setting `patience` comes
-//! before all others, oldest first. The need of a model is known only after its files are checked, so even
-//! the largest model waits for these checks, at most for that time. Preloads, for which no client waits, come
-//! last and one after another.
+//! DECISION: where cards share the host's memory, the model with the largest need comes first. Each load
+//! fills the page cache, which obstructs later loads.
 
 use std::cmp::Reverse;
 

@@ -1,9 +1,7 @@
 //! Maximum number of client connections, computed from the process's limit of open files (`RLIMIT_NOFILE`).
 //!
-//! A request in flight holds two descriptors: one to its client and one to its engine. If clients could take
-//! every descriptor, none would be left to connect to an engine. So the daemon raises the soft limit, often
-//! 1024, to the hard limit. If that is still too low, it accepts fewer clients; the others wait in the
-//! kernel's accept backlog.
+//! A request in flight holds two descriptors, to its client and to its engine. So the soft limit is raised to
+//! the hard limit, and further clients wait in the kernel's accept backlog.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,5 +1,5 @@
-//! Prometheus gauges for `/metrics`: memory granted to engines on each card, tokens in use, and memory
-//! counted by guard (the library preloaded into engines).
+//! Prometheus gauges for `/metrics`: memory granted to engines, tokens in use, memory counted by guard
+//! (preloaded library).
 
 use std::rc::Rc;
 

@@ -1,16 +1,12 @@
 //! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
 //! daemon.
 //!
-//! DECISION: every engine on a CUDA card is started with guard preloaded, so that its memory is measured
-//! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags
-//! request it, because an engine that the plan underestimated should survive. If the library is missing, the
-//! engine runs without it and this is logged once. Guard writes its figures to a page, a small shared-memory
-//! file for each process. A page does not include allocations that bypass guard nor, without a budget, the
-//! CUDA context. Memory that neither a page nor the driver attributes to an engine counts as memory of other
-//! processes.
+//! A measurement below the claim (the memory that a run may take) does not lower the claim, because the
+//! engine may still grow. Memory that neither guard nor the driver attributes to an engine counts as memory
+//! of other processes.
 //!
-//! A claim is the memory that an engine run may take. A measurement below the claim does not lower it,
-//! because the engine may still grow.
+//! DECISION: every engine on a CUDA card has guard preloaded for exact measurement. Guard only counts by
+//! default, because an engine that the plan underestimated should survive.
 
 mod budgets;
 mod refusals;

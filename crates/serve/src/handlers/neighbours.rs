@@ -1,11 +1,8 @@
-//! Requests to other processes under guard (the preloaded library) to release idle memory, made before the
-//! scheduler stops a model.
+//! Requests to other processes under guard (the preloaded library) to release idle memory, before a model is
+//! stopped.
 //!
-//! DECISION: the daemon sends the request to every guarded process of this user that holds idle memory on a
-//! served card, whether `serve` started it or not. It leaves out its own engines that have no request in
-//! flight. They make no driver call, so they could not answer in time, and they would have to map the memory
-//! again for their next request. The requests go through guard's pages (shared-memory files); a separate
-//! thread writes to the pages and waits for the answers.
+//! DECISION: every guarded process of this user that holds idle memory on a served card gets the request. The
+//! daemon's own idle engines are left out, because they make no driver call and could not answer in time.
 
 use std::path::PathBuf;
 use std::rc::Rc;

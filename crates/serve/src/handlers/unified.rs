@@ -1,11 +1,9 @@
 //! Dropping of page cache before and after loads, on machines whose GPU shares the host's memory (Jetson,
 //! GB10).
 //!
-//! DECISION: after every load, the page cache of the model's files is dropped, with the exceptions in
-//! [`after`]. By then the GPU has its copy of the weights, so no process reads the files again, and drivers
-//! on these machines count page cache as used memory. Freeing memory *before* a load drops page cache of
-//! other programs and may need root, so it is done only if `reclaim-before-load` is set. No model is ever
-//! stopped because of page cache: the scheduler counts page cache as free memory, as the kernel does.
+//! DECISION: after every load, the page cache of the model's files is dropped, except as in [`after`]:
+//! drivers there count page cache as used memory. Before a load, this is done only with
+//! `reclaim-before-load`, because it affects other programs.
 
 mod after;
 mod before;

@@ -1,9 +1,7 @@
 //! Table of the HTTP routes of `serve`.
 //!
-//! The routes of engines are those of llama-server b10605 (`tools/server/server.cpp`). So that other
-//! OpenAI-compatible engines work, any other path under `/v1/` is proxied as well; the model is taken from
-//! the request's body. The remaining routes are the daemon's own, with JSON shapes taken from llama-server's
-//! router and from llama-swap.
+//! Engine routes are those of llama-server b10605 (`tools/server/server.cpp`), plus any other path under
+//! `/v1/`. The rest are the daemon's own, with JSON shapes of llama-server's router and llama-swap.
 
 use http::Method;
 

@@ -1,8 +1,7 @@
 //! API key check of requests.
 //!
-//! The key is read from `Authorization: Bearer`, from `Authorization: Basic` (the password, as in llama-swap)
-//! or from `x-api-key` (sent by Anthropic's clients). A comparison takes the same time no matter where the
-//! keys differ, and every configured key is compared. So response times reveal nothing about the keys.
+//! The key is read from `Authorization: Bearer`, `Authorization: Basic` (the password) or `x-api-key`.
+//! Comparisons take the same time for every key, so response times reveal nothing.
 
 use std::cell::RefCell;
 use std::hint::black_box;

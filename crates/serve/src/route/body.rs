@@ -1,14 +1,11 @@
 //! Request bodies, read whole before a model is chosen.
 //!
-//! Three limits apply: the size of one body, the memory of all bodies together, and the pace of arrival. The
-//! pace is measured by a credit, which decreases with time, increases with each byte and has a maximum. So a
-//! large prompt over a slow line is accepted, but a client that withholds the last byte of a body is
-//! disconnected. When all bodies together reach the memory limit, the slowest unfinished one is dropped,
-//! never the newest. The model's name is searched for while bytes arrive.
+//! Three limits apply: the size of one body, the memory of all bodies, and the pace of arrival. A large
+//! prompt over a slow line is accepted, but a client that stalls is disconnected. When memory is full, the
+//! slowest unfinished body is dropped.
 //!
 //! DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
-//! that is not copied keeps the whole read buffer alive, so small pieces would take several times the memory
-//! that is counted (4.8 times, measured).
+//! that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,9 +1,7 @@
 //! State of a client's connection: idle, in use, or stalled.
 //!
-//! The server closes a connection in four cases: it is the longest idle one and a new client needs its place;
-//! it stays idle and has sent no API key; its client has left; or its client has read nothing of an answer
-//! for too long. The last case matters most, because an unfinished answer keeps its model busy, and other
-//! models may wait for the model's memory.
+//! A connection is closed if its place is needed, if it stays idle without an API key, or if its client has
+//! left or stopped reading. An unread answer would keep its model busy.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};

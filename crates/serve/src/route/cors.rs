@@ -1,10 +1,7 @@
 //! Checks of web origins and host names (CORS and DNS rebinding).
 //!
-//! A browser sends a web page's requests to loopback without asking the user, so listening on loopback alone
-//! does not protect the server from web pages. By default, pages from this machine are allowed and others are
-//! not. If a page that is not allowed sends a request that changes something, the request is refused before
-//! it has any effect. Hiding the answer from the page would not be enough, because the request would already
-//! have had its effect.
+//! Any web page can send requests to loopback. By default only pages from this machine are allowed, and a
+//! request that changes something is refused before it has any effect.
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -1,9 +1,7 @@
 //! HTTP headers that are passed between client and engine, in both directions.
 //!
-//! Hop-by-hop headers are removed (RFC 9110 §7.6.1). The client's API key is only for this server and is
-//! replaced by the engine's own key. `Accept-Encoding` is removed so that engines do not compress streams.
-//! `Origin` and CORS headers are handled by this server and never reach the engine. All other headers, such
-//! as `traceparent`, pass unchanged.
+//! Hop-by-hop headers (RFC 9110 §7.6.1), `Origin` and CORS headers are removed, and the client's API key is
+//! replaced by the engine's. `Accept-Encoding` is removed so that engines do not compress streams.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,7 @@
 //! Limits on clients' connections, request heads and bodies.
 //!
-//! A request's body is read whole before the request waits for a model, so a slow client occupies its own
-//! connection and buffer, but no model, no place in a queue and no thread of an engine. The sizes follow the
-//! engine's own HTTP server where it has a limit: cpp-httplib in llama-server b10605 accepts bodies up to 100
-//! MiB and 100 header lines. Requests beyond these limits are refused before they reach the engine.
+//! The sizes follow cpp-httplib in llama-server b10605, which accepts bodies up to 100 MiB and 100 header
+//! lines.
 
 use std::time::Duration;
 

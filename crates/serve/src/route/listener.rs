@@ -1,9 +1,8 @@
 //! HTTP listener with a limited number of connections, and its shutdown.
 //!
-//! Each connection is one task, and its requests run inside that task. When the limit is reached, a new
-//! connection replaces the longest idle one or, if none is idle, the connection with the slowest request
-//! body. A shutdown closes idle connections at once, lets requests in flight finish, and closes the remaining
-//! ones when the time limit passes.
+//! At the limit, a new connection replaces the longest idle one or, if none is idle, the one with the slowest
+//! request body. A shutdown closes idle connections at once and lets requests in flight finish within a time
+//! limit.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,9 +1,7 @@
-//! Search for the top-level `"model"` key in a JSON request body.
+//! Search for the top-level `"model"` key in a JSON request body, as the body arrives.
 //!
-//! To route a request, only the model's name is needed; the engine parses the body anyway. The body is
-//! searched as it arrives, up to its end, because the last of several `"model"` keys counts, as in the
-//! engine's JSON library (nlohmann::json). If the last `"model"` is not a string, the body names no model. If
-//! a model was found before malformed JSON, the request is sent to its engine, which reports the error.
+//! The last of several keys counts, as in the engine's JSON library (nlohmann::json). Malformed JSON after a
+//! found model is left to the engine to report.
 
 use std::ops::Range;
 

@@ -1,8 +1,7 @@
 //! Interface between the HTTP server and the runtime that owns the models.
 //!
-//! The runtime implements [`ModelService`] and decides about loads, queues and evictions. The HTTP server
-//! gets an engine's address only from a [`Pass`], the permission to send one request. While the HTTP server
-//! holds a pass, the runtime does not stop that engine.
+//! The HTTP server gets an engine's address only from a [`Pass`], the permission to send one request. While a
+//! pass is held, its engine is not stopped.
 
 use std::future::Future;
 use std::pin::Pin;

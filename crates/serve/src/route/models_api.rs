@@ -1,8 +1,7 @@
 //! Endpoints of the server's own API: listings, load and unload, logs, metrics and status.
 //!
-//! The endpoints follow three APIs: llama-server's router (`/models`, `/models/load`), llama-swap
-//! (`/running`, `/unload`, `/logs`) and Plimsoll's own (`/api/status`), which returns the scheduler's
-//! snapshot as JSON.
+//! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's
+//! own API (`/api/status`).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

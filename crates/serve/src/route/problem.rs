@@ -1,8 +1,7 @@
-//! Error responses of the HTTP API.
+//! Error responses of the HTTP API: `{"error":{"message","type","code","param","reason","hints"}}`.
 //!
-//! All errors have one JSON shape, which clients of OpenAI and of llama-server both read:
-//! `{"error":{"message","type","code","param","reason","hints"}}`. `reason` is the tree of causes that was
-//! built with the decision; the command line prints the same tree.
+//! Clients of OpenAI and of llama-server both read this shape. `reason` is the tree of causes that was built
+//! with the decision.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,12 +1,11 @@
-//! Context depth of a request: an upper bound from its body, or the engine's own token count.
+//! Context depth of a request (the tokens that it may occupy in the KV cache): an upper bound, or the
+//! engine's count.
 //!
-//! The depth is the number of tokens that the request may occupy in the KV cache.
+//! The exact count comes from the engine's `/apply-template` and `/tokenize`. An unknown depth counts as the
+//! whole context of a slot.
 //!
-//! DECISION: a prompt never has more tokens than its body has bytes, for any vocabulary and any JSON escapes.
-//! So the body's length is an upper bound for the prompt, and only the limit on the answer's length must be
-//! read from the body. A chat template adds its own text, for which an allowance is added; if the template
-//! prints tools, no bound is known. The exact count comes from the engine's `/apply-template` and
-//! `/tokenize`. An unknown depth counts as the whole context of a slot.
+//! DECISION: a prompt never has more tokens than its body has bytes, so the body's length is the bound. The
+//! chat template's text adds an allowance; if the template prints tools, no bound is known.
 
 use std::borrow::Cow;
 

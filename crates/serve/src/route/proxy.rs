@@ -1,8 +1,6 @@
 //! HTTP proxy: sends a request to its engine and streams the answer back.
 //!
-//! Until the first byte of the answer arrives, the client has received nothing, so the request can be sent
-//! again: a stale connection is replaced, and if the engine died, the runtime may allow another attempt.
-//! After the first byte, the request is never sent again.
+//! A request may be sent again only until the first byte of the answer arrives.
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};

@@ -1,8 +1,6 @@
 //! Server-sent event streams that stay well-formed even if the engine dies in the middle.
 //!
-//! Complete events pass to the client at once and unchanged. The bytes of an incomplete event are held back
-//! until its end arrives. So the client is always between two events, and a final `error` event can follow at
-//! any time. An engine normally writes each event in one piece, so normally nothing is held back.
+//! Only complete events pass to the client, unchanged. So a final `error` event can follow at any time.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,7 @@
 //! Stream of an engine's answer to the client.
 //!
-//! Bytes pass unchanged. If an event stream breaks, it ends in an `error` event ([`EventGuard`]). If any
-//! other body breaks, the client's connection is closed, because the client would take a shortened answer
-//! with status 200 for a complete one. Until the last byte, the stream holds its pass, the permission to use
-//! the engine. The engine is not stopped before that.
+//! A broken event stream ends in an `error` event ([`EventGuard`]); for any other broken body, the connection
+//! is closed. The stream holds its pass (the permission to use the engine) until the last byte.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,8 +1,6 @@
-//! Token counts of an answer, read from its last bytes.
+//! Token counts of an answer (OpenAI's `usage` or llama-server's `timings`), read from its last bytes.
 //!
-//! Engines report the counts at the end of an answer: OpenAI's `usage` or llama-server's `timings`. The bytes
-//! pass to the client unchanged; a copy of the last few kilobytes is kept and searched when the answer ends.
-//! If no count is found, it stays unknown.
+//! A copy of the last few kilobytes is searched when the answer ends. If no count is found, it stays unknown.
 
 use bytes::Bytes;
 use memchr::memmem;

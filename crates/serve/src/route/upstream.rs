@@ -1,10 +1,8 @@
 //! Connection pool to one engine: its address and its idle connections.
 //!
-//! A connection has no task of its own; the task that waits for an answer drives the connection. This saves
-//! two wake-ups for each request. It also makes cancelling simple: dropping the answer closes the connection,
-//! and the engine then stops its work. The drawback is that idle connections are not watched. They are
-//! checked when they are reused, newest first. A request that fails on a reused connection before the first
-//! byte of the answer is sent again on a new connection.
+//! The task that waits for an answer drives its connection, so dropping the answer closes the connection.
+//! Idle connections are checked when they are reused. A request that fails on one before the answer's first
+//! byte is sent again on a new connection.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,8 +1,7 @@
 //! Admission of a request by the runtime: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! A waiting request holds a ticket; an admitted one holds a pass. Dropping the ticket removes the request
-//! from the queue, and dropping the pass finishes the request. So a client that disconnects at any moment
-//! leaves nothing behind.
+//! A waiting request holds a ticket, an admitted one a pass. Dropping the ticket or the pass ends the
+//! request, so a client that disconnects leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,9 +1,8 @@
-//! Interface of the runtime's extensions: guard (the library preloaded into engines), memory reclaim,
-//! metrics, and requests to other guarded processes to release memory.
+//! Interface of the runtime's extensions: guard (the preloaded library), memory reclaim, metrics, requests to
+//! other processes.
 //!
-//! The runtime starts engines, forwards client requests and reads the cards' memory figures; it calls
-//! extensions only through this trait. The daemon registers them at start. Every method of the trait has a
-//! default that does nothing.
+//! The runtime calls extensions only through this trait, and the daemon registers them at start. Every method
+//! has a default that does nothing.
 
 use std::pin::Pin;
 use std::rc::Rc;

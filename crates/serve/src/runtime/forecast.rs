@@ -1,9 +1,8 @@
 //! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
-//! never run on this machine.
+//! never run here.
 //!
-//! The forecast is logged at start and after a reload, and printed by `serve --check`. It runs at the same
-//! time as the first requests and delays none of them. Every load repeats the calculation for its model. So
-//! requests for a model that cannot run are refused for the reason that the forecast shows.
+//! The forecast is logged at start and after a reload, and printed by `serve --check`. It delays no request,
+//! and every load repeats the calculation.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! Memory readings of the cards, passed to the scheduler as events.
 //!
-//! A sampler thread reads the cards' memory. Each engine leads its own process group, so its memory is
-//! distinguished from that of other processes by process group and by the figures of guard, the preloaded
-//! library. Host memory is measured only for engines without a memory plan, because resident memory includes
-//! pages of shared libraries, which a plan does not count.
+//! An engine's memory is recognised by its process group and by the figures of guard (the preloaded library).
+//! Host memory is measured only for engines without a memory plan.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,8 +1,7 @@
 //! Run of an engine: one engine process, from the scheduler's order to start it until its end is reported.
 //!
-//! A task owns the child process. [`EngineRun`] is the part that other modules use: the address, the log and
-//! the exit status. If another process takes the chosen port before the engine listens, the engine is started
-//! again on another port, without an event to the scheduler.
+//! [`EngineRun`] has the address, the log and the exit status. If another process takes the port, the engine
+//! is started again on another port, and the scheduler is not notified.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;

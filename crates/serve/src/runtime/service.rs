@@ -1,5 +1,5 @@
-//! The runtime's implementation of [`ModelService`], the interface through which the HTTP server admits
-//! requests and lists models.
+//! The runtime's [`ModelService`], the interface through which the HTTP server admits requests and lists
+//! models.
 
 use std::rc::Rc;
 

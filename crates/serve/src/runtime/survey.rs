@@ -1,9 +1,7 @@
 //! Survey of a model before a load: whether it can load at all, and how much memory it needs.
 //!
-//! The survey checks everything that needs no running engine: that the program and the model's files exist
-//! and are readable, and the memory need that follows from file headers and flags. If the user declared a
-//! need, it replaces the plan. If there is neither a plan nor a declared need, the need is unknown and the
-//! model gets a card to itself.
+//! The program and the model's files are checked, and file headers and flags give the need. A need declared
+//! by the user replaces the plan. A model of unknown need gets a card to itself.
 
 pub(crate) mod named;
 mod planned;

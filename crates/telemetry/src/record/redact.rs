@@ -1,9 +1,7 @@
-//! Redaction of memory recordings: names, paths and UUIDs become placeholders, and a name always gets the
-//! same placeholder.
+//! Redaction of memory recordings: names, paths and UUIDs become placeholders, and equal names get equal
+//! placeholders.
 //!
-//! The names of the host and of processes are redacted, and so are words in the command line. Paths and UUIDs
-//! are replaced everywhere. Flags, numbers and the extension of a model file stay. Common words (`CUDA`,
-//! `llama-server`, a kernel zone) are not private and stay as well.
+//! Flags, numbers, common words (`CUDA`, `llama-server`) and the extension of a model file stay.
 
 use std::collections::BTreeMap;
 

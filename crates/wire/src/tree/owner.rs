@@ -1,5 +1,4 @@
-//! Identity of the process that owns a slot of the budget ledger (a file shared by the processes of one
-//! command): its PID and its start time.
+//! Identity of the process that owns a slot of the budget ledger (a shared file): its PID and its start time.
 
 /// One more than the largest process number of 64-bit Linux (`PID_MAX_LIMIT`, include/linux/threads.h @ linux
 /// 6.1).

@@ -1,8 +1,7 @@
 //! Ownership of the slots of the budget ledger, a file shared by the processes of one command.
 //!
-//! A slot is free, owned by a process, or being emptied by another process after its owner has ended. While
-//! it is being emptied, the slot holds the identity of the emptying process, with a mark. So no process takes
-//! the slot before it is empty, and the slot is not lost if the emptying process is killed.
+//! A slot is free, owned, or being emptied by another process after its owner has ended. Meanwhile the slot
+//! has the identity of the emptying process, so it is not lost if that process is killed.
 
 use super::{CardShare, PLACES, ProcessSlot, SLOTS, SlotOwner, TreeLedger};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,4 +1,4 @@
-//! Answers to the questions about a card that have a structure of their own.
+//! Answers to Vulkan queries about a card that have a structure of their own.
 
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;

@@ -1,8 +1,7 @@
 //! Memory measurement of an engine on one card, after the load and after a prompt.
 //!
-//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets the
-//! whole card as its budget, which never limits it. Memory that the driver adds to the context later is
-//! computed as the process's total minus its own requests.
+//! Guard (the preloaded library) measures a context only on a card with a budget, so the budget is the whole
+//! card. Later growth of the context is the process's total minus the memory that the engine requested.
 
 mod look;
 mod wait;

@@ -1,8 +1,7 @@
 //! Small test model for `plimsoll calibrate` (a few MiB), which uses the same kernels as a real model.
 //!
-//! DECISION: drivers load kernels at their first use, so the size of a context depends on which kernels ran.
-//! The model has quantised matrices, unquantised ones (which use cuBLAS), and heads of 128 values (for which
-//! flash attention exists).
+//! DECISION: drivers load kernels at their first use. So the model has quantised matrices, unquantised ones
+//! (for cuBLAS), and heads of 128 values (for flash attention).
 
 use std::path::Path;
 

@@ -1,8 +1,7 @@
 //! Evidence about a machine for `plimsoll doctor`: cards, their processes, memory, limits, known driver
 //! faults.
 //!
-//! The evidence comes from the live machine or from captured files. The diagnosis rules get the text of the
-//! files. The figures that are printed next to the verdict are read separately.
+//! The evidence comes from the live machine or from captured files.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader};

@@ -1,5 +1,5 @@
-//! Evidence about a running process for `plimsoll doctor`: its memory on each card and on the host, its
-//! limits, and the end of its log file.
+//! Evidence about a running process for `plimsoll doctor`: its memory, its limits, and the end of its log
+//! file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,10 +1,9 @@
-//! Diagnosis of a program that `plimsoll doctor` runs: guard, the preloaded library, records refused
-//! allocations, and the program's output is read.
+//! Diagnosis of a program that `plimsoll doctor` runs, from its output and the allocations that guard
+//! refused.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
-//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
-//! only on a terminal prints none. Ctrl-C reaches the program directly from the terminal. `plimsoll doctor`
-//! ignores SIGINT, because it prints the verdict after the program's end.
+//! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard (the preloaded
+//! library) work as there. `plimsoll doctor` ignores SIGINT, because it prints the verdict after the
+//! program's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -1,11 +1,10 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! DECISION: the process is planned again from its own command line and environment, with the memory that it
-//! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
-//! memory if it computes on the CPU. A running engine holds at least its planned size after the load and at
-//! most its planned size with a full context. Only values outside that range by more than the margin count as
-//! deviations. If the target is a `plimsoll serve` daemon, no plan is made; the daemon reports the memory
-//! that it granted to each engine and its own measurements.
+//! A `plimsoll serve` daemon reports its own grants and measurements instead.
+//!
+//! DECISION: the process is planned again from its own command line and environment. Its memory should lie
+//! between the planned sizes after the load and with a full context. Only larger differences than the margin
+//! count.
 
 mod process;
 

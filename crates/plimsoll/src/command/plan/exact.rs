@@ -1,9 +1,7 @@
 //! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
 //!
-//! DECISION: every printed value comes from a run of the engine. This holds for the plan of the given flags,
-//! for each context, micro-batch or layer count that is found, and for the next larger value. The number of
-//! engine runs is limited. A value that is unknown when the limit is reached is an error or is left out,
-//! never guessed. The number of runs is printed on stderr.
+//! DECISION: every printed value comes from a run of the engine. The number of runs is limited; a value
+//! unknown at the limit is an error or left out, never guessed.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line and nothing else, so that `llama-server $(plimsoll plan --fit ctx -- -m
-//! model.gguf)` works. If several directions (such as context and slots) are requested, stdout has the
-//! command line of the first one in which something fits. Stderr has the results of all directions and their
-//! reasons. Exits 1 if nothing fits in any of the directions.
+//! Stdout has one command line only, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)`
+//! works. Stderr has all results. Exits 1 if nothing fits.
 
 use std::io::Write;
 use std::process::ExitCode;

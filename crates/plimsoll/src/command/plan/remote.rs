@@ -1,7 +1,7 @@
-//! Models on a server: their headers are fetched into hollow files, which are planned as any other file.
+//! Models on a server: their headers are downloaded into sparse files, which are planned like any other file.
 //!
-//! DECISION: a hollow file has the header and the length of the real one, and lies in a folder that goes with
-//! this process. So searches, pages and the engine that is asked (`--exact`) read it as they read every model.
+//! DECISION: a sparse file has the header and the length of the real one, in a folder that is removed with
+//! this process. So searches and `--exact` read it like every model.
 
 use std::fs;
 use std::io::Write;

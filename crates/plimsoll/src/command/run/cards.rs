@@ -1,5 +1,6 @@
-//! Selection of the cards named by `plimsoll run --card`: by number (in PCI bus order), by UUID or its
-//! beginning, or by name or a part of it.
+//! Selection of the cards named by `plimsoll run --card`: by number (in PCI bus order), UUID or name.
+//!
+//! The beginning of a UUID or a part of a name is enough.
 
 use std::str::FromStr;
 

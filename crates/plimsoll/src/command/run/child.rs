@@ -1,11 +1,8 @@
 //! Supervision of the program that `plimsoll run` starts: its signals, its memory figures and its exit
 //! status.
 //!
-//! Guard, the preloaded library, writes the memory figures to shared-memory files (pages). A terminal sends
-//! SIGINT and SIGQUIT to the whole foreground group, so the program already gets them. Many servers quit at
-//! once when they receive a second SIGINT. So these two signals are passed on only if this process is not in
-//! a terminal's foreground. A signal that was ignored at the start (as by `nohup`) stays ignored in the
-//! program.
+//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so they are not passed on there. A
+//! second SIGINT would make many servers quit at once.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;

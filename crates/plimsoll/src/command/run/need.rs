@@ -1,10 +1,7 @@
 //! Planned memory, on each card, of the program that `plimsoll run` starts, if the program is known.
 //!
-//! With `--spill`, guard (the preloaded library) puts memory beyond the budget into host memory. If guard
-//! knows the program's total in advance, it can put the first allocations there, which the card usually reads
-//! least (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total. So the program
-//! is planned as under `serve`, on the cards that it sees. The free memory of each card counts up to the
-//! card's budget only. If planning fails, one line reports it and the program runs without a plan.
+//! With `--spill`, guard (the preloaded library) uses this total to choose the allocations for host memory
+//! (`guard/src/policy/room.rs`). If planning fails, the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! Pool memory of MMQ products: quantised activations (q8_1, fp4) and the stream-k fix-up buffer.
+//! Pool memory of MMQ, ggml's kernels for quantised matrices: quantised activations, and the stream-k fix-up
+//! buffer.
 //!
 //! Source: `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`.
 

@@ -1,12 +1,9 @@
 //! Placement of blocks in a region (an address range mapped as needed): a stack that allows frees out of
 //! order.
 //!
-//! DECISION: the entries are in address order without gaps; a hole is an entry that is not live. Scratch
-//! memory is used like a stack, so allocation and free are a push and a pop of a few nanoseconds. A block
-//! that is freed out of order becomes a hole. Holes are reused, lowest address first. A hole becomes part of
-//! the free space above the stack as soon as all blocks above it are freed. Adjacent holes are merged during
-//! a scan. A scan takes about a nanosecond for each block above the lowest hole, and is skipped when it
-//! cannot succeed.
+//! DECISION: scratch memory is used like a stack, so allocation and free are a push and a pop. A block freed
+//! out of order becomes a hole, and holes are reused, lowest address first. A scan for holes is skipped when
+//! it cannot succeed.
 
 use alloc::vec::Vec;
 

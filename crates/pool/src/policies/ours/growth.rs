@@ -1,10 +1,7 @@
 //! Growth of a pool ahead of need, so that the next request needs no driver call.
 //!
-//! DECISION: the growth is a share of the memory that the pool holds, and at most a quarter of the free
-//! memory. Memory that was mapped ahead and is then used cannot be released, so near the limit the growth
-//! must shrink to the exact size. A fixed factor of 2 would fail with a budget below twice the peak. The pool
-//! grows in small steps even if much memory is free, because memory mapped ahead is not available to other
-//! programs on the card. A driver call takes a millisecond at worst, and growth to 240 MiB takes 46 calls.
+//! DECISION: the growth is a share of the pool's memory, and at most a quarter of the free memory. A fixed
+//! factor of 2 would fail with a budget below twice the peak. Small steps leave memory to other programs.
 
 /// The most that is mapped ahead at once: for regions up to 256 MiB, and for larger ones.
 const SMALL: u64 = 8 << 20;

@@ -1,10 +1,7 @@
 //! Mapped pieces of a region, an address range that gets memory piece by piece.
 //!
-//! DECISION: the pieces are in address order, and each is exactly one `map` call of the device, because a
-//! piece can only be unmapped as a whole. The end of the region grows in chunks ([`super::growth`]). A gap
-//! left by trimming (the release of idle memory) is filled with only the needed bytes. The most frequent
-//! check is whether a range is mapped. It is one comparison with the end of the gapless part at the region's
-//! start.
+//! DECISION: each piece is exactly one `map` call, because a piece can only be unmapped as a whole. The
+//! region's end grows in chunks ([`super::growth`]); a gap gets only the needed bytes.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,7 @@
 //! Recent use of a region (an address range that gets memory piece by piece), by which idle pieces are found.
 //!
-//! DECISION: the used bytes are stored as one interval, not as a set. So a free takes two comparisons, and a
-//! piece counts as unused if it does not overlap the interval. This is exact for stack-like use; for any
-//! other use it keeps too much memory rather than too little.
+//! DECISION: the used bytes are one interval, not a set, so a free takes two comparisons. For use unlike a
+//! stack, too much memory is kept, never too little.
 
 use crate::device::DeviceEvent;
 

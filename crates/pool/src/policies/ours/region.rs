@@ -1,11 +1,10 @@
-//! Region: a fixed range of addresses, mapped as it is used. Plimsoll's policy uses it on cards with virtual
-//! memory management (tier A).
+//! Region: a fixed range of addresses, mapped as it is used, for cards with virtual memory management (tier
+//! A).
 //!
-//! DECISION: addresses are plentiful and memory is not. The region is reserved once,
-//! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them. A piece is released
-//! only if it is idle, no graph uses it, and the card has finished all work on it. The work is certainly
-//! finished after the CPU has waited for an event. Without a wait, an event recorded at an earlier trim
-//! (release of idle memory) must be done, and no block of the piece may have been live since that trim.
+//! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them.
+//!
+//! DECISION: a piece is released only if it is idle, no graph uses it, and the card has finished all work on
+//! it. An event at an earlier trim (release of idle memory) shows this without a wait.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;

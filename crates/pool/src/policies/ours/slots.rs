@@ -1,22 +1,17 @@
-//! Slots: whole allocations, replaced when they become too small. Plimsoll's policy uses them on cards
-//! without virtual memory management (tier B).
+//! Slots: whole allocations, replaced when they become too small, for cards without virtual memory management
+//! (tier B).
 //!
-//! DECISION: a slot that has become too small is freed before the larger one is allocated. So growth leaves
-//! no small slots behind, whereas legacy pools keep every size that they ever had. A request takes the first
-//! possible one of these:
+//! A request takes the first possible one of these:
 //!
 //! - the smallest idle slot that is large enough and at most a quarter too large;
 //! - a new slot of the exact size, while all slots together stay within 5/4 of the peak of live memory;
 //! - any idle slot that is large enough, to avoid a driver call;
-//! - a new slot with room to grow. First, as many of the largest idle slots are freed as the 5/4 limit
-//!   requires; all of them are too small for the request.
+//! - a new slot with room to grow, after the largest idle slots are freed as the 5/4 limit requires.
 //!
-//! Replacing a slot waits for the card, as `cudaFree` would. It happens only after the need has grown by a
-//! quarter.
+//! During a graph capture nothing is freed, and memory of a graph stays until the graph is destroyed.
 //!
-//! During a graph capture nothing is freed, and memory that the graph uses stays until the graph is
-//! destroyed. Each block is a separate device allocation with its own address, so a program may pass it to
-//! `cudaFree`.
+//! DECISION: a slot that is too small is freed before the larger one is allocated. Legacy pools keep every
+//! size that they ever had.
 
 use alloc::vec::Vec;
 

@@ -1,9 +1,8 @@
-//! Use of a region (an address range that gets memory piece by piece): live blocks, recent use, and memory
-//! that graphs use.
+//! Use of a region (an address range mapped piece by piece): live blocks, recent use, and memory that graphs
+//! use.
 //!
-//! DECISION: the memory of a graph is pinned as one prefix of the region, up to the highest address that was
-//! live during its capture. For stack-like use this is exactly the memory that the graph can access, and it
-//! takes one number for each graph. A block counts as recently used when it is freed; until then it is live.
+//! DECISION: a graph pins one prefix of the region, up to the highest address that was live during its
+//! capture. For use like a stack this is exact, and it takes one number for each graph.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,6 @@
-//! Memory budgets of engines under guard (the preloaded library): engines' requests for a larger budget, and
-//! new budgets after the scheduler has changed the memory that an engine may take (its claim).
+//! Memory budgets of engines under guard (the preloaded library), and engines' requests for a larger budget.
+//!
+//! An engine gets a new budget after the scheduler has changed its claim (the memory that it may take).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Last allocation that was refused to an engine, as recorded by guard (the preloaded library), for the
-//! diagnosis of the engine's end.
+//! Last allocation that guard (the preloaded library) refused to an engine, used to diagnose why the engine
+//! exited.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,10 +1,7 @@
 //! Removal of a model's files from the page cache after its load.
 //!
-//! DECISION: the page cache is kept if the engine maps its files and computes with weights that stayed on the
-//! host, because it reads them from the cache. The flags show whether any weights stay on the host; an engine
-//! log that reports fewer layers on the card overrides the flags. The cache is also kept if another engine
-//! reads the same file. `posix_fadvise` never drops pages that a process maps, such as those of the input
-//! embeddings.
+//! DECISION: the page cache is kept if the engine computes with mapped weights on the host, or if another
+//! engine reads the same model file. Flags and the engine's log show the former.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

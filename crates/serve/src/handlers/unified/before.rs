@@ -1,11 +1,10 @@
-//! Memory reclaim before a load, if the machine lacks the memory that the model needs. The steps are those of
-//! `plimsoll reclaim --need`.
+//! Memory reclaim before a load, if the machine lacks the memory that the model needs.
 //!
-//! DECISION: an upper bound of the need is used. It is the memory that the new engine may take (its claim),
-//! plus the claims of engines that are still loading, because the memory for those still looks free. Loads
-//! are prepared one at a time, in the order in which they start. The load starts even if reclaim freed too
-//! little, because a plan is only a prediction. If the load then fails, the error lists the steps taken as a
-//! hint. The daemon never takes a step that needs root by itself, even when it runs as root.
+//! Loads are prepared one at a time, and a load starts even if reclaim freed too little. The daemon never
+//! takes a step that needs root.
+//!
+//! DECISION: the need is an upper bound: the new engine's claim (the memory that it may take) plus the claims
+//! of engines that are still loading.
 
 use std::path::PathBuf;
 use std::rc::Rc;

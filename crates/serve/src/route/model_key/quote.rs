@@ -1,10 +1,7 @@
 //! Fast search for the closing quote of a JSON string that may contain escaped quotes.
 //!
-//! Ordinary text has an escaped quote every few dozen bytes. A search with memchr that stops at each of them
-//! is slow: 0.22 ms for a prompt of 2 MB, a fifth of the request's time. So each block of bytes first gets
-//! one vectorised test that shows whether a quote in it can close the string. Only blocks that pass the test
-//! are scanned byte by byte. memchr skips what lies before the next quote: 2 MB of plain text take 18 µs, and
-//! 60 where an escaped quote comes every 27 bytes.
+//! A search that stops at each escaped quote takes 0.22 ms for 2 MB, a fifth of the request's time. So one
+//! vectorised test per block shows whether the block needs a scan byte by byte (60 µs).
 
 use std::mem;
 

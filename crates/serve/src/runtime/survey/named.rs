@@ -1,8 +1,7 @@
 //! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 //!
-//! In the user's flags, card numbers count all served cards, but an engine counts only the cards that it
-//! gets. So the flags are resolved to cards before placement, and the plan uses the flags with the numbers
-//! that the engine will see.
+//! The user's flags number all served cards, but an engine numbers only its own. So the flags are resolved
+//! before placement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

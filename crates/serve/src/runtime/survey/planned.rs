@@ -1,9 +1,7 @@
 //! Memory need of a model from its plan, and the handling of models that are too large for the cards.
 //!
 //! DECISION: a context that is too large is lowered once, to a size that fits the empty cards. An engine
-//! keeps its context size until it ends, so the free memory at its start must not determine the size. The
-//! limit on the tokens in use (depth), in contrast, depends on free memory, because the memory that an engine
-//! may take can be raised later.
+//! keeps its context size until it ends, so the free memory at its start must not determine it.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::{ConfiguredModel, TooLarge};

@@ -1,9 +1,8 @@
 //! Memory of an engine on its card at one moment, as reported by the driver and by guard (the preloaded
 //! library).
 //!
-//! The driver's figure for the engine's PID is read by a child process, which loads the driver's library.
-//! Guard's page, a shared-memory file, has the engine's requests and the size of its context when it was
-//! opened. Both figures are read while the engine is idle, because they change only while the engine works.
+//! Guard reports the engine's requests and the CUDA context's size at the context's creation. Both figures
+//! are read while the engine is idle.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;
