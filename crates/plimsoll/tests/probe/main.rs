@@ -113,7 +113,7 @@ fn a_card_in_mig_mode_is_left_out_aloud() {
         let machine = look();
         assert_eq!(machine.cards.len(), 1);
         assert_eq!(machine.cards[0].id.as_str(), "GPU-ok");
-        assert!(machine.notes[0].starts_with("NVIDIA H100 is left out: it is in MIG mode"));
+        assert!(machine.notes[0].starts_with("NVIDIA H100 is left out: the card is in MIG mode"));
     });
 }
 

@@ -229,7 +229,7 @@ fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
     assert!(text.contains("OOM guard:"), "{text}");
     assert!(
         text.contains(
-            "a request for 9000 MiB more on card 0 was refused by the driver: the run held 600 MiB"
+            "a request for 9000 MiB more on card 0 was refused by the driver: the program held 600 MiB"
         ),
         "{text}"
     );

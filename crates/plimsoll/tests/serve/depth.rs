@@ -224,7 +224,7 @@ fn what_fits_on_no_card_is_refused_at_the_start_with_the_context_that_fits_or_lo
     let lowered = yard.scripted("lowered", "", "too-large = \"lower-context\"");
     let config = yard.section("big", total, 0, "") + &lowered;
     let daemon = yard.serve(total, &config);
-    daemon.told("is refused: big does not fit");
+    daemon.told("is refused: big would not fit");
     daemon.told("hint: big: use a context of ");
     daemon.told("with its context lowered to ");
     let answer = chat(daemon.address, "big");

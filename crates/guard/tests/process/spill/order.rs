@@ -29,7 +29,7 @@ fn without_a_need_the_last_comer_overflows() {
     let options = format!("budget={} spill={}", 700 * MIB, 1024 * MIB);
     let ran = Run::steps("total=4G", &options).run(ASKS);
     assert_eq!(ran.said(), SERVED, "{}", ran.errors);
-    assert!(ran.errors.contains("card 0: 200 MiB overflow"), "{}", ran.errors);
+    assert!(ran.errors.contains("card 0: an allocation of 200 MiB did not fit"), "{}", ran.errors);
 }
 
 #[test]
