@@ -12,6 +12,7 @@ mod crowd;
 mod cuda;
 mod depth;
 mod exact;
+mod exact_rows;
 mod fleet;
 mod leaving;
 mod openai;

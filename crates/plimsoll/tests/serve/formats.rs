@@ -199,7 +199,11 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         ),
         ("a.ini", "[a\nmodel = x\n", "a.ini:1: "),
         ("a.ini", "[a]\nctx-size = 1\n", "a.ini:1: model `a` names no model file; add `model ="),
-        ("a.yaml", "models:\n  a:\n    cmd: ${nope}\n", "a.yaml:3: macro `nope` is not known; declare the macro"),
+        (
+            "a.yaml",
+            "models:\n  a:\n    cmd: ${nope}\n",
+            "a.yaml:3: macro `nope` is not known; declare the macro",
+        ),
         ("a.yaml", "models: [\n", "a.yaml:"),
         (
             "a.toml",

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use rustix::net;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -55,7 +56,8 @@ impl StallLimit {
 /// State of one client's connection.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
-    stream: TcpStream,
+    /// The half for writing; what is asked of the socket is asked through it, too.
+    socket: OwnedWriteHalf,
     idle_since: Cell<Option<Instant>>,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
@@ -66,16 +68,20 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(stream: TcpStream, has_key: bool) -> Rc<Self> {
-        Rc::new(Self {
-            stream,
+    /// The state, and the stream that hyper reads and writes.
+    pub(crate) fn open(stream: TcpStream, has_key: bool) -> (Rc<Self>, ClientStream) {
+        prepare(&stream);
+        let (reader, socket) = stream.into_split();
+        let connection = Rc::new(Self {
+            socket,
             idle_since: Cell::new(Some(Instant::now())),
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
             has_key: Cell::new(has_key),
             changed: Notify::new(),
             close: Notify::new(),
-        })
+        });
+        (Rc::clone(&connection), ClientStream { connection, reader })
     }
 
     /// Since when it has carried no request; `None` while it does.
@@ -102,7 +108,7 @@ impl ClientConnection {
     async fn has_left(&self) {
         loop {
             // Unread bytes make it readable at once, so the flag is looked at from time to time.
-            match self.stream.ready(Interest::READABLE).await {
+            match self.socket.ready(Interest::READABLE).await {
                 Ok(ready) if !ready.is_read_closed() => sleep(GLANCE).await,
                 Ok(_) | Err(_) => return,
             }
@@ -161,43 +167,36 @@ impl Drop for RequestGuard {
     }
 }
 
+fn prepare(stream: &TcpStream) {
+    // Without it an answer may sit 40 ms in the kernel (delayed acknowledgements).
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER);
+    // A peer whose machine is gone sends no FIN. Sockets that refuse these options still work.
+    let (idle, pause, questions) = KEEPALIVE;
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, idle);
+    let _ = sockopt::set_tcp_keepintvl(stream, pause);
+    let _ = sockopt::set_tcp_keepcnt(stream, questions);
+    // Later than a stall, so that the limit above is the one that decides.
+    let gone = u32::try_from((STALL + idle).as_millis()).unwrap_or(u32::MAX);
+    let _ = sockopt::set_tcp_user_timeout(stream, gone);
+}
+
 /// A client's socket, whose writes record whether the client still reads.
 #[derive(Debug)]
-pub(crate) struct ClientStream(Rc<ClientConnection>);
-
-impl ClientStream {
-    pub(crate) fn new(connection: Rc<ClientConnection>) -> Self {
-        let stream = &connection.stream;
-        // Without it an answer may sit 40 ms in the kernel (delayed acknowledgements).
-        let _ = stream.set_nodelay(true);
-        let _ = sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER);
-        // A peer whose machine is gone sends no FIN. Sockets that refuse these options still work.
-        let (idle, pause, questions) = KEEPALIVE;
-        let _ = sockopt::set_socket_keepalive(stream, true);
-        let _ = sockopt::set_tcp_keepidle(stream, idle);
-        let _ = sockopt::set_tcp_keepintvl(stream, pause);
-        let _ = sockopt::set_tcp_keepcnt(stream, questions);
-        // Later than a stall, so that the limit above is the one that decides.
-        let gone = u32::try_from((STALL + idle).as_millis()).unwrap_or(u32::MAX);
-        let _ = sockopt::set_tcp_user_timeout(stream, gone);
-        Self(connection)
-    }
+pub(crate) struct ClientStream {
+    connection: Rc<ClientConnection>,
+    /// Its `poll_read` takes a short read for the last one, where `try_read` would ask the kernel once more.
+    reader: OwnedReadHalf,
 }
 
 impl AsyncRead for ClientStream {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.stream.poll_read_ready(context))?;
-            match self.0.stream.try_read_buf(buffer) {
-                // The readiness was stale, and is asked for anew.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.map(drop)),
-            }
-        }
+        Pin::new(&mut self.reader).poll_read(context, buffer)
     }
 }
 
@@ -207,14 +206,15 @@ impl ClientStream {
         context: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let connection = &self.0;
+        let connection = &self.connection;
+        let socket: &TcpStream = connection.socket.as_ref();
         let polled = loop {
-            match connection.stream.poll_write_ready(context) {
+            match socket.poll_write_ready(context) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
                 Poll::Pending => break Poll::Pending,
             }
-            match write(&connection.stream) {
+            match write(socket) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => break Poll::Ready(written),
             }
@@ -246,7 +246,7 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match net::shutdown(&self.0.stream, net::Shutdown::Write) {
+        match net::shutdown(self.connection.socket.as_ref(), net::Shutdown::Write) {
             // The client has gone already.
             Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
             outcome => Poll::Ready(Ok(outcome?)),

@@ -180,11 +180,11 @@ pub(crate) async fn serve<H: ModelService>(
                 Ok((stream, _)) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
                     let source = client_of(&stream);
-                    let client = ClientConnection::new(stream, server.settings.keys.is_empty());
+                    let (client, stream) = ClientConnection::open(stream, server.settings.keys.is_empty());
                     let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection(client, source, &builder, server, draining).await;
+                        serve_connection((client, stream), source, &builder, server, draining).await;
                         drop(place);
                     });
                 }
@@ -221,14 +221,14 @@ fn client_of(stream: &TcpStream) -> ClientId {
 }
 
 async fn serve_connection<H: ModelService>(
-    client: Rc<ClientConnection>,
+    (client, stream): (Rc<ClientConnection>, ClientStream),
     source: ClientId,
     builder: &http1::Builder,
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
 ) {
     let limits = server.settings.limits.clone();
-    let io = TokioIo::new(ClientStream::new(Rc::clone(&client)));
+    let io = TokioIo::new(stream);
     let its = Rc::clone(&client);
     let service = service_fn(move |mut request| {
         request.extensions_mut().insert(source);
