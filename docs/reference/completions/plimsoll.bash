@@ -25,9 +25,6 @@ _plimsoll() {
             plimsoll,engine)
                 cmd="plimsoll__subcmd__engine"
                 ;;
-            plimsoll,exec-child)
-                cmd="plimsoll__subcmd__exec__subcmd__child"
-                ;;
             plimsoll,help)
                 cmd="plimsoll__subcmd__help"
                 ;;
@@ -120,9 +117,6 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__help,engine)
                 cmd="plimsoll__subcmd__help__subcmd__engine"
-                ;;
-            plimsoll__subcmd__help,exec-child)
-                cmd="plimsoll__subcmd__help__subcmd__exec__subcmd__child"
                 ;;
             plimsoll__subcmd__help,help)
                 cmd="plimsoll__subcmd__help__subcmd__help"
@@ -248,7 +242,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -435,34 +429,8 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        plimsoll__subcmd__exec__subcmd__child)
-            opts="-h --parent --user --folder --no-new-privileges --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --parent)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --user)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --folder)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -548,20 +516,6 @@ _plimsoll() {
         plimsoll__subcmd__help__subcmd__engine__subcmd__path)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__help__subcmd__exec__subcmd__child)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
