@@ -1,19 +1,20 @@
 //! Health check of a serving engine whose log looks like an abort.
 //!
-//! DECISION: the engine is asked for `/health` and for `/slots`, which only the computing thread answers
-//! (`server-context.cpp: get_slots @ b10605`). After `ggml.c: ggml_abort`, that thread may hang while
-//! `/health` answers (llama.cpp #13281). A missing answer counts only if the process uses no processor time.
+//! DECISION: the engine is asked for `/health` and for `/slots`. After `ggml.c: ggml_abort`, the computing
+//! thread may hang while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or one
+//! in which a slot is processing (0.5.0); either counts only if the process uses no processor time.
 
 use std::time::Duration;
 
-use http::StatusCode;
 use plimsoll_wire::env::LLAMA_API_KEY;
 use procfs::process::Process;
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::address::EngineAddress;
 use super::descendants;
-use super::health::{self, status_of};
+use super::health::{self, answer_of};
+use super::http_client::collect_body;
 use super::spawn::{ChildSpec, Readiness};
 
 /// An abort that ends the process does so in this time; the check starts afterwards.
@@ -26,6 +27,8 @@ const WORKS_WITHIN: Duration = Duration::from_secs(4);
 /// Clock ticks that threads without work may use in this time: timers, and questions about its health.
 const IDLE_TICKS: u64 = 10;
 const SLOTS: &str = "/slots";
+/// Each slot prints its sampling settings, of some KiB.
+const LONGEST_ANSWER: usize = 4 << 20;
 
 /// An engine that is checked.
 #[derive(Debug)]
@@ -73,10 +76,18 @@ impl HangCheck {
         }
     }
 
-    /// Returns when the engine has answered, with any status: other engines do not know the path.
+    /// Returns when the engine has answered, with any status (other engines do not know the path), and has no
+    /// request to compute.
     async fn slots(&self) {
-        let asked = |status: Option<StatusCode>| status.is_some();
-        while !asked(status_of(&self.address, SLOTS, self.key.as_deref()).await) {
+        loop {
+            let answer = answer_of(&self.address, SLOTS, self.key.as_deref()).await;
+            let body = match answer {
+                Some(answer) => collect_body(answer, LONGEST_ANSWER).await.ok(),
+                None => None,
+            };
+            if body.is_some_and(|body| !is_processing(&body)) {
+                return;
+            }
             sleep(health::LONGEST_PAUSE).await;
         }
     }
@@ -96,6 +107,12 @@ impl HangCheck {
     }
 }
 
+/// True for an answer of llama-server in which a slot has a request.
+fn is_processing(slots: &[u8]) -> bool {
+    let slots: Vec<Value> = serde_json::from_slice(slots).unwrap_or_default();
+    slots.iter().any(|slot| slot["is_processing"] == true)
+}
+
 /// Processor time of a process in clock ticks; `None` if it waits for a disk, which is work as well.
 fn ticks(pid: i32) -> Option<u64> {
     let process = Process::new(pid).ok()?;
@@ -105,4 +122,24 @@ fn ticks(pid: i32) -> Option<u64> {
     }
     let stat = process.stat().ok()?;
     Some(stat.utime + stat.stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_with_a_request_is_told_from_idle_ones_and_from_other_answers() {
+        assert!(is_processing(br#"[{"id":0,"is_processing":false},{"id":1,"is_processing":true}]"#));
+        for other in [
+            &br#"[{"id":0,"is_processing":false}]"#[..],
+            b"[]",
+            b"[1,null]",
+            b"{\"error\":501}",
+            b"",
+            b"\xff",
+        ] {
+            assert!(!is_processing(other), "{other:?}");
+        }
+    }
 }

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::EngineAddress;
@@ -90,7 +91,16 @@ pub(super) async fn answers_within(readiness: &Readiness, address: &EngineAddres
     timeout(limit, asked).await.is_ok()
 }
 
-pub(super) async fn status_of(address: &EngineAddress, path: &str, key: Option<&str>) -> Option<StatusCode> {
+async fn status_of(address: &EngineAddress, path: &str, key: Option<&str>) -> Option<StatusCode> {
+    answer_of(address, path, key).await.map(|answer| answer.status())
+}
+
+/// Answer to a request on a fresh connection.
+pub(super) async fn answer_of(
+    address: &EngineAddress,
+    path: &str,
+    key: Option<&str>,
+) -> Option<Response<Incoming>> {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut request = Request::get(format!("{slash}{path}"));
     if let Some(key) = key {
@@ -98,7 +108,7 @@ pub(super) async fn status_of(address: &EngineAddress, path: &str, key: Option<&
     }
     let request = request.body(Full::default()).ok()?;
     let mut client = HttpClient::of_engine(address.clone());
-    client.send(request).await.ok().map(|answer| answer.status())
+    client.send(request).await.ok()
 }
 
 #[cfg(test)]
