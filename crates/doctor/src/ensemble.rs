@@ -3,9 +3,9 @@
 //! The bounds [`RULED`], [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports not used for
 //! training (`bench/RESULTS.md`). [`CLEAR`] was chosen on the training reports.
 //!
-//! DECISION: if the rules used the sizes of a refused allocation, they decide from a confidence of
-//! [`TELLING`], because words say nothing about sizes. Other rules decide from [`RULED`], or from
-//! [`RULED_AGAINST`] if the classifier clearly disagrees. Otherwise the classifier decides.
+//! DECISION: rules that used the sizes of a refused allocation win if their confidence is at least
+//! [`TELLING`], because words say nothing about sizes. Other rules win at [`RULED`] or above, or at
+//! [`RULED_AGAINST`] or above if the classifier clearly disagrees. Otherwise the classifier wins.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};

@@ -1,7 +1,7 @@
 //! Weights of a mapped model file, which are never copied to a card.
 //!
-//! A Vulkan backend copies weights into mapped memory by itself, which would read the whole file. This
-//! preloaded library replaces ggml's copy function, so data in a mapped file stays there.
+//! A Vulkan backend copies weights into its host-visible buffers with `memcpy`, and that would read the whole
+//! model file. This preloaded library replaces ggml's copy function by one that skips data in a mapped file.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{CStr, c_int, c_void};

@@ -2,7 +2,7 @@
 //!
 //! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
 //! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts`, the split depends on the
-//! memory that is free at the load. Back-references and look-around in `-ot` patterns are refused.
+//! memory that is free at load time. Back-references and look-around in `-ot` patterns are refused.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_flags::{GpuLayers, ModelParams, SplitMode};

@@ -1,10 +1,10 @@
 //! Memory reclaim on machines whose GPU shares the host's memory.
 //!
-//! Root steps run in a separate process (`plimsoll reclaim-step`); this process reports those that it could
-//! not take.
+//! Steps that need root run in a separate process (`plimsoll reclaim-step`), which reports the steps that it
+//! could not take.
 //!
 //! DECISION: only steps that are predicted to help are taken, one at a time, with a measurement after each.
-//! First, other processes under guard (the preloaded library) are requested to release idle memory.
+//! First, other processes under guard (the preloaded library) are asked to release idle memory.
 #![forbid(unsafe_code)]
 
 mod cache;

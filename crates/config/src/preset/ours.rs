@@ -1,7 +1,7 @@
-//! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, a comment for
-//! llama-server.
+//! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, which llama-server ignores
+//! as a comment.
 //!
-//! Settings of the server are written before the first section or in `[*]`.
+//! Settings for `plimsoll serve` as a whole are written before the first section or in `[*]`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Timing of an allocator policy's calls.
 //!
-//! DECISION: each call is timed separately, less the time of reading the clock. The replay is repeated, and
+//! DECISION: each call is timed separately, minus the overhead of reading the clock. The replay is repeated, and
 //! the fastest pass is reported. Calls to the simulated driver are included.
 
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Connection pool to one engine: its address and its idle connections.
 //!
 //! The task that waits for an answer drives its connection, so dropping the answer closes the connection.
-//! Idle connections are checked when they are reused. A request that fails on one before the answer's first
-//! byte is sent again on a new connection.
+//! Idle connections are checked when they are reused. A request that fails on a
+//! reused connection, before the answer's first byte, is sent again on a new connection.
 
 use std::cell::RefCell;
 use std::fmt;
