@@ -1,5 +1,5 @@
-//! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, which llama-server ignores
-//! as a comment.
+//! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, which llama-server
+//! ignores as a comment.
 //!
 //! Settings for `plimsoll serve` as a whole are written before the first section or in `[*]`.
 

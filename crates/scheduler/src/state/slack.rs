@@ -1,7 +1,7 @@
 //! Slack: the part of an engine's claim (the memory that it may take) that no admitted request can use.
 //!
-//! While a model waits for memory, each claim counts only as the memory that its admitted requests need, or as
-//! the measured memory if that is larger. The rest can be taken, unless the engine has queued requests.
+//! While a model waits for memory, each claim counts only as the memory that its admitted requests need, or
+//! as the measured memory if that is larger. The rest can be taken, unless the engine has queued requests.
 
 use plimsoll_base::{Bytes, RunId, Share};
 
