@@ -141,6 +141,15 @@ pub struct ModelParams {
 }
 
 impl ModelParams {
+    /// Sources of the model, the draft and the projector on servers, each where no file of this machine is named.
+    pub fn remote_sources(&self) -> [Option<&RemoteSource>; 3] {
+        [
+            self.remote.as_ref().filter(|_| self.model.is_none()),
+            self.draft_remote.as_ref().filter(|_| self.draft_model.is_none()),
+            self.projector_remote.as_ref().filter(|_| self.projector.is_none()),
+        ]
+    }
+
     /// Defaults of a program. Programs differ in one thing: only llama-server resolves
     /// [`Parallel::Auto`] to 4 slots; the others decode one sequence.
     pub fn of(program: ProgramKind) -> Self {

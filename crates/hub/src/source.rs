@@ -98,21 +98,27 @@ impl Hub {
         Self { client, caches }
     }
 
+    /// The hub's address.
+    pub fn address(&self) -> &Address {
+        self.client.hub()
+    }
+
     pub fn traffic(&self) -> Traffic {
         self.client.traffic()
     }
 
     /// The models that the flags name on servers, each where no file of it is named.
     pub fn locate(&self, wish: &ModelParams, dialect: Dialect) -> Result<LocatedModel, HubError> {
-        let mut found = match wish.remote.as_ref().filter(|_| wish.model.is_none()) {
+        let [main, draft, projector] = wish.remote_sources();
+        let mut found = match main {
             Some(source) => self.model(source, (wish, wish.remote_file.as_deref()), dialect)?,
             None => LocatedModel::default(),
         };
         let one = |source: &RemoteSource| Ok(self.model(source, (wish, None), dialect)?.main);
-        if let Some(source) = wish.draft_remote.as_ref().filter(|_| wish.draft_model.is_none()) {
+        if let Some(source) = draft {
             found.draft = one(source)?;
         }
-        if let Some(source) = wish.projector_remote.as_ref().filter(|_| wish.projector.is_none()) {
+        if let Some(source) = projector {
             found.projector = one(source)?;
         }
         Ok(found)

@@ -5,7 +5,7 @@
 
 use plimsoll_base::Card;
 use plimsoll_flags::{ModelParams, ProgramKind};
-use plimsoll_model::Model;
+use plimsoll_model::{Dialect, Model};
 use serde::{Deserialize, Serialize};
 
 use super::contexts::MeasuredContext;
@@ -21,6 +21,14 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
+    /// The tensor types of the engine's files: above BF16, the same numbers name different types.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::LlamaCpp => Dialect::Ggml,
+            Self::IkLlamaCpp => Dialect::Ik,
+        }
+    }
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::LlamaCpp => "llama.cpp",

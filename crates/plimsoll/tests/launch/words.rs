@@ -32,8 +32,8 @@ fn server(line: &str, then: &str) -> ChildSpec {
 }
 
 /// The same with a thread for each request, as llama-server has for all but what computes: `/health` is always well,
-/// and `/slots` is answered only where nothing computes.
-fn threaded(then: &str) -> ChildSpec {
+/// and `/slots` as `slots` says, in Python.
+fn threaded(slots: &str, then: &str) -> ChildSpec {
     let port = free_port(&[]).unwrap();
     let script = format!(
         "import http.server, os, subprocess, threading, time\n\
@@ -41,7 +41,7 @@ fn threaded(then: &str) -> ChildSpec {
          class H(http.server.BaseHTTPRequestHandler):\n\
          \x20 def do_GET(self):\n\
          \x20  if self.path == '/slots':\n\
-         \x20   with computes: pass\n\
+         \x20   {slots}\n\
          \x20  self.send_response(200); self.end_headers()\n\
          \x20 def do_POST(self):\n\
          \x20  with computes:\n\
@@ -56,6 +56,11 @@ fn threaded(then: &str) -> ChildSpec {
         ..server("", "")
     }
 }
+
+/// `/slots` is answered only where nothing computes.
+const WAITS: &str = "with computes: pass";
+/// It is always answered, and says whether a slot has a request.
+const TELLS: &str = "self.send_response(200); self.end_headers(); self.wfile.write(b'[{\"is_processing\":true}]' if computes.locked() else b'[]'); return";
 
 async fn post(port: u16) {
     use tokio::io::AsyncWriteExt;
@@ -79,10 +84,10 @@ fn words_alone_never_kill_a_serving_engine() {
     });
 }
 
-#[test]
-fn an_engine_that_aborts_and_hangs_is_noticed_within_ten_seconds() {
+/// The engine prints the line of an abort at a request that is never answered.
+fn is_noticed_within_ten_seconds(engine: ChildSpec) {
     on_one_thread(async {
-        let mut running = start(&launcher(), server(ABORT, "time.sleep(1000)")).await;
+        let mut running = start(&launcher(), engine).await;
         running.ready().await;
         let port = running.port();
         let _ = tokio::time::timeout(Duration::from_millis(500), post(port)).await;
@@ -91,28 +96,30 @@ fn an_engine_that_aborts_and_hangs_is_noticed_within_ten_seconds() {
         assert_eq!(ended.cause, EndCause::Stuck);
         assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
     });
+}
+
+#[test]
+fn an_engine_that_aborts_and_hangs_is_noticed_within_ten_seconds() {
+    is_noticed_within_ten_seconds(server(ABORT, "time.sleep(1000)"));
 }
 
 /// `ggml_abort` starts a debugger and waits for it, for ever where the debugger waits for a download, say.
-#[test]
-fn an_engine_that_aborts_and_hangs_while_its_health_is_well_is_noticed_within_ten_seconds() {
-    on_one_thread(async {
-        let mut running = start(&launcher(), threaded("subprocess.run(['sleep', '1000'])")).await;
-        running.ready().await;
-        let port = running.port();
-        let _ = tokio::time::timeout(Duration::from_millis(500), post(port)).await;
-        let since = Instant::now();
-        let ended = running.ended().await;
-        assert_eq!(ended.cause, EndCause::Stuck);
-        assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
-    });
-}
+const DEBUGGER: &str = "subprocess.run(['sleep', '1000'])";
 
 #[test]
-fn an_engine_that_computes_in_silence_after_words_like_an_abort_is_left_alone() {
+fn an_engine_that_aborts_and_hangs_while_its_health_is_well_is_noticed_within_ten_seconds() {
+    is_noticed_within_ten_seconds(threaded(WAITS, DEBUGGER));
+}
+
+/// As llama.cpp 0.5.0 does.
+#[test]
+fn an_engine_that_aborts_and_hangs_while_its_slots_are_answered_is_noticed_within_ten_seconds() {
+    is_noticed_within_ten_seconds(threaded(TELLS, DEBUGGER));
+}
+
+fn is_left_alone(engine: ChildSpec) {
     on_one_thread(async {
-        let busy = "end = time.time() + 60\n    while time.time() < end: pass";
-        let mut running = start(&launcher(), threaded(busy)).await;
+        let mut running = start(&launcher(), engine).await;
         running.ready().await;
         let port = running.port();
         let _ = tokio::time::timeout(Duration::from_millis(500), post(port)).await;
@@ -120,6 +127,18 @@ fn an_engine_that_computes_in_silence_after_words_like_an_abort_is_left_alone() 
         assert!(lives(running.child.pid()));
         assert!(running.events.try_recv().is_err(), "nothing happened to it");
     });
+}
+
+const COMPUTES: &str = "end = time.time() + 60\n    while time.time() < end: pass";
+
+#[test]
+fn an_engine_that_computes_in_silence_after_words_like_an_abort_is_left_alone() {
+    is_left_alone(threaded(WAITS, COMPUTES));
+}
+
+#[test]
+fn an_engine_that_computes_and_says_so_after_words_like_an_abort_is_left_alone() {
+    is_left_alone(threaded(TELLS, COMPUTES));
 }
 
 #[test]

@@ -54,6 +54,15 @@ pub(crate) fn vulkan_backend() -> PathBuf {
     place.join("package/bins/linux-x64-vulkan/libggml-vulkan.so")
 }
 
+/// A model's file in this folder, written by the first test that asks for it.
+pub(crate) fn specimen(name: &str, folder: &Path) -> PathBuf {
+    let path = folder.join(format!("{name}.gguf"));
+    if !path.exists() {
+        plimsoll_specimens::write(name, &path, &plimsoll_specimens::Changes::default()).unwrap();
+    }
+    path
+}
+
 /// A folder below the target directory, made once.
 fn fetched(name: &str, fetch: impl FnOnce(&Path)) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();

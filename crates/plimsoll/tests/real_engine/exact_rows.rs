@@ -36,24 +36,16 @@ fn rows() -> Vec<Row> {
     serde_json::from_slice::<Recording>(&fs::read(path).unwrap()).unwrap().rows
 }
 
-fn model(name: &str, folder: &Path) -> String {
-    let path = folder.join(format!("{name}.gguf"));
-    if !path.exists() {
-        plimsoll_specimens::write(name, &path, &plimsoll_specimens::Changes::default()).unwrap();
-    }
-    path.to_str().unwrap().to_owned()
-}
-
 fn plan(row: &Row, folder: &Path) -> Value {
     let mut command: Command = plimsoll();
     command.args(["plan", "--json"]).arg(format!("--exact={}", cuda::engine().program.display()));
     for card in 0..row.cards {
         command.arg("--card").arg(format!("name=H200-{card},{CARD}"));
     }
-    command.args(["--", "-m", &model(&row.model, folder)]);
+    command.args(["--", "-m"]).arg(cuda::specimen(&row.model, folder));
     for (flag, name) in [("-md", &row.draft), ("--mmproj", &row.projector)] {
         if let Some(name) = name {
-            command.args([flag, &model(name, folder)]);
+            command.arg(flag).arg(cuda::specimen(name, folder));
         }
     }
     command

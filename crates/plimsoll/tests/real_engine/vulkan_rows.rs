@@ -35,16 +35,12 @@ fn rows() -> Vec<Row> {
 
 /// What the engine asked for until it made its slots.
 fn asked(row: &Row, folder: &Path) -> Vec<i64> {
-    let model = folder.join(format!("{}.gguf", row.model));
-    if !model.exists() {
-        plimsoll_specimens::write(&row.model, &model, &plimsoll_specimens::Changes::default()).unwrap();
-    }
     let (report, socket) = (folder.join("report"), folder.join("s.sock"));
     let _ = (fs::remove_file(&report), fs::remove_file(&socket));
     let mut command = Command::new(&cuda::engine().program);
     command
         .arg("-m")
-        .arg(&model)
+        .arg(cuda::specimen(&row.model, folder))
         .args(row.flags.split_whitespace())
         .args(["-t", "1", "-fit", "off", "-dev", "Vulkan0", "-lv", "4", "--no-warmup", "--host"])
         .arg(&socket)

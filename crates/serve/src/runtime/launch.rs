@@ -55,7 +55,9 @@ impl Starter<'_> {
         let entry = &self.run.entry;
         let engine = engine_command(entry, self.runtime.settings.engine.as_deref())
             .map_err(|error| unstartable(&entry.name, &error))?;
-        let privacy = Privacy { vulkan: self.vulkan(&engine).await?, ..self.privacy(&engine).await };
+        let program = self.program(&engine);
+        let vulkan = self.vulkan(program.clone()).await?;
+        let privacy = Privacy { vulkan, ..self.privacy(program).await };
         let (spec, key) = self.spec(&engine, &privacy)?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| unstartable(&entry.name, &error))?;
@@ -68,8 +70,8 @@ impl Starter<'_> {
     /// DECISION: a shell script, a program with leading arguments and a `cmd` may start a container, which
     /// needs set-user-ID programs and does not see the folder. They are confined only where the user asks for
     /// it with `engine-user`.
-    async fn privacy(&self, engine: &[String]) -> Privacy {
-        let Some(program) = self.program(engine) else {
+    async fn privacy(&self, program: Option<PathBuf>) -> Privacy {
+        let Some(program) = program else {
             return self.private(None, false);
         };
         // It runs the program, and a GPU build takes a second to load its libraries.
@@ -109,16 +111,16 @@ impl Starter<'_> {
     }
 
     /// Finds out Vulkan's numbers of the run's cards; none for an engine that does not compute with Vulkan.
-    async fn vulkan(&self, engine: &[String]) -> Result<Vec<usize>, Reason> {
+    async fn vulkan(&self, program: Option<PathBuf>) -> Result<Vec<usize>, Reason> {
         let (environment, cards) = (self.environment(0, None), self.cards());
         // The user has chosen, or there is no card to choose.
         if environment.shows_vulkan() || cards.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(found) = self.program(engine) else {
+        let Some(program) = program else {
             return Ok(Vec::new());
         };
-        let asked = tokio::task::spawn_blocking(move || engine::vulkan_cards(&found, &environment)).await;
+        let asked = tokio::task::spawn_blocking(move || engine::vulkan_cards(&program, &environment)).await;
         let Ok(Ok(shown)) = asked else {
             return Ok(Vec::new());
         };

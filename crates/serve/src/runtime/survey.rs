@@ -15,8 +15,7 @@ use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
 use plimsoll_launch::find_program;
-use plimsoll_model::Dialect;
-use plimsoll_planner::{EngineBuild, EngineKind};
+use plimsoll_planner::EngineBuild;
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
@@ -95,11 +94,7 @@ fn planned(
     (named, machine): (&NamedDemand, &[Card]),
 ) -> Result<Arc<dyn MemoryModel>, Reason> {
     let engine = engine_of(program);
-    let dialect = match engine.kind {
-        EngineKind::LlamaCpp => Dialect::Ggml,
-        // Above BF16 the two give the same numbers to different tensor types.
-        EngineKind::IkLlamaCpp => Dialect::Ik,
-    };
+    let dialect = engine.kind.dialect();
     let read =
         |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
     let found = remote::models(entry, &flags, &wish, dialect);

@@ -8,8 +8,8 @@ use std::path::Path;
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::tiny::TinyModel;
-use plimsoll_model::{Dialect, types};
-use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanRequest};
+use plimsoll_model::types;
+use plimsoll_planner::{EngineBuild, MeasuredContext, PlanRequest};
 use plimsoll_probe::headers::read_model;
 
 use crate::report::ErrorReport;
@@ -41,10 +41,7 @@ pub(super) fn flags(model: &Path) -> Vec<String> {
 
 /// The model's run-time pool as planned, without cuBLAS.
 pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, ErrorReport> {
-    let dialect = match engine.kind {
-        EngineKind::LlamaCpp => Dialect::Ggml,
-        EngineKind::IkLlamaCpp => Dialect::Ik,
-    };
+    let dialect = engine.kind.dialect();
     let without = MeasuredContext {
         card: card.name.clone(),
         driver: String::new(),

@@ -6,7 +6,7 @@ use plimsoll_base::Card;
 use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_hub::HubFailure;
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanRequest};
+use plimsoll_planner::{EngineBuild, MeasuredContext, PlanRequest};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
 
@@ -46,7 +46,7 @@ impl Models {
     }
 
     pub(super) fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, ErrorReport> {
-        let dialect = dialect(engine);
+        let dialect = engine.kind.dialect();
         let here = downloaded(wish, dialect)?;
         let read = |path: &String| read_model(Path::new(path), dialect);
         let Some(main) = &here.model else {
@@ -55,13 +55,6 @@ impl Models {
         // The draft model and the projector are on the same cards, and often decide whether the whole fits.
         let draft = here.draft_model.as_ref().map(read).transpose()?;
         Ok(Self::new(read(main)?, draft, here.projector.as_ref().map(read).transpose()?))
-    }
-}
-
-pub(super) fn dialect(engine: EngineBuild) -> Dialect {
-    match engine.kind {
-        EngineKind::LlamaCpp => Dialect::Ggml,
-        EngineKind::IkLlamaCpp => Dialect::Ik,
     }
 }
 

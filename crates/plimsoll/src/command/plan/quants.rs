@@ -10,7 +10,7 @@ use plimsoll_report::aligned;
 use serde_json::{Value, json};
 
 use super::Arguments;
-use super::models::{Models, dialect};
+use super::models::Models;
 use super::remote::hub;
 use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
     let repo = named.split(':').next().unwrap_or_default();
     let hub = hub(options.text("--hf-token"), Some(arguments.header_limit))?;
     let listing = hub.listing(repo)?;
-    let dialect = dialect(arguments.engine());
+    let dialect = arguments.engine().kind.dialect();
     let (mut rows, mut projector, mut failed) = (Vec::new(), None, None);
     hub.each_quantisation(&listing, dialect, |quantisation, fetched| {
         if rows.is_empty() && wish.projector_auto {

@@ -16,7 +16,6 @@ use plimsoll_probe::folder::OwnedFolder;
 use serde_json::{Value, json};
 
 use super::Arguments;
-use super::models::dialect;
 use crate::report::ErrorReport;
 
 const FOLDER: &str = "plimsoll-remote-";
@@ -33,9 +32,7 @@ pub(super) struct RemoteFiles {
 
 /// True where a model has to be looked for that is no file.
 pub(super) fn names_some(wish: &ModelParams) -> bool {
-    wish.remote.is_some() && wish.model.is_none()
-        || wish.draft_remote.is_some() && wish.draft_model.is_none()
-        || wish.projector_remote.is_some() && wish.projector.is_none()
+    wish.remote_sources().iter().any(Option::is_some)
 }
 
 pub(super) fn hub(token: Option<&str>, limit: Option<Bytes>) -> Result<Hub, ErrorReport> {
@@ -70,7 +67,7 @@ impl RemoteFiles {
             return Ok(Self::default());
         }
         let hub = hub(options.text("--hf-token"), Some(arguments.header_limit))?;
-        let found = hub.locate(&wish, dialect(arguments.engine()))?;
+        let found = hub.locate(&wish, arguments.engine().kind.dialect())?;
         let mut files = Self { others: found.others, ..Self::default() };
         let named = put(ModelParams::of(arguments.program()), &found, |place| files.path(place))?;
         let flags = [("-m", named.model), ("-md", named.draft_model), ("-mm", named.projector)];

@@ -39,7 +39,7 @@ struct RemoteKey {
     file: Option<String>,
     projects: bool,
     is_ggml: bool,
-    hub: Option<String>,
+    hub: String,
 }
 
 #[derive(Debug, Default)]
@@ -68,34 +68,26 @@ pub(super) fn models(
     wish: &ModelParams,
     dialect: Dialect,
 ) -> RemoteModels {
-    let sources = [&wish.remote, &wish.draft_remote, &wish.projector_remote];
-    let here = [&wish.model, &wish.draft_model, &wish.projector];
-    // What is a file on this machine is read there.
-    let sources = [0, 1, 2].map(|at: usize| sources[at].clone().filter(|_| here[at].is_none()));
+    let sources = wish.remote_sources().map(Option::<&RemoteSource>::cloned);
     if sources.iter().all(Option::is_none) {
         return RemoteModels::default();
     }
     let variables = named::variables(entry);
-    let key = RemoteKey {
-        sources,
-        file: wish.remote_file.clone(),
-        projects: wish.projector_auto,
-        is_ggml: dialect == Dialect::Ggml,
-        hub: variables.get("HF_ENDPOINT").cloned(),
-    };
-    if let Some(known) = locked(|fetched| fetched.models.get(&key).cloned()) {
-        return (*known).clone();
-    }
     let variable = |name: &str| variables.get(name).map(OsString::from);
-    match fetch(variable, flags.text("--hf-token"), wish, dialect) {
-        Ok(models) => {
-            locked(|fetched| {
-                if fetched.models.len() < KEPT {
-                    fetched.models.insert(key, Arc::new(models.clone()));
-                }
-            });
-            models
-        }
+    let bounds = Bounds { patience: PATIENCE, ..Bounds::default() };
+    let hub = Hub::of_variables(variable, flags.text("--hf-token"), bounds).map_err(FetchError::from);
+    let fetched = hub.and_then(|hub| {
+        let key = RemoteKey {
+            sources,
+            file: wish.remote_file.clone(),
+            projects: wish.projector_auto,
+            is_ggml: dialect == Dialect::Ggml,
+            hub: hub.address().to_string(),
+        };
+        kept(key, || fetch(&hub, wish, dialect))
+    });
+    match fetched {
+        Ok(models) => models,
         Err(error) => {
             if let FetchError::Hub(error) = &error
                 && error.failure.is_passing()
@@ -109,13 +101,24 @@ pub(super) fn models(
     }
 }
 
-fn fetch(
-    variable: impl Fn(&str) -> Option<OsString>,
-    token: Option<&str>,
-    wish: &ModelParams,
-    dialect: Dialect,
+/// The models that were fetched before for this key; else those that `fetch` returns, which are kept.
+fn kept(
+    key: RemoteKey,
+    fetch: impl FnOnce() -> Result<RemoteModels, FetchError>,
 ) -> Result<RemoteModels, FetchError> {
-    let hub = Hub::of_variables(variable, token, Bounds { patience: PATIENCE, ..Bounds::default() })?;
+    if let Some(known) = locked(|fetched| fetched.models.get(&key).cloned()) {
+        return Ok((*known).clone());
+    }
+    let models = fetch()?;
+    locked(|fetched| {
+        if fetched.models.len() < KEPT {
+            fetched.models.insert(key, Arc::new(models.clone()));
+        }
+    });
+    Ok(models)
+}
+
+fn fetch(hub: &Hub, wish: &ModelParams, dialect: Dialect) -> Result<RemoteModels, FetchError> {
     let rests = locked(|fetched| fetched.rest.is_some_and(|end| Instant::now() < end));
     // A cache on this machine needs no server.
     let offline = ModelParams { offline: true, ..wish.clone() };
