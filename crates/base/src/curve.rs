@@ -1,10 +1,7 @@
-//! Memory curves: memory of an engine on each card as a function of depth, the number of tokens in use.
+//! Memory curves: the memory that an engine takes on each card, by depth (tokens in the KV cache).
 //!
 //! With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is the
 //! deepest slot's tokens times the number of busy slots.
-//!
-//! DECISION: a curve is a table of points, not a formula, because ggml's legacy pool grows in steps. A depth
-//! between two points gets the memory of the deeper point, so a curve never shows too little.
 
 use serde::Serialize;
 
@@ -32,6 +29,8 @@ pub struct Slots {
 
 /// Bytes on each card up to this depth.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// DECISION: a curve is a table of steps, not a formula, because ggml's legacy pool grows in steps. A depth
+// between two points gets the memory of the deeper point, so a curve never shows too little.
 struct CurveStep {
     depth: u64,
     bytes: Vec<Bytes>,

@@ -1,8 +1,7 @@
 //! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
 //!
-//! A file means the same as in llama-server (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`),
-//! with two exceptions. A section without a model is refused, and `sleep-idle-seconds` ends the engine's
-//! process.
+//! The source is `common/preset.cpp`, `tools/server/server-models.cpp @ b10605`. Two things differ: a section
+//! without a model is refused, and `sleep-idle-seconds` ends the engine's process.
 
 mod assemble;
 mod grammar;

@@ -1,7 +1,6 @@
-//! Diagnosis from a log's facts: one cause with its confidence, alternatives, evidence and remedies.
+//! Diagnosis of a log or a report: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: this module only adds up the findings of the rules, as log odds for each cause. The alternative
-//! `none of these` has a fixed weight. Below a confidence of [`TELLING`], the cause is `other`.
+//! The rules' findings are added up for each cause. If no cause is likely enough, the cause is `other`.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +17,7 @@ use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
 
 pub const SCHEMA: &str = "plimsoll.diagnosis/1";
 /// The weight of `none of these`, in nats.
+// DECISION: findings are added as log odds for each cause, and `none of these` has a fixed weight.
 const NONE: f64 = 1.5;
 /// A cause below this is not named, and below [`LIKELY`] it is called a guess.
 pub(super) const TELLING: f64 = 0.28;
