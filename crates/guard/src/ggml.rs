@@ -1,11 +1,8 @@
-//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of this library, through the
+//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of guard, through the C++
 //! class's vtable.
 //!
-//! The pool is replaced only on request (`pool=ours`, `pool=managed`). A hidden and stripped class cannot be
-//! found, which is reported once.
-//!
-//! DECISION: an object's address is only a key to an allocator of this library ([`plimsoll_pool::Ours`]); the
-//! object itself is never read. Calls that cannot be served go to ggml's own methods.
+//! The pool is replaced only on request (`pool=ours`, `pool=managed`). Calls that cannot be served go to
+//! ggml's own methods.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -36,6 +33,8 @@ use mapped_objects::LoadCounts;
 use takeover::TakeoverError;
 
 #[derive(Debug)]
+// DECISION: an object's address is only a key to an allocator of this library (`plimsoll_pool::Ours`); the
+// object itself is never read. A hidden and stripped class cannot be found, which is reported once.
 struct ClassSearch {
     seen: LoadCounts,
     /// Objects without the class, which need no second look.

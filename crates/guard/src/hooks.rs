@@ -1,10 +1,6 @@
-//! Hooks: functions with which this library replaces the driver's, one file for each part of the driver's
-//! API.
+//! Hooks: functions with which guard replaces those of the CUDA driver, one file for each part of its API.
 //!
 //! Until `cuInit` has succeeded, a hook only calls the real function.
-//!
-//! DECISION: the macro `hooks!` generates the export, the pointer to the real function and the row in
-//! [`crate::interpose`]. So a hook cannot be missing in one of these places.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;
@@ -64,6 +60,8 @@ pub(crate) const fn always() -> bool {
 ///
 /// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls
 /// (REAL, PER_THREAD)` it also knows whether it is the twin.
+// DECISION: this macro generates the export, the pointer to the real function and the row in
+// `crate::interpose`. So a hook cannot be missing in one of these places.
 macro_rules! hooks {
     (in $library:ident; $($hooks:tt)*) => {
         $crate::hooks::hooks! { in $library when armed; $($hooks)* }

@@ -1,7 +1,6 @@
 //! Memory reserved by the driver's stream-ordered pools (`cudaMallocAsync`).
 //!
-//! DECISION: the driver's figure for a whole pool is counted, not its blocks, because the driver returns
-//! freed blocks unseen. The figure is read after every call that may change it, and before a refusal.
+//! The driver's figure for each pool is read after every call that may change it, and before a refusal.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance_mut;
@@ -16,6 +15,8 @@ const RESERVED: i32 = 5;
 const USED: i32 = 7;
 
 #[derive(Clone, Copy, Debug)]
+// DECISION: the driver's figure for a whole pool is counted, not its blocks, because the driver returns freed
+// blocks unseen.
 struct DriverPool {
     handle: usize,
     card: CardIndex,

@@ -1,6 +1,4 @@
-//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]).
-//!
-//! The border is at a multiple of every element size of memsets, so no element is split.
+//! Hooks of memsets, which are split where a spilled range changes from device to host memory.
 
 use super::copy::{code, result};
 use crate::driver::{CuResult, CuStream, DevicePointer};

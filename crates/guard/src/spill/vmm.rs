@@ -1,9 +1,6 @@
 //! Wrappers of the driver's virtual memory functions. A wrapper that fails leaves nothing allocated.
 //!
-//! Cards with peer access get access to each mapping, as they would to memory of cuMemAlloc.
-//!
-//! DECISION: a handle is released as soon as it is mapped, because the mapping keeps the memory. So only the
-//! mapping must be stored.
+//! Cards with peer access also get access to each mapping, as to memory of `cuMemAlloc`.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
@@ -47,6 +44,8 @@ impl Location {
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+// DECISION: a handle is released as soon as it is mapped, because the mapping keeps the memory. So only the
+// mapping must be stored.
 pub(crate) struct VmmProperties {
     pub(crate) kind: c_int,
     pub(crate) handle_types: c_int,

@@ -1,7 +1,4 @@
 //! Concurrent map from addresses or handles to values.
-//!
-//! DECISION: the map consists of shards, so that threads rarely wait for each other. Each shard is an ordered
-//! map, which is never rehashed.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,6 +12,8 @@ const SHARDS: usize = 64;
 
 /// Map from 64-bit keys to values, which are returned as copies.
 #[derive(Debug)]
+// DECISION: the map consists of shards, so that threads rarely wait for each other. Each shard is an ordered
+// map, which is never rehashed.
 pub(crate) struct AddressMap<T> {
     shards: [Lock<BTreeMap<u64, T>>; SHARDS],
 }
