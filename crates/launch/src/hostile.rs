@@ -1,4 +1,4 @@
-//! Fuzzing of what engines, other users' processes and the kernel send to the launcher.
+//! Fuzz tests of the launcher's parsers of what engines, other users' processes and the kernel send.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;

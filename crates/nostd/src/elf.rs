@@ -1,7 +1,4 @@
 //! Reader of the dynamic symbols of an ELF object that the loader has mapped into this process.
-//!
-//! DECISION: the symbols are read from memory, by the object's hash table. `dlsym` is not called, because
-//! guard (the preloaded library) replaces it.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null;
@@ -24,6 +21,8 @@ const FUNCTION: u8 = 2;
 
 /// A mapped object, valid during the callback of `dl_iterate_phdr`.
 #[derive(Debug)]
+// DECISION: the symbols are read from memory, by the object's hash table. `dlsym` is not called, because
+// guard (the preloaded library) replaces it.
 pub struct ElfImage<'a> {
     base: usize,
     headers: &'a [libc::Elf64_Phdr],

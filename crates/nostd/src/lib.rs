@@ -1,5 +1,5 @@
-//! Replacement for the parts of `std` that guard (preloaded into CUDA programs) and phantom (CUDA without a
-//! card) need.
+//! Replacement for parts of `std`, for the libraries guard (preloaded into CUDA programs) and phantom (CUDA
+//! without a card).
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates nothing and registers nothing.
 //! - [`elf`]: a reader of objects that the dynamic loader has already mapped.

@@ -1,6 +1,6 @@
 //! Last log lines of an ended process that another program started.
 //!
-//! The log file is opened while the process runs, because its descriptors cannot be looked up afterwards.
+//! The process's log file is opened while it runs, because its descriptors cannot be looked up afterwards.
 //! Output to a pipe or a terminal is not read.
 
 use std::fs::{self, File};

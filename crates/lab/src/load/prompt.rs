@@ -1,7 +1,4 @@
 //! Synthetic prompts of a given depth in tokens, identical in every round.
-//!
-//! DECISION: the number of tokens per word is measured with two prompts, because it depends on the model's
-//! vocabulary.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;
@@ -32,6 +29,8 @@ pub(super) struct LoadPrompt {
 
 /// Size of the words in a server's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
+// DECISION: the number of tokens per word is measured with two prompts, because it depends on the model's
+// vocabulary.
 pub struct WordLength {
     per_word: f64,
     /// Tokens that the chat template adds.

@@ -1,9 +1,7 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! A lock file excludes a second installer. An adapter of an older Plimsoll is replaced without a download.
-//!
-//! DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. The folder is built
-//! under a temporary name and then renamed, so an installed engine is complete.
+//! A lock file excludes a second installer. The folder gets its name last, so an installed engine is
+//! complete.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -17,6 +15,8 @@ use super::run::{ProgramEnded, run};
 use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
 
 /// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
+// DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. An adapter of an older
+// Plimsoll is replaced without a download.
 pub const RELEASE: &str = "2026.10.11549";
 /// SHA-256 of the release's Linux wheels on PyPI: x86-64, aarch64.
 const WHEELS: [&str; 2] = [

@@ -1,4 +1,4 @@
-//! Answers to Vulkan queries about a card that have a structure of their own.
+//! Vulkan queries about a card whose answers have a structure type of their own.
 
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
