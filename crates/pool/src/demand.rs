@@ -1,10 +1,7 @@
 //! Requests that each operation of ggml's CUDA backend makes to its memory pool: the bytes of each, in order.
 //!
-//! The card and the engine's build ([`Rules`]) determine the blocks. The blocks of one operation form a
-//! [`DemandGroup`]: allocated in order, freed in reverse.
-//!
-//! DECISION: the formulas take plain numbers, because both the trace generator
-//! ([`generate`](crate::generate)) and the planner use them.
+//! The trace generator ([`generate`](crate::generate)) and the planner use these formulas. They depend on the
+//! card and on the engine's build.
 
 pub mod attention;
 pub mod latent;
@@ -24,6 +21,7 @@ pub const BLACKWELL: Capability = 1200;
 
 /// Engine builds that differ in their pool requests, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+// The blocks of one operation form a `DemandGroup`: allocated in order, freed in reverse.
 pub enum DemandRules {
     /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
     Ik,

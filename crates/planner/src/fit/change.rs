@@ -1,7 +1,8 @@
-//! One change of a plan request: its effect on the parsed flags ([`ModelParams`]) and its command-line flags.
+//! One change of a plan request, such as a smaller context: its effect on the plan and its command-line
+//! flags.
 //!
-//! DECISION: every search and every piece of advice consists of these changes. A test checks that both forms
-//! have the same effect.
+//! Every search and every piece of advice consists of these changes. A test checks that both forms have the
+//! same effect.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};

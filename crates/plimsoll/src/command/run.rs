@@ -1,11 +1,8 @@
 //! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
 //! memory.
 //!
-//! With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the
-//! others visible, because a context on a hidden card could not be observed.
-//!
-//! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone, with its exit code or its signal. Its own
-//! failures have the exit codes of `env`: 125, 126 and 127.
+//! It behaves like the program alone, with the program's exit code or signal. Failures of Plimsoll itself
+//! have the exit codes of `env`: 125, 126 and 127.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -57,6 +54,8 @@ cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQ
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
+// With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the others
+// visible, because a context on a hidden card could not be observed.
 pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]

@@ -1,10 +1,7 @@
-//! Plimsoll's own allocator policy: reserved memory stays close to the memory in use.
+//! Plimsoll's own allocator policy, which keeps reserved memory close to the memory in use.
 //!
 //! Cards with virtual memory management use a growing address range ([`Region`], tier A), others whole
 //! allocations ([`SlotSet`], tier B).
-//!
-//! DECISION: each stream has a separate part (lane), so reuse needs no event. A block freed on another stream
-//! returns to its lane with an event. If a request is refused, every lane releases its idle memory.
 
 use alloc::vec::Vec;
 
@@ -55,6 +52,8 @@ pub struct Ours {
 
 /// Memory for one stream.
 #[derive(Clone, Debug)]
+// DECISION: each stream has a separate part (lane), so reuse needs no event. A block freed on another stream
+// returns to its lane with an event. If a request is refused, every lane releases its idle memory.
 struct StreamLane {
     stream: Stream,
     tier: Tier,

@@ -1,7 +1,7 @@
 //! Memory measurement of an engine on one card, after the load and after a prompt.
 //!
-//! Guard (the preloaded library) measures a context only on a card with a budget, so the budget is the whole
-//! card. Later growth of the context is the process's total minus the memory that the engine requested.
+//! The CUDA context's memory is the driver's figure for the process minus the memory that the engine
+//! requested.
 
 mod look;
 mod wait;
@@ -49,6 +49,8 @@ const ANSWER_TOKENS: u32 = 8;
 
 /// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
+// Guard (the preloaded library) measures a context only on a card with a budget, so the budget is the whole
+// card.
 pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(ErrorReport),

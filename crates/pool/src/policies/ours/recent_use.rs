@@ -1,7 +1,4 @@
 //! Recent use of a region (an address range that gets memory piece by piece), by which idle pieces are found.
-//!
-//! DECISION: the used bytes are one interval, not a set, so a free takes two comparisons. For use unlike a
-//! stack, too much memory is kept, never too little.
 
 use crate::device::DeviceEvent;
 
@@ -11,6 +8,8 @@ pub(super) const WINDOWS: usize = 4;
 
 /// The smallest interval that covers all used bytes.
 #[derive(Clone, Copy, Debug)]
+// DECISION: the used bytes are one interval, not a set, so a free takes two comparisons. For use unlike a
+// stack, too much memory is kept, never too little.
 pub(super) struct TouchedRange {
     low: u64,
     high: u64,

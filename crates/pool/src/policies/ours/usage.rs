@@ -1,8 +1,5 @@
 //! Use of a region (an address range mapped piece by piece): live blocks, recent use, and memory that graphs
 //! use.
-//!
-//! DECISION: a graph pins one prefix of the region, up to the highest address that was live during its
-//! capture. For use like a stack this is exact, and it takes one number for each graph.
 
 use alloc::vec::Vec;
 
@@ -22,6 +19,8 @@ pub(super) struct RegionUsage {
 
 /// Memory pinned by a graph: everything below `high`.
 #[derive(Clone, Copy, Debug)]
+// DECISION: a graph pins one prefix of the region, up to the highest address that was live during its
+// capture. For use like a stack this is exact, and it takes one number for each graph.
 struct GraphPin {
     graph: CapturedGraph,
     high: u64,
