@@ -1,9 +1,4 @@
 //! Page cache of a model's files: measurement and release.
-//!
-//! A hole in a file counts as cached, because it needs no disk read.
-//!
-//! DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
-//! sample may load its page, so each measurement samples different pages.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -30,6 +25,9 @@ pub struct OpenModelError {
 
 /// A file, and the part of it that is in the page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
+// sample may load its page, so each measurement samples different pages. A hole in a file counts as cached,
+// because it needs no disk read.
 pub struct FileCache {
     pub path: PathBuf,
     pub length: Bytes,

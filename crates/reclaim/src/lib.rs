@@ -1,10 +1,7 @@
 //! Memory reclaim on machines whose GPU shares the host's memory.
 //!
-//! Steps that need root run in a separate process (`plimsoll reclaim-step`), which reports the steps that it
-//! could not take.
-//!
-//! DECISION: only steps that are predicted to help are taken, one at a time, with a measurement after each.
-//! First, other processes under guard (the preloaded library) are asked to release idle memory.
+//! Only steps that are predicted to help are taken, one at a time, with a measurement after each. Steps that
+//! need root run in a separate process.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -48,6 +45,7 @@ pub struct ReclaimRequest {
 
 /// Guarded processes that may be requested to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// DECISION: first, other processes under guard (the preloaded library) are asked to release idle memory.
 pub enum NeighbourSelection {
     Everybody,
     /// All except those with guard pages in one of these folders.

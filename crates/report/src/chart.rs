@@ -1,7 +1,6 @@
 //! Charts of series over a common axis, as SVG.
 //!
-//! DECISION: the vertical scale can run from the lowest to the highest value, because a soak test looks for
-//! growth of 2 MiB on 140 GiB. Series differ by name and shape in addition to colour.
+//! Series differ by name and shape in addition to colour.
 
 mod svg;
 
@@ -16,6 +15,8 @@ pub const MOST_LINES: usize = 8;
 
 /// One chart.
 #[derive(Clone, Debug, Default)]
+// DECISION: the vertical scale can run from the lowest to the highest value, because a soak test looks for
+// growth of 2 MiB on 140 GiB.
 pub struct Chart {
     pub title: String,
     /// Height of the plot in pixels.

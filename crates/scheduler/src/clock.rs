@@ -1,5 +1,4 @@
-//! The scheduler's clock: the time as passed in by its caller, and the next time at which the caller must
-//! call.
+//! The scheduler's clock: the time that its caller passes in, and the time of the next call that it needs.
 
 use super::time::Moment;
 

@@ -1,13 +1,10 @@
 //! Scheduler of models on GPUs: admission, placement, eviction and the order of requests.
 //!
-//! [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. Its one caller,
-//! the driver (`serve`), carries them out and reports results as events.
+//! [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. Its one caller
+//! (`serve`) carries them out and reports results as events.
 //!
-//! A model is evicted only for one that was surveyed (its files show that it can load) and that fits once the
-//! evicted models are gone. A model that has waited longer than `patience` may evict even busy models.
-//!
-//! A claim is the memory that one engine run may take on a card. A request is admitted only if the claim
-//! covers its depth (tokens in the KV cache).
+//! A claim is the memory that an engine may take on a card. A request is admitted only if the claim covers its
+//! depth (tokens in the KV cache).
 //!
 //! The example follows a model from its first request until its memory is free again:
 //!

@@ -1,8 +1,7 @@
 //! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
 //!
-//! Each part keeps its own invariants ([`ModelTable`], [`Queue`], [`Runs`], [`Placements`], [`Clock`]), and
-//! each submodule handles one kind of event. [`StateRef`] gives read-only access. Whenever memory is taken or
-//! freed, waiting models are placed again.
+//! Each submodule handles one kind of event. Whenever memory is taken or freed, waiting models are placed
+//! again.
 
 mod budget_requests;
 mod commands;
@@ -32,6 +31,8 @@ use crate::place::Ledger;
 
 /// Decides which model runs on which card, and when each request is sent.
 #[derive(Debug)]
+// Each part keeps its own invariants (`ModelTable`, `Queue`, `Runs`, `Placements`, `Clock`). `StateRef` gives
+// read-only access.
 pub struct Scheduler {
     settings: SchedulerSettings,
     models: ModelTable,

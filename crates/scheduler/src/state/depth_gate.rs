@@ -1,9 +1,6 @@
 //! Admission of a model's first queued request by depth (the number of tokens in the KV cache).
 //!
 //! The request is admitted if the engine's claim (the memory that it may take) covers its depth.
-//!
-//! DECISION: while the first request waits, no request behind it that uses the KV cache is admitted.
-//! Otherwise a deep request might wait for ever.
 
 use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 
@@ -14,6 +11,8 @@ use crate::time::{ModelId, RequestId};
 
 /// Next step for the first request of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// DECISION: while the first request waits, no request behind it that uses the KV cache is admitted. Otherwise
+// a deep request might wait for ever.
 pub(crate) enum DepthGate {
     Open,
     /// The depth of the request must be measured first, or more exactly.

@@ -1,7 +1,6 @@
 //! State of a client's connection: idle, in use, or stalled.
 //!
-//! A connection is closed if its place is needed, if it stays idle without an API key, or if its client has
-//! left or stopped reading. An unread answer would keep its model busy.
+//! A connection is closed if its client has left or stopped reading, or if a new client needs its place.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -34,6 +33,7 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration:
 /// Time for which a client may read nothing of its answer. Clones share it, so that it can be shortened while
 /// another request waits for the memory that the answer occupies.
 #[derive(Clone, Debug)]
+// An unread answer would keep its model busy. An idle connection without an API key is closed early.
 pub(crate) struct StallLimit(Rc<Cell<Duration>>);
 
 impl Default for StallLimit {

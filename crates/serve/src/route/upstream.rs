@@ -1,8 +1,6 @@
 //! Connection pool to one engine: its address and its idle connections.
 //!
-//! The task that waits for an answer drives its connection, so dropping the answer closes the connection.
-//! Idle connections are checked when they are reused. A request that fails on a
-//! reused connection, before the answer's first byte, is sent again on a new connection.
+//! A request that fails on a reused connection, before the answer's first byte, is sent again on a new one.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -37,6 +35,8 @@ const ENFILE: i32 = Errno::NFILE.raw_os_error();
 /// Pause before the next attempt, until a descriptor may be free again.
 const BREATH: Duration = Duration::from_millis(20);
 
+// The task that waits for an answer drives its connection, so dropping the answer closes the connection. Idle
+// connections are checked when they are reused.
 pub(crate) struct Upstream {
     address: EngineAddress,
     host: HeaderValue,
