@@ -27,10 +27,10 @@ pub struct Slots {
     pub answer: Option<u64>,
 }
 
-/// Bytes on each card up to this depth.
-#[derive(Clone, Debug, PartialEq, Eq)]
 // DECISION: a curve is a table of steps, not a formula, because ggml's legacy pool grows in steps. A depth
 // between two points gets the memory of the deeper point, so a curve never shows too little.
+/// Bytes on each card up to this depth.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct CurveStep {
     depth: u64,
     bytes: Vec<Bytes>,

@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer};
 
 use super::duration::Length;
 
+// DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
+// kill an engine that fits its card. The setting `budget` enforces the granted memory.
 /// Mode of guard: not loaded, counting, or enforcing a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-// DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
-// kill an engine that fits its card. The setting `budget` enforces the granted memory.
 pub enum GuardMode {
     /// It is not loaded at all.
     Off,

@@ -16,8 +16,8 @@ use super::remedy;
 use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
 
 pub const SCHEMA: &str = "plimsoll.diagnosis/1";
-/// The weight of `none of these`, in nats.
 // DECISION: findings are added as log odds for each cause, and `none of these` has a fixed weight.
+/// The weight of `none of these`, in nats.
 const NONE: f64 = 1.5;
 /// A cause below this is not named, and below [`LIKELY`] it is called a guess.
 pub(super) const TELLING: f64 = 0.28;

@@ -24,9 +24,9 @@ const MOST_HOLDERS: usize = 256;
 /// Cards, Xids, choices, zones and readings.
 const MOST_OTHERS: usize = 64;
 
+// DECISION: facts are typed and bounded, so a log of a gigabyte takes no more memory than one of a kilobyte.
 /// All facts that a [`LogReader`](super::LogReader) found.
 #[derive(Clone, Debug, Default)]
-// DECISION: facts are typed and bounded, so a log of a gigabyte takes no more memory than one of a kilobyte.
 pub struct Facts {
     lines: BTreeMap<Pattern, Sighting>,
     refusals: Vec<FailedAllocation>,

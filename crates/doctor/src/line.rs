@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Bytes that are kept before and after the phrase of a line.
 // DECISION: of a long line, only a window around the phrase that was searched for is kept. So a line of 100
 // MB takes no more memory than one of 4 KiB.
+/// Bytes that are kept before and after the phrase of a line.
 pub(super) const WINDOW: usize = 2048;
 /// Maximum length of an evidence text, in characters.
 pub(super) const LONGEST_QUOTE: usize = 400;

@@ -29,9 +29,9 @@ mod torch;
 mod unified;
 mod vllm;
 
+// DECISION: weights are added per cause as log odds (in nats). One decisive rule gives a confidence of 0.99.
 /// Strength of a finding, in nats.
 #[derive(Clone, Copy, Debug, PartialEq)]
-// DECISION: weights are added per cause as log odds (in nats). One decisive rule gives a confidence of 0.99.
 pub(super) enum EvidenceWeight {
     /// Hardly anything else prints or adds up to this.
     Decisive,

@@ -38,10 +38,10 @@ use self::files::{Files, Form};
 pub use self::price::Asked;
 use self::question::Question;
 
-/// An engine that answers memory questions, with the answers it has given.
-#[derive(Debug)]
 // The first run is made twice: with the whole header, and with a header without the vocabulary (five times
 // faster). If the sizes agree, later runs use the shorter header.
+/// An engine that answers memory questions, with the answers it has given.
+#[derive(Debug)]
 pub struct Oracle {
     program: EngineProgram,
     kind: ProgramKind,

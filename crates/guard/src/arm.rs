@@ -16,10 +16,10 @@ use crate::{clock, process, settings, trace};
 
 mod cards;
 
-/// The flag in a memory page that a fork empties.
-#[derive(Debug)]
 // The kernel empties the flag's page in a forked child (MADV_WIPEONFORK). Kernels before 4.14 lack this
 // feature; there, the PID is compared.
+/// The flag in a memory page that a fork empties.
+#[derive(Debug)]
 struct ArmedFlag {
     armed: AtomicBool,
     /// The kernel does not empty the page, so process numbers have to be compared.

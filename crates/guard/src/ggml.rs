@@ -32,9 +32,9 @@ use locate::SearchedObjects;
 use mapped_objects::LoadCounts;
 use takeover::TakeoverError;
 
-#[derive(Debug)]
 // DECISION: an object's address is only a key to an allocator of this library (`plimsoll_pool::Ours`); the
 // object itself is never read. A hidden and stripped class cannot be found, which is reported once.
+#[derive(Debug)]
 struct ClassSearch {
     seen: LoadCounts,
     /// Objects without the class, which need no second look.

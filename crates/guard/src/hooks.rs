@@ -55,13 +55,13 @@ pub(crate) const fn always() -> bool {
     true
 }
 
+// DECISION: this macro generates the export, the pointer to the real function and the row in
+// `crate::interpose`. So a hook cannot be missing in one of these places.
 /// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
 /// They act once guard is armed; with `in LIBRARY when always`, from the start.
 ///
 /// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls
 /// (REAL, PER_THREAD)` it also knows whether it is the twin.
-// DECISION: this macro generates the export, the pointer to the real function and the row in
-// `crate::interpose`. So a hook cannot be missing in one of these places.
 macro_rules! hooks {
     (in $library:ident; $($hooks:tt)*) => {
         $crate::hooks::hooks! { in $library when armed; $($hooks)* }

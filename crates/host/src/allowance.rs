@@ -13,10 +13,10 @@ pub enum AllowanceGate {
     Available,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 // DECISION: `now` is the largest request that succeeds without reclaim; `attainable` is that size after all
 // clean file pages are dropped. Drivers that let the kernel reclaim are limited by MemAvailable, others by
 // MemFree. Both exclude pages of the contiguous pool (CMA).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     pub gate: AllowanceGate,
     pub now: Bytes,

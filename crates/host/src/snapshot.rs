@@ -6,8 +6,8 @@ use plimsoll_base::Bytes;
 
 use super::{BuddyInfo, CgroupLimit, Chip, Driver, MemInfo, PageTypeInfo, Release, ZoneInfo, cgroup, nvmap};
 
-/// Source of files by their paths from the root, without a leading slash.
 // DECISION: files are read through this trait, so this crate does no input.
+/// Source of files by their paths from the root, without a leading slash.
 pub trait ProcTree {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen>;
     /// The names in a folder; empty if it does not exist.

@@ -84,9 +84,9 @@ pub struct ReclaimPlan {
     pub withheld: Vec<PlannedStep>,
 }
 
-/// Mildest first: steps on the caller's own files, then neighbours under guard, then system-wide steps.
 // DECISION: the possible sequences form a fixed list, mildest first. Predicted sizes of large blocks are
 // upper bounds, because pinned pages are not visible.
+/// Mildest first: steps on the caller's own files, then neighbours under guard, then system-wide steps.
 const RECIPES: &[&[ReclaimStep]] = &[
     &[ReclaimStep::AdviseFiles],
     &[ReclaimStep::AskNeighbours],

@@ -27,10 +27,10 @@ const SPARE: u64 = 4 << 10;
 /// Requests for one header; three are usual.
 const REQUESTS: u32 = 16;
 
-/// Header in the making: says which bytes it needs, and takes them.
-#[derive(Debug)]
 // DECISION: the missing rest is mostly the vocabulary, whose length is known only at its end. So later
 // requests take an estimated length.
+/// Header in the making: says which bytes it needs, and takes them.
+#[derive(Debug)]
 pub struct HeadReader {
     excerpt: Excerpt,
     length: u64,

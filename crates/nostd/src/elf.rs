@@ -19,10 +19,10 @@ const NEEDED: i64 = 1;
 const GNU_HASH: i64 = 0x6fff_fef5;
 const FUNCTION: u8 = 2;
 
-/// A mapped object, valid during the callback of `dl_iterate_phdr`.
-#[derive(Debug)]
 // DECISION: the symbols are read from memory, by the object's hash table. `dlsym` is not called, because
 // guard (the preloaded library) replaces it.
+/// A mapped object, valid during the callback of `dl_iterate_phdr`.
+#[derive(Debug)]
 pub struct ElfImage<'a> {
     base: usize,
     headers: &'a [libc::Elf64_Phdr],

@@ -25,9 +25,9 @@ crate::making! {
     hipEventCreate hipEventCreateWithFlags hipGraphInstantiate hipStreamCreate hipStreamCreateWithFlags hipblasCreate
 }
 
-/// Functions that are CUDA's, argument for argument.
 // Only properties and attributes differ. A card has no virtual memory management here, as in usual ROCm
 // builds.
+/// Functions that are CUDA's, argument for argument.
 macro_rules! same {
     ($($name:ident = $of:path, ($($argument:ident: $type:ty),*);)*) => { $(
         /// # Safety

@@ -54,7 +54,7 @@ pub(crate) extern "C" fn posix_madvise(_address: *mut c_void, _length: size_t, _
     0
 }
 
+// Cleared by `llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`.
 /// ggml's own `clear` of a buffer, whose contents are never read.
 #[unsafe(no_mangle)]
-// Cleared by `llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`.
 pub(crate) extern "C" fn ggml_backend_buffer_clear(_buffer: *mut c_void, _value: u8) {}

@@ -16,13 +16,13 @@ const SMALLEST_PASS: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
-/// Form in which a layer caches a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // Mode 0 caches whole heads. Mode 1 caches the latent vectors and, without flash attention, a transposed
 // copy. Modes 2 and 3 cache the vectors once and decompress heads in groups under `-amb`.
 //
 // DECISION: the sizes come from the engine's sources @ 8337e4cd and published logs only. So every compute
 // term of that engine is marked as estimated.
+/// Form in which a layer caches a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LatentCache {
     Heads,
     Vector,

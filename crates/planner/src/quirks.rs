@@ -7,9 +7,9 @@ use plimsoll_flags::ProgramKind;
 
 use super::request::{EngineBuild, EngineKind, PlanRequest};
 
+// Most differences lie between builds b8799 and b10605, so they share one threshold.
 /// First build that counts as recent: the f16 copy of a quantised cache is in the compute buffer (PR 23907) and
 /// llama-server reserves only the logits that it can need (PR 23861). Both merged between b9305 and b9893.
-// Most differences lie between builds b8799 and b10605, so they share one threshold.
 const RECENT: u32 = 9400;
 
 /// The newest build that the formulas were compared with.

@@ -19,9 +19,9 @@ pub const AMPERE: Capability = 800;
 pub const ADA: Capability = 890;
 pub const BLACKWELL: Capability = 1200;
 
+// The blocks of one operation form a `DemandGroup`: allocated in order, freed in reverse.
 /// Engine builds that differ in their pool requests, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-// The blocks of one operation form a `DemandGroup`: allocated in order, freed in reverse.
 pub enum DemandRules {
     /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
     Ik,

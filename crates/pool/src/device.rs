@@ -38,9 +38,9 @@ pub struct OutOfMemory {
     pub free: u64,
 }
 
-/// Interface to a card: its memory and the order of its work.
 // DECISION: one trait mirrors driver functions one to one, with plain numbers; addresses are never pointers.
 // Events replace a clock: they show whether the card has finished with a piece.
+/// Interface to a card: its memory and the order of its work.
 pub trait PoolDevice {
     /// Granule of every allocation and every piece of a region; a power of two.
     fn granule(&self) -> u64;

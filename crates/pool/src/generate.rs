@@ -40,9 +40,9 @@ pub enum Outputs {
     Layers,
 }
 
+// DECISION: a trace has one device and one stream, and each operation allocates a group of blocks (`demand`).
 /// An engine run for which a trace is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// DECISION: a trace has one device and one stream, and each operation allocates a group of blocks (`demand`).
 pub struct GeneratedRun {
     pub engine: DemandRules,
     pub cache: CacheShape,

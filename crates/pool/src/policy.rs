@@ -39,10 +39,10 @@ pub enum Broken {
     AddressesUsedUp,
 }
 
-/// Allocator policy: it hands out ranges of device memory and takes them back.
 // DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`; a second trait adds trims
 // (releases of idle memory) and graphs. The device is passed to every call, so several policies can share a
 // card.
+/// Allocator policy: it hands out ranges of device memory and takes them back.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live
     /// blocks overlap, and work submitted to `stream` from now on meets no work of the range's former users.

@@ -20,8 +20,8 @@ pub use kind::{PolicyKind, UnknownPolicy};
 use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
 
-/// Granule of regions, on all cards so far.
 // Whole allocations count in their requested size, mapped pieces in these granules.
+/// Granule of regions, on all cards so far.
 pub const GRANULE: u64 = 2 << 20;
 /// A budget that no policy meets.
 pub const UNLIMITED: u64 = 1 << 44;

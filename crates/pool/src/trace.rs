@@ -27,9 +27,9 @@ pub enum TraceStep {
     Free { block: u32, stream: Stream },
 }
 
+// DECISION: `Builder` rejects impossible requests, so no input makes an inconsistent trace.
 /// The requests of a program to its allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-// DECISION: `Builder` rejects impossible requests, so no input makes an inconsistent trace.
 pub struct Trace {
     steps: Vec<TraceStep>,
     blocks: u32,

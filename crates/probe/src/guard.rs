@@ -14,7 +14,7 @@ pub use preload::{Preload, preload};
 pub use reach::{Unreachable, unreachable};
 pub use record::{CardRecord, GuardRefusal, Record};
 
-/// The folder of the pages is called so, and then by its owner.
 // DECISION: this code never loads the library into its own process. A folder has one page of figures for each
 // process and one budget ledger, so no process ever waits for a dead one.
+/// The folder of the pages is called so, and then by its owner.
 pub const PAGES: &str = "plimsoll-guard-";

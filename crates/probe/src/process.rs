@@ -24,11 +24,11 @@ pub struct MeasuredProcess {
     started: u64,
 }
 
-/// Method of reading a process's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // DECISION: private memory is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`, which is exact.
 // `VmRSS` lags by up to 32 pages per processor (Linux 6.2 and later); it is used only if the exact sum takes
 // long.
+/// Method of reading a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessGauge {
     Rollup,
     Counters,

@@ -23,11 +23,11 @@ pub struct OpenModelError {
     error: io::Error,
 }
 
-/// A file, and the part of it that is in the page cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
 // DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
 // sample may load its page, so each measurement samples different pages. A hole in a file counts as cached,
 // because it needs no disk read.
+/// A file, and the part of it that is in the page cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCache {
     pub path: PathBuf,
     pub length: Bytes,

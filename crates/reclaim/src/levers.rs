@@ -12,10 +12,10 @@ use plimsoll_host::ReclaimStep;
 
 pub use self::unit::{UNIT, UnitError, unit};
 
-/// Way in which steps that need root are run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // DECISION: there are five fixed actions without arguments, so a user with permission to call the helper can
 // run nothing else. None of them loses data.
+/// Way in which steps that need root are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootSteps {
     /// This process, which is root.
     Own,

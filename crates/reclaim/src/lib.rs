@@ -43,9 +43,9 @@ pub struct ReclaimRequest {
     pub dry_run: bool,
 }
 
+// DECISION: first, other processes under guard (the preloaded library) are asked to release idle memory.
 /// Guarded processes that may be requested to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-// DECISION: first, other processes under guard (the preloaded library) are asked to release idle memory.
 pub enum NeighbourSelection {
     Everybody,
     /// All except those with guard pages in one of these folders.

@@ -13,10 +13,10 @@ pub const PLOT_WIDTH: u64 = 620;
 /// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
-/// One chart.
-#[derive(Clone, Debug, Default)]
 // DECISION: the vertical scale can run from the lowest to the highest value, because a soak test looks for
 // growth of 2 MiB on 140 GiB.
+/// One chart.
+#[derive(Clone, Debug, Default)]
 pub struct Chart {
     pub title: String,
     /// Height of the plot in pixels.

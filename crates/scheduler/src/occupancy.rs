@@ -7,10 +7,10 @@ use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 use super::slope::ObservedGrowth;
 use super::time::RequestId;
 
-/// Depth of one run (its tokens in the KV cache), request by request.
-#[derive(Debug)]
 // In a shared cache, the tokens that idle slots keep are added. Memory follows the greatest depth so far,
 // because a pool never shrinks.
+/// Depth of one run (its tokens in the KV cache), request by request.
+#[derive(Debug)]
 pub(crate) struct Occupancy {
     planned: Curve,
     /// The plan's curve, corrected by observation.

@@ -29,10 +29,10 @@ use super::state::{ModelView, SchedulerSnapshot, StateRef};
 use super::time::{ModelId, Moment};
 use crate::place::Ledger;
 
-/// Decides which model runs on which card, and when each request is sent.
-#[derive(Debug)]
 // Each part keeps its own invariants (`ModelTable`, `Queue`, `Runs`, `Placements`, `Clock`). `StateRef` gives
 // read-only access.
+/// Decides which model runs on which card, and when each request is sent.
+#[derive(Debug)]
 pub struct Scheduler {
     settings: SchedulerSettings,
     models: ModelTable,

@@ -6,8 +6,8 @@
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;
 
-/// Tokens between two samples at least.
 // Depths that are close together give none, because memory grows in pieces of 2 MiB and more.
+/// Tokens between two samples at least.
 const APART: u64 = 256;
 
 /// An observed slope, and the range of depths for which it was observed.

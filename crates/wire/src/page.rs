@@ -49,12 +49,12 @@ codes! {
     }
 }
 
-/// Layout of a guard page.
-#[repr(C)]
-#[derive(Debug)]
 // DECISION: guard uses atomics only, so a process that is killed at any instruction blocks no other. The
 // figures of one snapshot may be a few allocations apart. The budget belongs to all processes of the tree
 // (`crate::tree`).
+/// Layout of a guard page.
+#[repr(C)]
+#[derive(Debug)]
 pub struct Page {
     pub magic: u64,
     pub version: u32,

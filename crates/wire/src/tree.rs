@@ -27,9 +27,6 @@ pub const SLOTS: usize = match (cfg!(loom), cfg!(miri)) {
 /// Cards of a slot; loom counts atomics.
 const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 
-/// Layout of the budget ledger.
-#[repr(C)]
-#[derive(Debug)]
 // A file of zeroes is an empty ledger. `tests/loom.rs` tries all orders of events.
 //
 // DECISION: the ledger has one slot for each process and no common sum, because a sum cannot be repaired
@@ -38,6 +35,9 @@ const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 // DECISION: a claim adds its bytes to its own slot, then sums all slots, and subtracts its bytes if the sum
 // is too large. A fence between the addition and the sum ensures that the budget is never exceeded, without a
 // lock.
+/// Layout of the budget ledger.
+#[repr(C)]
+#[derive(Debug)]
 pub struct TreeLedger {
     cards: [TreeCard; PLACES],
     /// Slots that were ever taken: no other needs to be looked at.

@@ -22,9 +22,9 @@ enum FigureKind {
     Idle,
 }
 
-/// The first match counts, so that `unallocated` is not `allocated`.
 // DECISION: the nearest known label says what a size means. The sizes count only if one is labelled as
 // reserved, because only caching allocators distinguish reserved from allocated memory.
+/// The first match counts, so that `unallocated` is not `allocated`.
 const LABELS: [(&str, FigureKind); 18] = [
     ("reserved but unallocated", FigureKind::Idle),
     ("reserved-but-unallocated", FigureKind::Idle),

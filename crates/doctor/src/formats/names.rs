@@ -74,8 +74,8 @@ const BOARDS: &[(&str, u64)] = &[
     ("jetson thor", 128),
     ("nvidia thor", 128),
 ];
-/// Parts of a name that leave the memory open.
 // DECISION: a name sold with several memory sizes (A100, V100, RTX 4060 Ti) gives none.
+/// Parts of a name that leave the memory open.
 const AMBIGUOUS: &[&str] = &["4060 ti", "5060 ti", "laptop", "mobile", "max-q", " mig"];
 /// Options and engines that put a part of the model on the host.
 const ON_HOST: &[&str] = &[

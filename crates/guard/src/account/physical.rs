@@ -22,9 +22,9 @@ pub(crate) enum BackingMemory {
     Host,
 }
 
+// Each piece of memory has a number of its own, because the driver may reuse a handle's value.
 /// Memory of one `cuMemCreate`.
 #[derive(Clone, Copy, Debug)]
-// Each piece of memory has a number of its own, because the driver may reuse a handle's value.
 struct PhysicalMemory {
     card: CardIndex,
     residence: BackingMemory,

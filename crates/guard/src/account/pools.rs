@@ -14,9 +14,9 @@ use crate::state::{CardIndex, ledger};
 const RESERVED: i32 = 5;
 const USED: i32 = 7;
 
-#[derive(Clone, Copy, Debug)]
 // DECISION: the driver's figure for a whole pool is counted, not its blocks, because the driver returns freed
 // blocks unseen.
+#[derive(Clone, Copy, Debug)]
 struct DriverPool {
     handle: usize,
     card: CardIndex,

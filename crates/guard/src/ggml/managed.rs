@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const THREADS: usize = 64;
 
-/// Threads inside `alloc`, by their `pthread_self`; 0 for a free place. A thread local would need TLS of the
-/// preload, which the loader may have to allocate.
 // DECISION: a fixed table of the threads inside `alloc` identifies that call. If the table is full, the call
 // gets device memory.
+/// Threads inside `alloc`, by their `pthread_self`; 0 for a free place. A thread local would need TLS of the
+/// preload, which the loader may have to allocate.
 static INSIDE: [AtomicUsize; THREADS] = [const { AtomicUsize::new(0) }; THREADS];
 
 /// Runs ggml's own `alloc` on managed memory.

@@ -21,14 +21,14 @@ const COPIES: usize = 8;
 /// Function that returns the address of a method's replacement; 0 for none.
 pub(super) type ReplacementOf = fn(ClassPart) -> usize;
 
-/// The methods in the order in which their slots are changed.
 // `alloc` is changed last and restored first, so every block that this library allocates is also freed by it.
+/// The methods in the order in which their slots are changed.
 const ORDER: [ClassPart; 4] = [ClassPart::Free, ClassPart::Destroy, ClassPart::Delete, ClassPart::Alloc];
 
-/// A vtable whose slots were replaced by guard's functions.
-#[derive(Debug)]
 // DECISION: the slots are replaced, not the symbols. g++ compares a slot with the address of `alloc` and runs
 // an inlined copy if they are equal. A substituted symbol would change both sides and never be called.
+/// A vtable whose slots were replaced by guard's functions.
+#[derive(Debug)]
 pub(super) struct Takeover {
     /// First word of the objects of the class; 0 for a free entry.
     point: AtomicUsize,

@@ -25,9 +25,9 @@ struct NodeParameters {
     child: CuGraph,
 }
 
-/// CU_GRAPH_NODE_TYPE_GRAPH.
 // DECISION: only calls that put the work of one graph into another are tracked. A graph leaves the table
 // before the driver destroys it, because the next graph may get the same address.
+/// CU_GRAPH_NODE_TYPE_GRAPH.
 const CHILD: c_int = 4;
 
 hooks! {

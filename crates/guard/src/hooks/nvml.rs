@@ -26,10 +26,10 @@ const NOT_SUPPORTED: CuResult = 3;
 /// True while the last `nvmlInit_v2` of the program has failed.
 static INIT_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Stand-ins for devices of an NVML that is not initialised: the address is the handle, the position the
-/// card.
 // DECISION: a stand-in device handle is returned only while NVML is not initialised, because NVML then
 // refuses calls before it reads a handle.
+/// Stand-ins for devices of an NVML that is not initialised: the address is the handle, the position the
+/// card.
 static STAND_INS: [u64; CARDS] = [0; CARDS];
 
 /// `nvmlMemory_t`.

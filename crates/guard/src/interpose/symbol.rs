@@ -8,10 +8,10 @@ use crate::driver::loader::{self, NEXT_DLSYM};
 use crate::interpose::named;
 use crate::settings;
 
-/// Result of the look-up, which is returned in two registers.
-#[repr(C)]
 // DECISION: the code jumps to the next `dlsym` instead of calling it. glibc identifies the calling object by
 // the return address, on which RTLD_NEXT and RTLD_DEFAULT depend.
+/// Result of the look-up, which is returned in two registers.
+#[repr(C)]
 pub(super) struct SymbolAnswer {
     /// 0: not ours, ask the next `dlsym`.
     ours: usize,

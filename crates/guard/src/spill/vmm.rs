@@ -41,11 +41,11 @@ impl Location {
     }
 }
 
+// DECISION: a handle is released as soon as it is mapped, because the mapping keeps the memory. So only the
+// mapping must be stored.
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-// DECISION: a handle is released as soon as it is mapped, because the mapping keeps the memory. So only the
-// mapping must be stored.
 pub(crate) struct VmmProperties {
     pub(crate) kind: c_int,
     pub(crate) handle_types: c_int,

@@ -33,9 +33,9 @@ const CPU: DeviceOrdinal = -1;
 /// For every context, and at the same address for the card.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
-/// Managed bytes that guard has allocated, per card.
 // DECISION: all managed memory together stays within the free bytes of the card. Beyond that, the driver
 // migrates pages, which can hang the GPU. The driver is advised to keep managed memory on the host.
+/// Managed bytes that guard has allocated, per card.
 static MANAGED: [AtomicU64; CARDS] = [const { AtomicU64::new(0) }; CARDS];
 
 fn managed_on(card: CardIndex) -> &'static AtomicU64 {

@@ -10,10 +10,10 @@ use crate::driver::{CuResult, SUCCESS};
 /// A power of two; 64 locks of 32 bytes are half a page.
 const SHARDS: usize = 64;
 
-/// Map from 64-bit keys to values, which are returned as copies.
-#[derive(Debug)]
 // DECISION: the map consists of shards, so that threads rarely wait for each other. Each shard is an ordered
 // map, which is never rehashed.
+/// Map from 64-bit keys to values, which are returned as copies.
+#[derive(Debug)]
 pub(crate) struct AddressMap<T> {
     shards: [Lock<BTreeMap<u64, T>>; SHARDS],
 }

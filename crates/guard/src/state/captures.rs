@@ -11,9 +11,9 @@ use plimsoll_pool::CapturedGraph;
 /// Handle of a CUgraph or CUgraphExec; two live ones never have the same address.
 pub(crate) type GraphHandle = usize;
 
-#[derive(Debug, Default)]
 // DECISION: each capture has a number. Graphs built node by node need none, because ggml makes all its graphs
 // by capture.
+#[derive(Debug, Default)]
 struct CaptureTable {
     /// Captures under way, by their stream.
     under_way: Vec<(usize, CapturedGraph)>,

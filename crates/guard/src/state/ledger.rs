@@ -28,10 +28,10 @@ const SWEEPS: u64 = 10_000_000;
 /// Attempts of a claim that collides with others: each is over in well under a microsecond.
 const TRIES: u32 = 64;
 
-/// This process's slot in a ledger.
-#[derive(Debug)]
 // DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. Other processes
 // look for ended ones whenever a claim fails.
+/// This process's slot in a ledger.
+#[derive(Debug)]
 struct LedgerSeat {
     tree: &'static TreeLedger,
     me: SlotOwner,

@@ -27,10 +27,10 @@ pub(super) struct LoadPrompt {
     pub nonce: u64,
 }
 
-/// Size of the words in a server's tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
 // DECISION: the number of tokens per word is measured with two prompts, because it depends on the model's
 // vocabulary.
+/// Size of the words in a server's tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WordLength {
     per_word: f64,
     /// Tokens that the chat template adds.

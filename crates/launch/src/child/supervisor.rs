@@ -79,10 +79,10 @@ pub(crate) fn supervise(
     Ok((child, outbox))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // DECISION: once a child serves requests, a log line only starts a health check (`HangCheck`), because
 // engines log text of clients. During a load, no client has sent text, so a line that looks like an abort is
 // trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Loading,
     Serving,

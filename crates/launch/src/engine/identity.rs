@@ -15,9 +15,9 @@ use super::EngineProgram;
 use super::run::{ProgramEnded, run};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
-/// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
 // DECISION: a file name proves nothing. Where `--version` is ambiguous, `--help` decides: only ik_llama.cpp
 // lists a flag to repack weights at run time.
+/// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
 const IK_FLAG: &str = "--run-time-repack";
 /// The ending by which llama-server knows a Unix socket (`arg.cpp: --host @ b10605`).
 const SOCKET_ENDING: &str = ".sock";

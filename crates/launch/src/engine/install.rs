@@ -14,9 +14,9 @@ use std::time::Duration;
 use super::run::{ProgramEnded, run};
 use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
 
-/// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 // DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. An adapter of an older
 // Plimsoll is replaced without a download.
+/// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 pub const RELEASE: &str = "2026.10.11549";
 /// SHA-256 of the release's Linux wheels on PyPI: x86-64, aarch64.
 const WHEELS: [&str; 2] = [

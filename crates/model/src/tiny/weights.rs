@@ -9,9 +9,9 @@ use crate::types::{F16, F32, Q8_0};
 const SPREAD: f32 = 0.05;
 const WORD_SPREAD: f32 = 0.1;
 
-/// Dimension 0 of every embedding.
 // DECISION: every embedding has the same number in dimension 0 (the beacon), and no layer writes to it. So
 // the output matrix can favour or exclude tokens through this dimension.
+/// Dimension 0 of every embedding.
 const BEACON: f32 = 0.2;
 
 /// Logits that dimension 0 gives; those of words are at 0. At 1.4 an answer ends after some dozen words.

@@ -8,8 +8,8 @@ use super::decoder::Decoder;
 use super::graph::Id;
 use super::model_layers::Layer;
 
-/// A layer's states, and the rows from which the batch continues.
 // Each sequence has its own state, with one copy for each token that can be rolled back.
+/// A layer's states, and the rows from which the batch continues.
 pub(super) struct RecurrentState {
     pub(super) states: Id,
     pub(super) current: Id,

@@ -113,8 +113,8 @@ fn follow(graph: &OpGraph, places: &mut [Option<TensorDevice>]) {
     }
 }
 
-/// Pass 5: the order of steps, with copies at the start of each split.
 // With pipeline parallelism, each copied tensor exists four times.
+/// Pass 5: the order of steps, with copies at the start of each split.
 struct Splitter {
     backends: BackendSet,
     places: Vec<TensorDevice>,

@@ -24,10 +24,10 @@ const STRAIGHT: u32 = 4;
 /// Callback that receives the numbers that will be evaluated next.
 pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
-/// A search over `range`. `slack` returns the free bytes; below 0 they are the missing bytes, and `None`
-/// means that the engine refuses.
 // DECISION: one evaluation may take 100 ms, so the search starts at a guess and then alternates between
 // interpolation and bisection. The result was itself evaluated, and so was the next number.
+/// A search over `range`. `slack` returns the free bytes; below 0 they are the missing bytes, and `None`
+/// means that the engine refuses.
 pub(crate) struct LargestSearch<'a, F> {
     slack: F,
     foresee: Option<Foresee<'a>>,

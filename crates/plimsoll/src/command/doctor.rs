@@ -55,9 +55,9 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
 // DECISION: all inputs are turned into evidence for the `doctor` crate, whose rules also diagnose dead
 // engines under `serve`.
+/// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
 struct Findings {
     reader: LogReader,
     seen: Vec<Reason>,

@@ -52,10 +52,10 @@ Without options, the program's memory is counted and no limit is enforced; one l
 Exit status: the exit status of the program (a signal that ends the program also ends plimsoll); 125 if plimsoll itself fails, 126 if the program \
 cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQUIT to the program; plimsoll does not repeat them.";
 
-#[derive(Debug, Args)]
-#[command(after_help = MORE)]
 // With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the others
 // visible, because a context on a hidden card could not be observed.
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
 pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]

@@ -10,10 +10,10 @@ use super::{ADA, DemandGroup, DemandRules, Rules, TURING, VOLTA, times};
 /// Cells of the cache that kernels take at a time: `FATTN_KQ_STRIDE`.
 pub const STRIDE: u64 = 256;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
 // `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
 // 8337e4cd`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     Vector,
     Tile,

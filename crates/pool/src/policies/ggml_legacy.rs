@@ -42,11 +42,11 @@ struct LiveBlock {
     asked: u64,
 }
 
-/// Model of ggml's legacy pool.
-#[derive(Clone, Debug)]
 // DECISION: the model is exact, defects included, so that driver requests are predicted to the byte. The
 // search examines every slot, because its time is part of the model. `flush` (release at a refusal): the same
 // @ b10605 (PR 22155).
+/// Model of ggml's legacy pool.
+#[derive(Clone, Debug)]
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,
     slots: [LegacyBlock; SLOTS],

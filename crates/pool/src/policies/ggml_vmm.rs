@@ -18,10 +18,10 @@ struct VmmBlock {
     asked: u64,
 }
 
-/// Model of ggml's pool on virtual memory.
-#[derive(Clone, Debug, Default)]
 // DECISION: the model is exact. Where the original aborts, the model refuses all later requests
 // (`Policy::broken`).
+/// Model of ggml's pool on virtual memory.
+#[derive(Clone, Debug, Default)]
 pub struct GgmlVmm {
     region: Option<Address>,
     reserved: u64,

@@ -50,10 +50,10 @@ pub struct Ours {
     live: u64,
 }
 
-/// Memory for one stream.
-#[derive(Clone, Debug)]
 // DECISION: each stream has a separate part (lane), so reuse needs no event. A block freed on another stream
 // returns to its lane with an event. If a request is refused, every lane releases its idle memory.
+/// Memory for one stream.
+#[derive(Clone, Debug)]
 struct StreamLane {
     stream: Stream,
     tier: Tier,

@@ -29,14 +29,14 @@ pub enum PytorchMode {
     Expandable,
 }
 
-/// Model of PyTorch's caching allocator.
-#[derive(Clone, Debug, Default)]
 // Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split,
 // alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch
 // 001074d`.
 //
 // DECISION: the limit on splitting, garbage collection, `record_stream` and the private pools of graphs are
 // left out, because they are off by default or not in traces.
+/// Model of PyTorch's caching allocator.
+#[derive(Clone, Debug, Default)]
 pub struct Pytorch {
     mode: PytorchMode,
     chunks: ChunkMap,

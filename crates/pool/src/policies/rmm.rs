@@ -65,10 +65,10 @@ impl Idle {
     }
 }
 
-/// Model of RMM's pool.
-#[derive(Clone, Debug, Default)]
 // Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
 // cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
+/// Model of RMM's pool.
+#[derive(Clone, Debug, Default)]
 pub struct RmmPool {
     idle: BTreeMap<Stream, Idle>,
     lent: BTreeMap<Address, (RmmBlock, u64)>,

@@ -21,8 +21,8 @@ pub(super) struct NvmlSource {
     library: Result<Nvml, String>,
 }
 
-/// Memory of a card, as reported by the driver.
 // Old drivers lack `nvmlDeviceGetMemoryInfo_v2`, and Tegra and GB10 report no memory of their own.
+/// Memory of a card, as reported by the driver.
 enum Memory {
     Own { total: Bytes, free: Bytes },
     Unified,

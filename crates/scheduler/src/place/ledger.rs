@@ -23,11 +23,11 @@ pub struct LedgerClaim {
     granted: Bytes,
 }
 
-/// One card and the claims on it.
-#[derive(Clone, Debug)]
 // The driver reports only the memory in use on a card, and a loading run may have taken none or all of its
 // claim. So the memory of other processes is an estimate between two limits. A run of unknown need claims a
 // whole card until it is ready.
+/// One card and the claims on it.
+#[derive(Clone, Debug)]
 pub struct Account {
     card: Card,
     budget: Option<Bytes>,

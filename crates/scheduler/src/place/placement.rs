@@ -68,9 +68,9 @@ impl Reservations {
     }
 }
 
+// Ties are broken by fewest cards, then by fewest and least recently used runs, then by tightest fit.
 /// Result of a placement.
 #[derive(Clone, Debug, PartialEq)]
-// Ties are broken by fewest cards, then by fewest and least recently used runs, then by tightest fit.
 pub enum PlacementVerdict {
     Fits(Placement),
     /// The model fits once these runs have stopped; all of them are ending or idle.

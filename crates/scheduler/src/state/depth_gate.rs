@@ -9,10 +9,10 @@ use crate::models::ModelSlot;
 use crate::occupancy::Occupancy;
 use crate::time::{ModelId, RequestId};
 
-/// Next step for the first request of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // DECISION: while the first request waits, no request behind it that uses the KV cache is admitted. Otherwise
 // a deep request might wait for ever.
+/// Next step for the first request of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepthGate {
     Open,
     /// The depth of the request must be measured first, or more exactly.

@@ -24,9 +24,9 @@ use super::rope::Rope;
 /// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
 /// into.
 pub(crate) const READ_BUFFER: usize = 128 * 1024;
-/// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 // DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
 // that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured).
+/// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 const KEPT: usize = READ_BUFFER / 5 * 4;
 /// The time over which the pace of an unfinished body is compared with that of others.
 const RECENT: Duration = Duration::from_secs(1);

@@ -30,10 +30,10 @@ const SEND_BUFFER: usize = 256 * 1024;
 /// TCP keepalive: idle time before the first probe, time between probes, and their number.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
+// An unread answer would keep its model busy. An idle connection without an API key is closed early.
 /// Time for which a client may read nothing of its answer. Clones share it, so that it can be shortened while
 /// another request waits for the memory that the answer occupies.
 #[derive(Clone, Debug)]
-// An unread answer would keep its model busy. An idle connection without an API key is closed early.
 pub(crate) struct StallLimit(Rc<Cell<Duration>>);
 
 impl Default for StallLimit {

@@ -72,10 +72,10 @@ pub(crate) async fn bind(address: SocketAddr, exposed: bool) -> Result<TcpListen
     bound.map_err(|error| Listen::Bind { address, error })
 }
 
-/// The client connections that are open now.
-#[derive(Debug, Default)]
 // At the limit, the longest idle connection is replaced or, if none is idle, the one with the slowest request
 // body.
+/// The client connections that are open now.
+#[derive(Debug, Default)]
 struct OpenConnections {
     all: RefCell<Vec<Rc<ClientConnection>>>,
     /// Connections that were closed since memory was given back.

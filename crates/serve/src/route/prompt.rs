@@ -53,10 +53,10 @@ enum CacheUse {
     Unknown,
 }
 
-/// The parts of a request that determine its depth.
-#[derive(Clone, Copy, Debug)]
 // DECISION: a prompt never has more tokens than its body has bytes, so the body's length is the bound. The
 // chat template's text adds an allowance; if the template prints tools, no bound is known.
+/// The parts of a request that determine its depth.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,

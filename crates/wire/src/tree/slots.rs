@@ -6,8 +6,8 @@ use super::{CardShare, PLACES, ProcessSlot, SLOTS, SlotOwner, TreeLedger};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const FREE: u64 = 0;
-/// The owner empties the slot and is not in it.
 // Meanwhile the slot has the identity of the emptying process, so it is not lost if that process is killed.
+/// The owner empties the slot and is not in it.
 const EMPTYING: u64 = 1 << 63;
 
 impl TreeLedger {

@@ -47,10 +47,10 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Reason why a card could not be measured.
-#[derive(Debug, thiserror::Error)]
 // Guard (the preloaded library) measures a context only on a card with a budget, so the budget is the whole
 // card.
+/// Reason why a card could not be measured.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(ErrorReport),

@@ -15,10 +15,10 @@ use super::Arguments;
 use super::models::Models;
 use crate::report::ErrorReport;
 
-/// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress
-/// line.
 // DECISION: every printed value comes from a run of the engine. The number of runs is limited; a value
 // unknown at the limit is an error or left out, never guessed.
+/// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress
+/// line.
 const PLAN: (u32, Duration) = (16, Duration::from_secs(5));
 /// Runs for one direction of `--fit`, with its trade-offs.
 const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));

@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 /// Capacity from the start, so that the stack allocates nothing in ordinary use.
 const ROOM: usize = 1024;
 
-#[derive(Clone, Debug)]
 // DECISION: scratch memory is used like a stack, so allocation and free are a push and a pop. A scan for
 // holes is skipped when it cannot succeed.
+#[derive(Clone, Debug)]
 pub(super) struct BlockStack {
     entries: Vec<StackEntry>,
     /// End of the last entry.

@@ -15,9 +15,9 @@ pub(super) struct RegionMapping {
     reserved: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
 // DECISION: each piece is exactly one `map` call, because a piece can only be unmapped as a whole. The
 // region's end grows in chunks (`growth`); a gap gets only the needed bytes.
+#[derive(Clone, Copy, Debug)]
 struct MappedPiece {
     start: u64,
     end: u64,

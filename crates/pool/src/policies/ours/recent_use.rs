@@ -6,10 +6,10 @@ use crate::device::DeviceEvent;
 /// every other phase of a program needs is not mapped and unmapped in turn.
 pub(super) const WINDOWS: usize = 4;
 
-/// The smallest interval that covers all used bytes.
-#[derive(Clone, Copy, Debug)]
 // DECISION: the used bytes are one interval, not a set, so a free takes two comparisons. For use unlike a
 // stack, too much memory is kept, never too little.
+/// The smallest interval that covers all used bytes.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct TouchedRange {
     low: u64,
     high: u64,

@@ -13,9 +13,9 @@ use crate::policy::Trim;
 /// The fewest addresses that are worth a region; with less, slots serve better.
 const FEWEST: u64 = 1 << 30;
 
-#[derive(Clone, Debug)]
 // DECISION: an event at an earlier trim (release of idle memory) shows without a wait that the card has
 // finished. `BlockStack` places blocks in the region, and `RegionMapping` maps them.
+#[derive(Clone, Debug)]
 pub(super) struct Region {
     base: Address,
     size: u64,

@@ -9,7 +9,6 @@ use super::recent_use::WINDOWS;
 use super::{growth, rounded};
 use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
-#[derive(Clone, Debug, Default)]
 // DECISION: legacy pools keep every size that they ever had; this one does not. A request takes the first
 // possible one of these:
 //
@@ -19,6 +18,7 @@ use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice
 // - a new slot with room to grow, after the largest idle slots are freed as the 5/4 limit requires.
 //
 // During a graph capture nothing is freed, and memory of a graph stays until the graph is destroyed.
+#[derive(Clone, Debug, Default)]
 pub(super) struct SlotSet {
     slots: Vec<DeviceSlot>,
     /// Rounded bytes of live blocks, and their peak.

@@ -17,10 +17,10 @@ pub(super) struct RegionUsage {
     pins: Vec<GraphPin>,
 }
 
-/// Memory pinned by a graph: everything below `high`.
-#[derive(Clone, Copy, Debug)]
 // DECISION: a graph pins one prefix of the region, up to the highest address that was live during its
 // capture. For use like a stack this is exact, and it takes one number for each graph.
+/// Memory pinned by a graph: everything below `high`.
+#[derive(Clone, Copy, Debug)]
 struct GraphPin {
     graph: CapturedGraph,
     high: u64,

@@ -10,9 +10,9 @@ use plimsoll_planner::{EngineBuild, MeasuredContext, Plan, PlanError, PlanReques
 
 use super::named;
 
-/// A model of limited depth is admitted only if it can be this deep.
 // DECISION: the context is lowered once. An engine keeps its context size until it ends, so the free memory
 // at its start must not determine it.
+/// A model of limited depth is admitted only if it can be this deep.
 const LEAST_DEPTH: u64 = 1024;
 
 #[derive(Debug)]

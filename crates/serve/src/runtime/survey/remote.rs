@@ -17,9 +17,9 @@ use super::named;
 
 /// Time for one request: llama-server asks the same server, and fails if it does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time without a question after a server could not be reached.
 // After a server that cannot be reached none is asked for a while, so that many models without a network cost
 // one wait.
+/// Time without a question after a server could not be reached.
 const REST: Duration = Duration::from_secs(30);
 /// Sets of models whose headers are kept.
 const KEPT: usize = 256;
