@@ -1,7 +1,4 @@
 //! Memory curves: the memory that an engine takes on each card, by depth (tokens in the KV cache).
-//!
-//! With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is the
-//! deepest slot's tokens times the number of busy slots.
 
 use serde::Serialize;
 
@@ -70,6 +67,9 @@ impl Curve {
 
     /// Bytes on each card once the run has reached this depth.
     pub fn at(&self, depth: u64) -> Vec<Share> {
+        // With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is
+        // the deepest slot's tokens times the number of busy slots.
+
         // The first step at or beyond this depth; beyond the last, the last: a run cannot grow past its
         // cache.
         let index = self.steps.partition_point(|step| step.depth < depth);

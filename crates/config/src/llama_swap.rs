@@ -1,6 +1,7 @@
-//! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
+//! Reader of llama-swap's YAML configuration (`internal/config @ v250`).
 //!
-//! Settings that have no effect in Plimsoll get a warning with their line.
+//! Every key means the same as in llama-swap. A setting without effect in Plimsoll gets a warning with its
+//! line number.
 
 mod macros;
 mod model;

@@ -1,6 +1,6 @@
 //! Text classifier for problem reports: a logistic regression over words.
 //!
-//! `bench/likeness/train.py` makes its word table from 1132 public reports whose cause is known.
+//! `bench/likeness/train.py` makes the table of words from 1132 public reports whose cause is known.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;

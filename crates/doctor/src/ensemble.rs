@@ -1,7 +1,7 @@
 //! Choice between two diagnoses of a problem report: one by the rules, one by the text classifier.
 //!
-//! The rules win if they are confident enough; less is enough if they used the sizes of a refused allocation.
-//! Otherwise the classifier wins.
+//! The rules win if their confidence is high enough. If they used the sizes of a refused allocation, a lower
+//! confidence is enough.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};

@@ -1,7 +1,6 @@
 //! Cause of an engine's end, found in its last log lines.
 //!
-//! A client may have chosen part of the text. So sizes in these lines are shown to the user and decide
-//! nothing.
+//! A client may have chosen part of the text. So sizes in these lines are only shown to the user.
 
 use plimsoll_base::Bytes;
 

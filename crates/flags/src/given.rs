@@ -1,9 +1,7 @@
 //! Parsers of llama-server's flag values, with the rules of `common/arg.cpp @ b10605`.
 //!
 //! As with `std::stoi`, a number ends at the first character that is not a digit: `-c 8k` is a context of 8.
-//! The rest of the value gets a warning ([`Options::remarks`]).
-//!
-//! [`Options::remarks`]: crate::Options::remarks
+//! The rest of the value gets a warning ([`Options::remarks`](crate::Options::remarks)).
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};

@@ -1,4 +1,4 @@
-//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of guard, through the C++
+//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by guard's own pool, through the C++
 //! class's vtable.
 //!
 //! The pool is replaced only on request (`pool=ours`, `pool=managed`). Calls that cannot be served go to

@@ -1,6 +1,6 @@
 //! Notification of guard's memory pools about stream captures and CUDA graphs.
 //!
-//! While a stream is captured, no pool releases memory and no thread of guard waits.
+//! While a stream is captured, the pools release no memory and wait for nothing.
 
 use plimsoll_pool::CapturedGraph;
 

@@ -1,7 +1,7 @@
 //! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
 //!
-//! They are tried in order of their cost to the program: reuse of idle memory, smaller pieces, waiting, host
-//! memory, managed memory. A remedy whose option is not set is skipped. If all fail, the program gets
+//! Remedies are tried in order of their cost to the program: reuse of idle memory, smaller pieces, waiting,
+//! host memory, managed memory. A remedy whose option is not set is skipped. If all fail, the program gets
 //! CUDA_ERROR_OUT_OF_MEMORY.
 
 use core::time::Duration;

@@ -1,7 +1,7 @@
 //! Spilled allocations, whose first part is on the card and the rest in host memory.
 //!
-//! The result is one range of addresses, whose tail the card reads over the bus. Only the part that does not
-//! fit is in host memory.
+//! A spilled allocation is one range of addresses. Only the part that does not fit on the card is in host
+//! memory.
 
 pub(crate) mod copy_border;
 mod make;

@@ -1,4 +1,5 @@
-//! Fuzz tests of the launcher's parsers of what engines, other users' processes and the kernel send.
+//! Fuzz tests of the launcher's parsers, whose input comes from engines, other users' processes and the
+//! kernel.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;

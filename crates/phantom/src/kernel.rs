@@ -1,7 +1,7 @@
 //! Occupancy of GPU kernels: the number of thread blocks that run at the same time on one multiprocessor.
 //!
-//! It determines the temporary memory of attention. A kernel's registers and shared memory are read from the
-//! engine's machine code.
+//! The occupancy determines the temporary memory of attention. A kernel's registers and shared memory are
+//! read from the engine's machine code.
 
 mod fat_binary;
 

@@ -1,4 +1,4 @@
-//! Cards that llama.cpp's flags name, such as `-dev`, `-mg` and `-ts`.
+//! Cards named by llama.cpp's flags `-dev`, `-mg` and `-ts`.
 
 use plimsoll_flags::{ModelParams, SplitMode};
 

@@ -1,5 +1,4 @@
-//! GPU memory allocator policies, as pure offset arithmetic over an abstract device without CUDA, I/O or a
-//! clock.
+//! GPU memory allocator policies, as pure arithmetic on offsets, without CUDA, I/O or a clock.
 //!
 //! A [`Policy`] hands out ranges of memory from a [`PoolDevice`]. The crate does not use `std`, because it is
 //! part of guard (the preloaded library).

@@ -1,4 +1,4 @@
-//! Private folder in memory, shared with child processes and removed after its owner's end.
+//! Private folder in a memory file system, shared with child processes and removed after its owner's end.
 //!
 //! The owner holds a lock on a file in the folder, so a later process can find and remove folders without an
 //! owner.

@@ -1,4 +1,5 @@
-//! The scheduler's clock: the time that its caller passes in, and the time of the next call that it needs.
+//! The scheduler's clock: the current time as supplied by the caller, and the time at which it must call
+//! again.
 
 use super::time::Moment;
 

@@ -1,4 +1,4 @@
-//! Search for the class of ggml's legacy pool in all loaded objects, by its symbols.
+//! Search for the C++ class of ggml's legacy pool in all loaded objects, by its symbols.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;

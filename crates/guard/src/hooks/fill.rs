@@ -1,4 +1,6 @@
-//! Hooks of memsets, which are split where a spilled range changes from device to host memory.
+//! Hooks of memsets, which are split where a spilled range changes from device memory to host memory.
+//!
+//! A spilled range is device memory followed by host memory.
 
 use super::copy::{code, result};
 use crate::driver::{CuResult, CuStream, DevicePointer};

@@ -1,7 +1,7 @@
 //! Hooks of calls that wait for the card, such as `cuStreamSynchronize`.
 //!
-//! After the wait, guard answers other processes' requests for idle memory. It has no thread of its own, and
-//! many programs make few other calls.
+//! After the wait, guard answers other processes' requests for idle memory. Guard has no thread of its own,
+//! and many programs make few other driver calls.
 
 use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;

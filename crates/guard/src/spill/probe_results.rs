@@ -1,4 +1,4 @@
-//! Results of the tests of host memory kinds on each card; a missing test is run when its result is needed.
+//! Table of the kinds of host memory that work on each card; a missing test is run when its result is needed.
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

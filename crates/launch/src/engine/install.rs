@@ -1,7 +1,7 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! A lock file excludes a second installer. The folder gets its name last, so an installed engine is
-//! complete.
+//! A lock file prevents two installations at once. The folder is renamed into place at the end, so an
+//! installed engine is complete.
 
 use std::fs::{self, File, Permissions};
 use std::io;

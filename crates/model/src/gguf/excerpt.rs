@@ -1,7 +1,6 @@
 //! GGUF header without the vocabulary, read piece by piece.
 //!
-//! The vocabulary takes up nearly all of a header (3 to 10 MiB), and a plan needs only its size. Errors are
-//! the same as for a whole header.
+//! The vocabulary takes up nearly all of a header (3 to 10 MiB), and a plan needs only its size.
 
 use std::ops::Range;
 

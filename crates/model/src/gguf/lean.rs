@@ -1,6 +1,6 @@
-//! Copy of a GGUF header with its vocabulary removed, with which an engine starts faster.
+//! Copy of a GGUF header with its vocabulary removed, so that an engine starts faster.
 //!
-//! Engines spend most of their start on parsing words, and memory depends only on their number.
+//! Engines spend most of their start on parsing words, and memory depends only on the number of words.
 
 use super::draft::{Datum, Writer};
 use std::ops::Range;

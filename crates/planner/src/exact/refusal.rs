@@ -1,6 +1,6 @@
 //! Refusals of a model or a flag by the engine, with the engine's own error message.
 //!
-//! One cause leads to several messages, so a table lists the specific ones.
+//! One cause leads to several messages; the most specific one is shown.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
 //! memory.
 //!
-//! It behaves like the program alone, with the program's exit code or signal. Failures of Plimsoll itself
-//! have the exit codes of `env`: 125, 126 and 127.
+//! The command ends with the program's exit code or signal. Failures of Plimsoll itself have the exit codes
+//! of `env`: 125, 126 and 127.
 
 pub(super) mod cards;
 pub(super) mod child;

@@ -1,7 +1,6 @@
 //! Pool memory of flash attention: copies of a quantised cache, mask bounds, partial results.
 //!
-//! It depends on the kernel that ggml chooses. The engine is assumed to be compiled for the card's own
-//! generation.
+//! The engine is assumed to be compiled for the card's own generation.
 
 use super::tile::AttentionTile;
 pub use super::tile::partial_results;

@@ -1,7 +1,7 @@
 //! Pool memory of matrix multiplications.
 //!
-//! Quantised matrices use MMQ kernels (`tiled`) or, for few columns, a vector kernel. cuBLAS (`cublas`)
-//! multiplies float matrices and types without a kernel.
+//! Quantised matrices use MMQ kernels (`tiled`) or, for few columns, a vector kernel. The rest use
+//! cuBLAS (`cublas`).
 
 mod cublas;
 mod tiled;

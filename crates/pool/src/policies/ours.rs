@@ -1,7 +1,7 @@
 //! Plimsoll's own allocator policy, which keeps reserved memory close to the memory in use.
 //!
-//! Cards with virtual memory management use a growing address range ([`Region`], tier A), others whole
-//! allocations ([`SlotSet`], tier B).
+//! On cards with virtual memory management it uses a growing address range ([`Region`]), on others whole
+//! allocations ([`SlotSet`]).
 
 use alloc::vec::Vec;
 

@@ -1,6 +1,6 @@
 //! Order in which waiting models get memory: usually the model that has waited longest comes first.
 //!
-//! A model that has waited longer than `patience` comes before all others; preloads come last.
+//! A model that has waited longer than `patience` comes before all others; models to preload come last.
 
 use std::cmp::Reverse;
 

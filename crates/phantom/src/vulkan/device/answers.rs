@@ -1,4 +1,4 @@
-//! Vulkan queries about a card whose answers have a structure type of their own.
+//! Vulkan's queries about a card's properties, features and memory types.
 
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;

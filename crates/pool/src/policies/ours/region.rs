@@ -1,7 +1,6 @@
-//! Region: a fixed range of addresses, mapped as it is used, for cards with virtual memory management (tier
-//! A).
+//! Region: a fixed range of addresses, mapped as it is used, for cards with virtual memory management.
 //!
-//! A piece is released only if it is idle, no graph uses it, and the card has finished all work on it.
+//! A piece is released only if it is idle, no CUDA graph uses it, and the card has finished all work on it.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;

@@ -1,5 +1,5 @@
-//! Slots: whole allocations, replaced when they become too small, for cards without virtual memory management
-//! (tier B).
+//! Slots: whole allocations, replaced when they become too small, for cards without virtual memory
+//! management.
 //!
 //! A slot that is too small is freed before the larger one is allocated.
 

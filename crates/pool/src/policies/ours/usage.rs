@@ -1,5 +1,5 @@
-//! Use of a region (an address range mapped piece by piece): live blocks, recent use, and memory that graphs
-//! use.
+//! Use of a region (an address range mapped piece by piece): live blocks, recent use, and memory of CUDA
+//! graphs.
 
 use alloc::vec::Vec;
 
