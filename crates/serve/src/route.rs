@@ -22,6 +22,7 @@ mod rope;
 mod headers;
 mod model_service;
 mod proxy;
+mod read_limit;
 mod rewrite;
 mod upstream;
 
