@@ -1,4 +1,4 @@
-//! Warnings about settings whose effect differs from what the user wrote, each with the place of the setting.
+//! Warnings about settings that do not have the effect that the user wrote, each with its place.
 
 use std::fmt;
 

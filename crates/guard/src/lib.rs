@@ -1,10 +1,10 @@
 //! `libplimsoll_guard.so`: preloaded library between an unmodified program and the CUDA driver, which counts
 //! and limits GPU memory.
 //!
-//! It passes every call through until `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set. Most
-//! processes with the library never use CUDA.
+//! It passes every call through until `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set.
 //!
-//! The modules form floors. Each floor imports only those above it in this list:
+//! The modules form floors. Each floor imports only those above it in this list; for calls in the other
+//! direction, functions are registered.
 //!
 //! | floor | modules |
 //! |---|---|
@@ -15,8 +15,6 @@
 //! | accounts | `account`: count of the memory that the program holds, and claims on the budget |
 //! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: create and release memory, and wait for it |
 //! | entrances | `arm`, `hooks`, `interpose`: exported functions, and the ways in which a program finds them |
-//!
-//! If an upper floor must call a lower one, the lower one passes it a function.
 //!
 //! DECISION: the library is `no_std` only with the profile `guard` (panic = abort), which saves 0.1 ms on
 //! every exec. Every other profile builds an ordinary crate for tests and lints.

@@ -1,4 +1,5 @@
-//! Model that flags name by a repository or an address: its cached files, or their headers from the server.
+//! Model that llama-server's flags name by a repository or an address: its cached files, or their headers
+//! from the server.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Scale of a numeric search dimension, such as the context: its range, its step, and the flags for each
+//! Scale of a number that is searched for, such as the context: its range, its step, and the flags for each
 //! value.
 
 use std::ops::RangeInclusive;

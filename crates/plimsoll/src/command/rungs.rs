@@ -1,5 +1,4 @@
-//! Command-line options for guard, the preloaded library, that `run` and `serve` share: remedies for refused
-//! allocations, and memory pools.
+//! Command-line options that `run` and `serve` share: remedies for refused allocations, and memory pools.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};

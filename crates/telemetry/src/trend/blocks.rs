@@ -1,5 +1,4 @@
-//! Increments of a process's memory between equal blocks of samples, on which the statistical test for leaks
-//! is based.
+//! Increments of a process's memory between equal blocks of samples, the input of the test for memory leaks.
 
 use super::series::TrendPoint;
 
