@@ -1,6 +1,6 @@
 //! Stand-in for cuBLAS: every function succeeds and computes nothing.
 //!
-//! The memory of cuBLAS itself is not counted here; a plan includes it in the term of the CUDA context.
+//! The memory of cuBLAS itself is not counted here; a plan includes it in the size of the CUDA context.
 
 use core::ffi::{c_char, c_int};
 
