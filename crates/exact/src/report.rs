@@ -30,6 +30,7 @@ enum ReportEvent {
     Blas {
         device: usize,
     },
+    Guess {},
     #[serde(other)]
     Other,
 }
@@ -43,6 +44,8 @@ struct PhantomMemory {
     pooled: BTreeSet<u64>,
     /// Cards on which cuBLAS is open.
     blas: BTreeSet<usize>,
+    /// Kernels without code for their card.
+    guessed: u32,
 }
 
 impl PhantomMemory {
@@ -67,6 +70,7 @@ impl PhantomMemory {
                 Ok(ReportEvent::Blas { device }) => {
                     memory.blas.insert(device);
                 }
+                Ok(ReportEvent::Guess {}) => memory.guessed = memory.guessed.saturating_add(1),
                 _ => {}
             }
         }
@@ -112,7 +116,9 @@ pub(super) fn grown(report: &Path, transcript: &Transcript, tokens: u32) -> Vec<
         )
     };
     let opened = memory.blas.into_iter().map(|card| format!("plimsoll_phantom: {CUDA}{card} opened cuBLAS"));
-    cards.into_iter().map(line).chain(opened).collect()
+    let guessed = (memory.guessed > 0)
+        .then(|| format!("plimsoll_phantom: {} kernels without code for the card", memory.guessed));
+    cards.into_iter().map(line).chain(opened).chain(guessed).collect()
 }
 
 /// Blocks of a card that are none of the buffers in the engine's log.
@@ -181,6 +187,7 @@ mod tests {
 {"event":"take","id":4,"kind":"host","device":0,"bytes":9}
 {"event":"take","id":5,"kind":"vulkan","device":1,"bytes":9}
 {"event":"blas","device":0}
+{"event":"guess","kernel":"k","blocks":5}
 {"event":"bla"#;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report");
@@ -191,6 +198,7 @@ mod tests {
                 "plimsoll_phantom: CUDA0 holds 8389121 bytes and takes 11534337 after 7 tokens",
                 "plimsoll_phantom: Vulkan1 holds 9 bytes and takes 9 after 7 tokens",
                 "plimsoll_phantom: CUDA0 opened cuBLAS",
+                "plimsoll_phantom: 1 kernels without code for the card",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Warnings about settings that do not have the effect that the user wrote, each with its place.
+//! Warnings about settings whose effect differs from what the user wrote, with the place of each setting.
 
 use std::fmt;
 

@@ -60,7 +60,7 @@ pub(crate) fn refused(index: CardIndex) -> bool {
 
 /// The used memory of a card, if the context that is about to be opened has to be measured.
 pub(crate) fn opening(index: CardIndex) -> Option<MemoryBefore> {
-    // DECISION: contexts on other cards are not measured, so that other programs do not load NVML.
+    // DECISION: contexts on cards without a budget are not measured, so that other programs do not load NVML.
     let first = !OPEN.hold().iter().any(|context| context.card == index);
     let limited = ledger::budget(index) != UNLIMITED;
     (first && limited).then(|| MemoryBefore::look(index)).flatten()

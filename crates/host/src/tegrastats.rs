@@ -1,6 +1,6 @@
 //! Parser of the memory field in a line of tegrastats, for JetPack 4 to 7 and Thor.
 //!
-//! `MB` and `kB` mean MiB and KiB there.
+//! In this field, `MB` and `kB` mean MiB and KiB.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Health check of a serving engine that has logged what looks like an abort.
+//! Health check of an engine whose log looks like an abort.
 //!
 //! Such an engine may hang instead of exiting (llama.cpp #13281).
 

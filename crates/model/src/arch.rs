@@ -1,6 +1,6 @@
 //! Table of model architectures and their differences that affect memory.
 //!
-//! It holds only rules that no key of the file states (llama.cpp: `src/models/*.cpp: load_arch_hparams @
+//! It holds only what the keys of a GGUF file do not state (llama.cpp: `src/models/*.cpp: load_arch_hparams @
 //! b10605`). An architecture without a row is marked unknown.
 
 mod keys;

@@ -1,6 +1,6 @@
 //! Memory that the engine requests: device, managed, pool and pinned host memory.
 //!
-//! No request is refused because a card is full, because the plan needs the total.
+//! A request succeeds even if the simulated card is full, because the plan needs the total.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{c_int, c_void};

@@ -1,5 +1,4 @@
-//! Table of the model architectures for which the planner knows llama.cpp's compute graph (`src/models/*.cpp
-//! @ b10605`).
+//! Table of the model architectures whose plans were checked against llama.cpp (`src/models/*.cpp @ b10605`).
 //!
 //! For these, planned sizes equal the engine's in every recorded measurement (`data/measured`, `data/exact`).
 //! Any other architecture is planned as an estimate.

@@ -81,7 +81,7 @@ impl Remedy {
     }
 
     fn weight(&self) -> u64 {
-        // DECISION: the rest is ordered by bytes saved in relation to what is lost (speed, precision,
+        // DECISION: advice that is not enough by itself is ordered by bytes saved in relation to what is lost (speed, precision,
         // context). If no single change is enough, pairs are tried.
         self.changes.iter().map(|change| loss_of(&change.advice()).0).sum()
     }

@@ -1,7 +1,7 @@
 //! Generator of allocation traces: the requests of an engine to its run-time pool for a prompt, without a
 //! card.
 //!
-//! The result equals two traces recorded on an H200 (`tests/traces/generate.rs`).
+//! Two generated traces equal those recorded on an H200 (`tests/traces/generate.rs`).
 
 pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};

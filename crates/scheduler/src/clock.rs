@@ -1,5 +1,4 @@
-//! The scheduler's clock: the current time as supplied by the caller, and the time at which it must call
-//! again.
+//! The scheduler's clock: the current time as supplied by the caller, and the time of the caller's next call.
 
 use super::time::Moment;
 

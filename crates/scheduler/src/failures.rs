@@ -1,7 +1,8 @@
 //! Failure record of a model: the wait before its next load (back-off), and the memory that failed loads
 //! lacked.
 //!
-//! Each failure doubles the wait, from 1 s to 60 s. A minute of readiness clears the record.
+//! Each failure doubles the wait, from 1 s to 60 s. The record is cleared once an engine has been ready for a
+//! minute.
 
 use std::time::Duration;
 

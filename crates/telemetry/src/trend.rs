@@ -1,7 +1,7 @@
 //! Statistical test for memory leaks: growth with the number of requests, as opposed to a warm-up allocation.
 //!
-//! All samples must be taken with no request in flight, after rounds of the same requests. The first quarter
-//! is warm-up.
+//! Each sample is measured after a round of the same requests, with no request in flight. The first quarter
+//! of the samples counts as warm-up.
 
 mod blocks;
 mod course;

@@ -1,4 +1,4 @@
-//! Claim of one request for device memory on the budget: bytes are reserved before the driver is called.
+//! Claim on the memory budget for one device memory request: bytes are reserved before the driver is called.
 //!
 //! If the driver then refuses the request, the claim is returned to the budget.
 

@@ -1,6 +1,6 @@
 //! Symbol tables of an ELF file on disk, for programs that hide ggml's pool class from the dynamic linker.
 //!
-//! Such programs are statically linked without `-rdynamic`, or use libraries with hidden classes.
+//! Such programs contain ggml and were linked without `-rdynamic`, or they use libraries with hidden classes.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Takeover of ggml's legacy pool: replacement of the function pointers in its vtable.
 //!
-//! The original `alloc` is restored if its first arguments are implausible, or if no block is freed within
-//! [`PROBATION`] allocations.
+//! The original `alloc` is restored if the arguments of the first call are invalid, or if no block is
+//! freed within 128 allocations.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 

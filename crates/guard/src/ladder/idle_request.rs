@@ -1,7 +1,7 @@
 //! Requests from other processes to release idle memory, made through this process's page (a shared-memory
 //! file).
 //!
-//! Pools then release idle blocks, except those that a live graph uses.
+//! Pools then release idle blocks, except those that a CUDA graph uses.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -1,11 +1,7 @@
 //! Split of a memory request between card and host memory, if the program needs more than fits on the card.
 //!
-//! If the plan gives the program's total need, the earliest requests overflow to the host. Without it, the
-//! last request overflows. The option `keep` sets the room reserved for later requests by hand.
-//!
-//! DECISION: the earliest requests overflow, because the GPU reads host memory slowly and llama.cpp allocates
-//! weights, its least-read memory, first. Earlier blocks are never moved, because another thread may be using
-//! them.
+//! If the program's total need is known from a plan, the earliest requests go to host memory, otherwise the
+//! last one. The option `keep` sets the room reserved for later requests by hand.
 
 use plimsoll_wire::page::UNLIMITED;
 
@@ -58,6 +54,10 @@ impl CardRoom {
 
     /// The bytes of a request of `size` that go to the card, in whole granules.
     pub(crate) fn head(self, size: u64, granule: u64) -> u64 {
+        // DECISION: the earliest requests overflow, because the GPU reads host memory slowly and llama.cpp
+        // allocates weights, its least-read memory, first. Earlier blocks are never moved, because another
+        // thread may be using them.
+
         // With a known total (`need`, from the plan), each request leaves room for all later ones:
         //
         //     small  = reserve for requests that are too small to split

@@ -11,7 +11,7 @@ use plimsoll_probe::process::MeasuredProcess;
 /// Bytes read from the end of the log.
 const MOST: u64 = 1 << 20;
 
-// Its descriptors cannot be looked up after its end.
+// An ended process has no descriptors to look up.
 /// Log of a process from a given moment on.
 #[derive(Debug)]
 pub(super) struct LastWords {

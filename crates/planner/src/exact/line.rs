@@ -92,6 +92,8 @@ pub(super) enum EngineLogLine<'a> {
     },
     /// The engine uses cuBLAS on this card.
     Cublas(usize),
+    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
+    WithoutCode(u32),
     /// An error message of the engine.
     Complaint(&'a str),
     Nothing,

@@ -97,7 +97,14 @@ fn grow(
     };
     let buffers = terms.weights.known() + terms.kv.known() + terms.compute.known();
     let cublas = if transcript.uses_cublas(number) { cublas } else { Bytes::ZERO };
-    let source = format!("{}, after a prompt of {} tokens", named(program, transcript), memory.tokens);
+    let estimated = match transcript.without_code() {
+        0 => String::new(),
+        kernels => format!(
+            "; the occupancy of {kernels} kernels is estimated, for lack of machine code for the card"
+        ),
+    };
+    let source =
+        format!("{}, after a prompt of {} tokens{estimated}", named(program, transcript), memory.tokens);
     terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));
 }
 

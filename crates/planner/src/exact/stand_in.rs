@@ -16,7 +16,8 @@ pub struct GrownMemory {
 }
 
 /// `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`,
-/// `CUDA0 holds 512 bytes and takes 2097152 after 8192 tokens`, `CUDA0 opened cuBLAS`.
+/// `CUDA0 holds 512 bytes and takes 2097152 after 8192 tokens`, `CUDA0 opened cuBLAS`,
+/// `3 kernels without code for the card`.
 pub(super) fn read(words: &str) -> EngineLogLine<'_> {
     let words: Vec<&str> = words.split_ascii_whitespace().take(11).collect();
     let card = |name: &str| match place_of(name) {
@@ -38,6 +39,9 @@ pub(super) fn read(words: &str) -> EngineLogLine<'_> {
             let memory = bytes(held).zip(bytes(taken)).zip(tokens.parse().ok());
             let memory = memory.map(|((held, taken), tokens)| GrownMemory { held, taken, tokens });
             card(place).zip(memory).map(|(card, memory)| EngineLogLine::Grown { card, memory })
+        }
+        [count, "kernels", "without", "code", "for", "the", "card"] => {
+            count.parse().ok().map(EngineLogLine::WithoutCode)
         }
         [place, "opened", "cuBLAS"] => card(place).map(EngineLogLine::Cublas),
         _ => None,

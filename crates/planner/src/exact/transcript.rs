@@ -40,6 +40,7 @@ pub struct Transcript {
     asked: BTreeMap<usize, Bytes>,
     grown: BTreeMap<usize, GrownMemory>,
     cublas: BTreeSet<usize>,
+    without_code: u32,
     /// The numbers are whole mebibytes, rounded down.
     coarse: bool,
 }
@@ -99,6 +100,7 @@ impl Transcript {
             EngineLogLine::Cublas(card) if self.cublas.len() < MOST_BUFFERS => {
                 self.cublas.insert(card);
             }
+            EngineLogLine::WithoutCode(kernels) => self.without_code = kernels,
             EngineLogLine::Asked { .. }
             | EngineLogLine::Grown { .. }
             | EngineLogLine::Cublas(_)
@@ -172,6 +174,11 @@ impl Transcript {
     /// True where the engine used cuBLAS on a card.
     pub fn uses_cublas(&self, card: usize) -> bool {
         self.cublas.contains(&card)
+    }
+
+    /// Number of kernels whose occupancy was estimated.
+    pub fn without_code(&self) -> u32 {
+        self.without_code
     }
 
     /// True where flash attention was left to the engine, and the engine switched it off.

@@ -1,7 +1,7 @@
 //! Search for the best split of a model's layers over the cards.
 //!
-//! Layers move from the card with the least free memory to the one with the most, as long as that minimum
-//! grows.
+//! Layers move from the card with the least free memory to the one with the most, until the least free memory
+//! no longer grows.
 
 use plimsoll_base::CardKind;
 

@@ -1,4 +1,4 @@
-//! Width and colours of a terminal, and lines that fit it.
+//! Width and colours of a terminal, and text lines that fit the width.
 //!
 //! Texts always have colour codes, which are removed if the output is no terminal.
 

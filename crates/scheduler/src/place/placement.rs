@@ -1,7 +1,7 @@
 //! Choice of cards for a model, and of the engines that would have to stop for it.
 //!
-//! The cheapest set of cards is chosen. It costs least if no engine must stop, more if idle engines must
-//! stop, and most if busy ones must finish first.
+//! The cheapest set of cards is chosen: best is one where no engine must stop, then one where idle engines
+//! must stop. Worst is one where busy engines must finish first.
 
 use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 

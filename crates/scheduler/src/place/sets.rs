@@ -1,6 +1,6 @@
 //! Sets of cards on which a model could be placed.
 //!
-//! Cards of different kinds are never mixed. Cards that the model's flags name belong to every set.
+//! Cards of different kinds are never mixed. If the model's flags name cards, every set contains them.
 
 use plimsoll_base::{CardId, CardKind, NamedDemand};
 

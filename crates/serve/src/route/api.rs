@@ -1,7 +1,7 @@
 //! Table of the HTTP routes of `serve`.
 //!
-//! Some are those of llama-server b10605 (`tools/server/server.cpp`) and go to an engine, as does any other
-//! path under `/v1/`. The rest are answered by the daemon.
+//! Routes of llama-server b10605 (`tools/server/server.cpp`), and any other path under `/v1/`, go to an
+//! engine. The daemon answers the rest.
 
 use http::Method;
 

@@ -1,7 +1,7 @@
 //! Limit on the bytes that one read takes from an engine's socket.
 //!
-//! hyper's read buffer grows with what one read returns. An event that has not ended is kept in it, so a
-//! daemon that was late and finds a full socket would hold several times the bytes of the event.
+//! hyper's read buffer grows with the size of one read. Without a limit, a daemon that reads late would hold
+//! several times the bytes of an unfinished event.
 
 use std::cell::Cell;
 use std::io;

@@ -1,4 +1,5 @@
-//! Increments of a process's memory between equal blocks of samples, the input of the test for memory leaks.
+//! Input of the test for memory leaks: increments of a process's memory between blocks of equally many
+//! samples.
 
 use super::series::TrendPoint;
 

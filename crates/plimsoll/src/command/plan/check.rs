@@ -1,7 +1,7 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! The plan is made from the engine's own command line and environment. A `plimsoll serve` daemon reports its
-//! own plans and measurements instead.
+//! The plan is made from the engine's own command line and environment. For the URL of a `plimsoll serve`
+//! daemon, the memory that it granted is compared with the memory that it measured.
 
 mod process;
 

@@ -1,4 +1,4 @@
-//! Memory summary at the end of `plimsoll run`: one line for each card, or the same as JSON.
+//! Memory summary at the end of `plimsoll run`: one line for each card, and the same as JSON.
 
 use std::ffi::OsString;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
+//! Cards named by a model's flags (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

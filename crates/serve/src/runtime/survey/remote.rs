@@ -1,6 +1,6 @@
-//! Models that flags name on a server (`-hf`, `--model-url`), planned before the engine has downloaded them.
+//! Remote models named by flags (`-hf`, `--model-url`), planned before the engine has downloaded them.
 //!
-//! What was fetched is kept for the next survey (check of a model's memory need).
+//! Fetched headers are kept for later plans.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
