@@ -123,3 +123,73 @@ fn message(answer: &[u8]) -> String {
     let message = answer["error"]["message"].as_str().unwrap_or("the server gave no reason");
     message.chars().filter(|character| !character.is_control()).take(LONGEST).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// A server that gives these answers, each on a connection of its own, and its client's result.
+    fn answered(answers: &[&str]) -> Result<(), PromptError> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (log, _kept_open) = io::pipe().unwrap();
+        thread::scope(|scope| {
+            let client = scope.spawn(|| Prompt { tokens: 3, socket }.run(log));
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 4096];
+                let read = stream.read(&mut request).unwrap();
+                let request = String::from_utf8_lossy(&request[..read]).into_owned();
+                assert!(
+                    request.starts_with("GET /health") || request.contains("\"prompt\":[0,0,0]"),
+                    "{request}"
+                );
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+            client.join().unwrap()
+        })
+    }
+
+    fn answer(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[test]
+    fn a_prompt_is_sent_once_the_server_is_ready() {
+        let (loading, ok) = (answer("503 Loading", "{}"), answer("200 OK", "{}"));
+        assert!(answered(&[&loading, "garbage", &ok, &ok]).is_ok());
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_engines_words_without_its_control_characters() {
+        let ok = answer("200 OK", "{}");
+        let long = format!("{{\"error\":{{\"message\":\"too\\u001b[2J long {}\"}}}}", "x".repeat(10_000));
+        let refused = answered(&[&ok, &answer("400 Bad Request", &long)]).unwrap_err().to_string();
+        assert!(refused.starts_with("too[2J long x") && refused.ends_with(" (400 Bad Request)"), "{refused}");
+        assert!(refused.len() < 400, "{}", refused.len());
+        for body in ["", "[1]", "{\"error\":7}", "\u{fffd}"] {
+            let refused = answered(&[&ok, &answer("500 Oh", body)]).unwrap_err().to_string();
+            assert_eq!(refused, "the server gave no reason (500 Internal Server Error)");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_or_has_no_end_is_an_error() {
+        let ok = answer("200 OK", "{}");
+        assert!(matches!(answered(&[&ok, "HTTP/1.1 2"]), Err(PromptError::Exchange(_))));
+        let endless = answer("200 OK", &"x".repeat(LONGEST + 1));
+        assert!(matches!(answered(&[&ok, &endless]), Err(PromptError::Exchange(_))));
+    }
+
+    #[test]
+    fn an_engine_that_ends_is_noticed_at_once() {
+        let (log, written) = io::pipe().unwrap();
+        drop(written);
+        let prompt = Prompt { tokens: 1, socket: PathBuf::from("/nowhere/s.sock") };
+        assert!(matches!(prompt.run(log), Err(PromptError::Ended)));
+    }
+}

@@ -3,7 +3,7 @@
 //! Phantom writes one line for each allocation and each free. The report's last line can be incomplete,
 //! because the engine is killed while it runs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -39,7 +39,7 @@ enum ReportEvent {
 #[derive(Default)]
 struct PhantomMemory {
     /// Blocks by number: the engine's word for cards of their interface, the card, the bytes.
-    blocks: HashMap<u64, (&'static str, usize, u64)>,
+    blocks: BTreeMap<u64, (&'static str, usize, u64)>,
     /// Those of a pool of virtual memory.
     pooled: BTreeSet<u64>,
     /// Cards on which cuBLAS is open.

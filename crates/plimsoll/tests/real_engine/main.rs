@@ -14,6 +14,7 @@ mod depth;
 mod exact;
 mod exact_rows;
 mod fleet;
+mod growth;
 mod leaving;
 mod openai;
 mod quickstart;
