@@ -922,7 +922,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__plan)
-            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --svg --html --fit --check --margin --card --host --budget --engine --program --exact --no-cache --help"
+            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --svg --html --fit --check --margin --card --host --budget --engine --program --exact --prompt --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -989,6 +989,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --exact)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --prompt)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -96,6 +96,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Pl
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l engine -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l prompt -d 'With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with what each takes on these cards, the best that fits first'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
