@@ -160,7 +160,8 @@ pub struct GuardedCard {
 
 impl GuardSettings {
     /// Words that [`GuardSettings::read`] takes, for messages.
-    pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
+    pub const EXPECTED: &'static str = "one of off, observe and budget[=SIZE], followed by any of these \
+        options: reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
     /// Reads a line of words, which are the keys of a model's guard table; `None` if one of them is none.

@@ -204,7 +204,7 @@ fn reason(
     });
     let others = also.iter().map(|other| {
         let text = format!(
-            "another possible cause is {}: {} ({})",
+            "another possible cause is {}: {} (confidence {})",
             other.named(),
             words(other),
             percent(other.confidence)

@@ -65,7 +65,7 @@ impl RefusedAllocation {
         }
         // The holders are the remedy: one of them can be moved or stopped.
         let holders = self.neighbours.iter().map(|(name, bytes)| {
-            let text = format!("{bytes} on {} are held by {name}", self.card);
+            let text = format!("{bytes} on {card} are held by {name}", card = self.card);
             Reason::new("neighbour", text).fact("holds", *bytes)
         });
         reason = reason.because_all(holders);

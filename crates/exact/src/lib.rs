@@ -82,13 +82,13 @@ pub struct Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.runs {
-            1 => f.write_str("1 run of the engine")?,
-            runs => write!(f, "{runs} runs of the engine")?,
+            1 => f.write_str("the engine ran once")?,
+            runs => write!(f, "the engine ran {runs} times")?,
         }
         match self.kept {
             0 => Ok(()),
-            1 => f.write_str(", 1 answer came from the cache"),
-            kept => write!(f, ", {kept} answers came from the cache"),
+            1 => f.write_str("; 1 answer came from the cache"),
+            kept => write!(f, "; {kept} answers came from the cache"),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Oracle {
             ProgramKind::LlamaServer => engine::find(named)?,
             ProgramKind::LlamaFitParams => fit_params(named)?,
             ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            ProgramKind::Library => return Err(ExactError::Program("a program that uses the C API")),
+            ProgramKind::Library => return Err(ExactError::Program("a program that links libllama")),
         };
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {

@@ -67,7 +67,7 @@ pub(crate) fn look() {
 fn report_nothing() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
-        say!("no ggml legacy pool is loaded yet, or its symbols are stripped; pools are not replaced");
+        say!("no pool is replaced: no ggml legacy pool is loaded yet, or its symbols are stripped");
     }
 }
 
@@ -85,13 +85,13 @@ fn search(counts: LoadCounts, search: &mut ClassSearch) {
         match takeover::take(vtable, &found.methods, replacements::of) {
             Ok(()) => {}
             Err(TakeoverError::UnknownShape) => {
-                say!("ggml's legacy pool has an unknown layout; it is not replaced")
+                say!("ggml's legacy pool is not replaced, because its layout is unknown")
             }
             Err(TakeoverError::NotWritable) => {
-                say!("the vtable of ggml's legacy pool cannot be written; the pool is not replaced")
+                say!("ggml's legacy pool is not replaced, because its vtable cannot be written")
             }
             Err(TakeoverError::TooMany) => {
-                say!("too many copies of ggml are loaded; the pool of this copy is not replaced")
+                say!("the pool of this copy of ggml is not replaced: too many copies are loaded")
             }
         }
     }

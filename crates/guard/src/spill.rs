@@ -177,12 +177,12 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     if spilled > 0 {
         event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
-            "card {}: an allocation of {} did not fit: {} of it is on the card, {} in {}",
-            index.number(),
-            ByteSize(range.asked),
-            ByteSize(range.head),
-            ByteSize(spilled),
-            range.place.map_or("host memory", SpillPlace::name),
+            "card {card}: an allocation of {asked} did not fit: {head} of it is on the card, {spilled} in {place}",
+            card = index.number(),
+            asked = ByteSize(range.asked),
+            head = ByteSize(range.head),
+            spilled = ByteSize(spilled),
+            place = range.place.map_or("host memory", SpillPlace::name),
         );
     }
     card(index).allocations.fetch_add(1, Relaxed);

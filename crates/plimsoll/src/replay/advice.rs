@@ -203,6 +203,6 @@ fn grows(question: &AdviceQuestion, growth: Bytes) -> Reason {
         "without flash attention, the attention probabilities (softmax output) of a layer are converted to \
         f16"
     };
-    let said = format!("each token of depth costs {growth}: {what}");
+    let said = format!("each token in use costs {growth}: {what}");
     Reason::new("pool_grows", said).fact("growth_per_token", growth)
 }

@@ -56,7 +56,7 @@ pub enum RecordFault {
     Kind { found: u8 },
     #[error("{0}")]
     Step(Fault),
-    #[error("the trace has no request to {0}; omit --card and --pool, or choose others")]
+    #[error("the trace has no request to {0}; omit --card and --pool, or give other values")]
     NotAsked(RecordedRequest),
 }
 
@@ -215,7 +215,7 @@ mod tests {
         let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "offset 64: the trace has no request to pool 1 of card 3; omit --card and --pool, or choose others"
+            "offset 64: the trace has no request to pool 1 of card 3; omit --card and --pool, or give other values"
         );
     }
 }

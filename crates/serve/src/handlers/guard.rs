@@ -68,7 +68,7 @@ impl GuardHandler {
     ) -> Self {
         let means = match cards.any(|kind| kind == CardKind::Cuda) {
             true => means(user),
-            false => Err("there is no card".to_owned()),
+            false => Err("this machine has no CUDA card".to_owned()),
         };
         Self {
             usual,

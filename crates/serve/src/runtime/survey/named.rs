@@ -19,8 +19,8 @@ pub(super) enum NameError {
     #[error("{origin}: {error}; the cards are {present}")]
     Unknown { origin: String, error: PlanError, present: String },
     #[error(
-        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow that card; name \
-            a card that it allows, or add this one; the cards are {present}"
+        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not list it; list it, or \
+            name another card; the cards are {present}"
     )]
     NotAllowed { origin: String, number: usize, card: CardId, present: String },
 }
