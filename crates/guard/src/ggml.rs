@@ -1,7 +1,7 @@
 //! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of this library, through the
 //! class's vtable.
 //!
-//! The pool is replaced only on request (`pool=ours`, `pool=managed`). A hidden and stripped class cannot be
+//! The pool is replaced only on request (`pool=ours`). A hidden and stripped class cannot be
 //! found, which is reported once.
 //!
 //! DECISION: an object's address is only a key to an allocator of this library ([`plimsoll_pool::Ours`]); the
@@ -10,7 +10,6 @@
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plimsoll_nostd::lock::Lock;
-use plimsoll_wire::options::GgmlPoolMode;
 
 use crate::driver::{DeviceOrdinal, DevicePointer};
 use crate::say::say;
@@ -19,7 +18,6 @@ use crate::settings;
 mod backing;
 mod fence;
 mod locate;
-mod managed;
 mod mapped_objects;
 pub(crate) mod pools;
 mod replacements;
@@ -47,18 +45,13 @@ static SEARCH: Lock<ClassSearch> =
 
 /// True if guard is to serve the pool itself.
 pub(crate) fn wanted() -> bool {
-    settings::options().pool == GgmlPoolMode::Ours
-}
-
-/// True if the allocation that this thread makes now is for ggml's own pool and is to be managed memory.
-pub(crate) fn managed() -> bool {
-    settings::options().pool == GgmlPoolMode::Managed && managed::inside()
+    settings::options().pool
 }
 
 /// Searches for the class, if an option requests it and objects were loaded or unloaded since the last
 /// search.
 pub(crate) fn look() {
-    if settings::options().pool != GgmlPoolMode::Leave {
+    if wanted() {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));
     }
 }

@@ -1443,7 +1443,7 @@ _plimsoll() {
                     return 0
                     ;;
                 --pool)
-                    COMPREPLY=($(compgen -W "ours managed leave" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ours leave" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1521,7 +1521,7 @@ _plimsoll() {
                     return 0
                     ;;
                 --pool)
-                    COMPREPLY=($(compgen -W "ours managed leave" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ours leave" -- "${cur}"))
                     return 0
                     ;;
                 *)

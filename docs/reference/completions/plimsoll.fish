@@ -184,8 +184,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l spill -d 'Put 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, managed memory, or none' -r -f -a "ours\t''
-managed\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, or none' -r -f -a "ours\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l strict-cards -d 'Leave the other cards visible, and refuse CUDA contexts on them'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l report-cards -d 'Leave the other cards visible, and report CUDA contexts on them'
@@ -213,8 +212,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l spill -d 'Pu
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, managed memory, or none' -r -f -a "ours\t''
-managed\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, or none' -r -f -a "ours\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print what each model will take and whether it fits, then exit (status 1 if one does not fit)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l open -d 'Listen without API keys on an address that other machines can reach'
