@@ -2,7 +2,6 @@
 //! modules.
 
 // One module per report; what several reports share is in the `report` crate.
-mod advice;
 mod bar;
 mod beside;
 mod check;
@@ -17,7 +16,6 @@ mod soak;
 mod status;
 mod sweep;
 
-pub(crate) use advice::advice;
 pub(crate) use bar::{svg, verdict};
 pub(crate) use beside::BesideReport;
 pub(crate) use check::check;

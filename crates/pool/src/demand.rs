@@ -3,8 +3,7 @@
 //! The card and the engine's build ([`Rules`]) determine the blocks. The blocks of one operation form a
 //! [`DemandGroup`]: allocated in order, freed in reverse.
 //!
-//! DECISION: the formulas take plain numbers, because both the trace generator
-//! ([`generate`](crate::generate)) and the planner use them.
+//! DECISION: the formulas take plain numbers, because both the planner and the generator of test traces use them.
 
 pub mod attention;
 pub mod latent;

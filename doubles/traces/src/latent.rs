@@ -3,9 +3,10 @@
 //! For prompts, ik_llama.cpp decompresses keys and values from the latent vectors. llama.cpp computes with
 //! the latent vectors. If they are quantised, llama.cpp first converts them into a copy in f16.
 
+use plimsoll_pool::demand::latent::{LEAST_PROMPT, copied, heads_a_pass, restored};
+
 use super::shape::Latent;
 use super::{CacheShape, DemandRules, GenerateError, Operations};
-use crate::demand::latent::{LEAST_PROMPT, copied, heads_a_pass, restored};
 
 pub(super) fn attention(
     operations: &mut Operations<'_>,
