@@ -1,7 +1,7 @@
 //! Memory demand of a model on a given set of cards.
 //!
-//! The demand is the plan for these cards, or the user's declared size divided over them. If neither is
-//! known, the demand is one whole card.
+//! The demand is the model's memory plan for these cards, or the size that the user declared. If neither is
+//! known, the model takes one whole card.
 
 use std::fmt;
 

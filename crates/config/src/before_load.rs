@@ -1,5 +1,5 @@
-//! The setting `reclaim-before-load`, which frees host memory before a load on machines whose GPU shares that
-//! memory.
+//! The setting `reclaim-before-load`, which frees host memory before a model is loaded, for GPUs that use the
+//! host's memory.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! The setting `too-large`: treatment of models that do not fit with their full context.
+//! The setting `too-large`: what to do with models that do not fit with their full context.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

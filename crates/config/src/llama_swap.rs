@@ -1,7 +1,7 @@
-//! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
+//! Reader of llama-swap's YAML configuration (`internal/config @ v250`).
 //!
-//! Of `groups`, `matrix` and `profiles`, only the key `persistent` counts (the model is never evicted),
-//! because Plimsoll decides by memory. Every other setting without effect gets a warning with its line.
+//! Every key means the same as in llama-swap. A setting without effect in Plimsoll gets a warning with its
+//! line number.
 
 mod macros;
 mod model;
@@ -58,6 +58,8 @@ pub(super) fn parse(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
+    // Of `groups`, `matrix` and `profiles`, only `persistent` is used (such a model is never evicted),
+    // because Plimsoll decides by memory.
     let mut root = Node::parse(file, text)?;
     let mut reader = LlamaSwapReader { file, roster: Configuration::default() };
     // The order is llama-swap's: comments out, environment in, macros last.

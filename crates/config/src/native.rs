@@ -1,7 +1,7 @@
-//! Reader of Plimsoll's own TOML configuration format, the only one with every setting.
+//! Reader of Plimsoll's own TOML configuration, the only format with every setting.
 //!
-//! The structs in `document` define the format: they are used to read the file and to generate the JSON
-//! schema for editors (`docs/reference/config.schema.json`). An unknown key is an error that names its line.
+//! The structs in `document` define the format; the JSON schema for editors is generated from them. An
+//! unknown key is an error that names its line.
 
 mod document;
 

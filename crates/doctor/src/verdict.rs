@@ -1,7 +1,4 @@
-//! Verdict on a dead engine: how it ended (for the scheduler) and why (for the user).
-//!
-//! DECISION: the scheduler takes the missing bytes only from guard's page (the preloaded library's shared
-//! file). A log's sizes are only shown, because a client may have chosen the text.
+//! Verdict on an engine that died: how it ended (for the scheduler) and why (for the user).
 
 use std::fmt;
 
@@ -97,6 +94,9 @@ pub struct EngineVerdict {
 }
 
 pub fn judge(death: &EngineDeath<'_>) -> EngineVerdict {
+    // DECISION: the scheduler takes the missing bytes only from guard's page (the preloaded library's shared
+    // file). A log's sizes are only shown, because a client may have chosen the text.
+
     // llama-server and the Python engines leave with 0 after SIGTERM.
     if death.asked || death.exit == Exit::Code(0) {
         return EngineVerdict { sign: None, end: End::Expected, hints: Vec::new(), diagnosis: None };

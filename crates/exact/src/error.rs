@@ -1,4 +1,4 @@
-//! Errors of an engine run for `plimsoll plan --exact`.
+//! Errors of the engine run by `plimsoll plan --exact`.
 
 use std::io;
 use std::path::PathBuf;

@@ -3,11 +3,8 @@
 //! The engine loads sparse copies of the model files, logs each buffer's size, and is stopped after the last
 //! buffer. Answers are cached as long as engine, header, flags and cards stay the same.
 //!
-//! The first run is made twice: with the whole header, and with a header without the vocabulary (five times
-//! faster). If the sizes agree, later runs use the shorter header.
-//!
-//! DECISION: the unmodified engine runs on phantom (`libplimsoll_phantom.so`: CUDA, ROCm and Vulkan without a
-//! card). So the user's own backend decides the sizes, and no code of ggml is mirrored.
+//! DECISION: the unmodified engine runs on phantom, a preloaded library that stands in for CUDA, ROCm and
+//! Vulkan. So the user's own backend decides the sizes, and no code of ggml is copied.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -41,6 +38,8 @@ use self::files::{Files, Form};
 pub use self::price::Asked;
 use self::question::Question;
 
+// The first run is made twice: with the whole header, and with a header without the vocabulary (five times
+// faster). If the sizes agree, later runs use the shorter header.
 /// An engine that answers memory questions, with the answers it has given.
 #[derive(Debug)]
 pub struct Oracle {

@@ -1,9 +1,7 @@
-//! Parsers of llama-server's flag values, which read a value as `common/arg.cpp @ b10605` does.
+//! Parsers of llama-server's flag values, with the rules of `common/arg.cpp @ b10605`.
 //!
-//! Numbers end at the first character that is not a digit, as with `std::stoi`: `-c 8k` is a context of 8.
-//! [`Options::remarks`] warns about the ignored part.
-//!
-//! [`Options::remarks`]: crate::Options::remarks
+//! As with `std::stoi`, a number ends at the first character that is not a digit: `-c 8k` is a context of 8.
+//! The rest of the value gets a warning ([`Options::remarks`](crate::Options::remarks)).
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};

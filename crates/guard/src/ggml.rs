@@ -1,11 +1,8 @@
-//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of this library, through the
+//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by guard's own pool, through the C++
 //! class's vtable.
 //!
-//! The pool is replaced only on request (`pool=ours`, `pool=managed`). A hidden and stripped class cannot be
-//! found, which is reported once.
-//!
-//! DECISION: an object's address is only a key to an allocator of this library ([`plimsoll_pool::Ours`]); the
-//! object itself is never read. Calls that cannot be served go to ggml's own methods.
+//! The pool is replaced only on request (`pool=ours`, `pool=managed`). Calls that cannot be served go to
+//! ggml's own methods.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -35,6 +32,8 @@ use locate::SearchedObjects;
 use mapped_objects::LoadCounts;
 use takeover::TakeoverError;
 
+// DECISION: an object's address is only a key to an allocator of this library (`plimsoll_pool::Ours`); the
+// object itself is never read. A hidden and stripped class cannot be found, which is reported once.
 #[derive(Debug)]
 struct ClassSearch {
     seen: LoadCounts,

@@ -1,10 +1,7 @@
 //! Spilled allocations, whose first part is on the card and the rest in host memory.
 //!
-//! [`crate::policy::room`] decides which requests are split. [`crate::policy::placement`] chooses the kind of
-//! host memory for each card, and [`probe`] tests it.
-//!
-//! DECISION: only the part that does not fit is spilled, not the whole request. The result is one range of
-//! addresses, whose tail the card reads over the bus.
+//! A spilled allocation is one range of addresses. Only the part that does not fit on the card is in host
+//! memory.
 
 pub(crate) mod copy_border;
 mod make;

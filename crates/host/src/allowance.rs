@@ -1,9 +1,4 @@
-//! Allocatable host memory for a GPU driver: the size that a request can get now, the size after reclaim, and
-//! the limit.
-//!
-//! DECISION: `now` is the largest request that succeeds without reclaim; `attainable` is that size after all
-//! clean file pages are dropped. Drivers that let the kernel reclaim are limited by MemAvailable, others by
-//! MemFree. Both exclude pages of the contiguous pool (CMA).
+//! Host memory that a GPU driver can allocate: the size possible now, and the size possible after reclaim.
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -18,6 +13,9 @@ pub enum AllowanceGate {
     Available,
 }
 
+// DECISION: `now` is the largest request that succeeds without reclaim; `attainable` is that size after all
+// clean file pages are dropped. Drivers that let the kernel reclaim are limited by MemAvailable, others by
+// MemFree. Both exclude pages of the contiguous pool (CMA).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     pub gate: AllowanceGate,

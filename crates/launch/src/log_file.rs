@@ -1,7 +1,6 @@
 //! Log file of the engines, written by a separate thread.
 //!
-//! The runtime hands lines to the thread and drops them if the disk is too slow. A failed write (disk full)
-//! is reported once and tried again with the next line.
+//! Lines are dropped if the disk is too slow. A failed write is reported once.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,5 +1,6 @@
-//! Running child process: its pidfd reports its end, its process group receives signals, and dropping the
-//! handle kills the group.
+//! Handle of a running child process, by which its end is awaited and its process group is signalled.
+//!
+//! Dropping the handle kills the group.
 
 use std::io;
 use std::os::fd::OwnedFd;

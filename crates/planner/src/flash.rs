@@ -1,8 +1,7 @@
-//! Decision of whether flash attention (`-fa`) is on, and its reason.
+//! Rule that decides whether flash attention (`-fa`) is on, and its reason.
 //!
 //! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
-//! b10605`. With `-fa auto`, one layer without a kernel turns flash attention off for all layers. A quantised
-//! V cache keeps flash attention on; layers without a kernel then run on the host.
+//! b10605`.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
@@ -47,6 +46,8 @@ pub(super) fn resolve(
     model: &Model,
     layout: &DeviceLayout,
 ) -> Result<Flash, PlanError> {
+    // With `-fa auto`, one layer without a kernel turns flash attention off for all layers. A quantised V
+    // cache keeps flash attention on; layers without a kernel then run on the host.
     let wish = request.wish;
     let own_kernels = request.engine.kind == EngineKind::IkLlamaCpp;
     let missing = match wish.flash_attention {

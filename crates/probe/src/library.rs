@@ -1,7 +1,4 @@
 //! Paths of Plimsoll's shared libraries: guard (preloaded into programs) and phantom (CUDA without a GPU).
-//!
-//! An environment variable names another path or, if empty, disables a library. Otherwise the program's
-//! folder, `../lib/plimsoll/` and `../guard/` are searched.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -65,6 +62,8 @@ impl Library {
     }
 
     fn find_from(self, named: Option<&OsStr>, folder: &Path) -> Result<PathBuf, FindLibraryError> {
+        // An environment variable names another path or, if empty, disables a library. Otherwise the
+        // program's folder, `../lib/plimsoll/` and `../guard/` are searched.
         let candidates = match named {
             // Set but empty means "none", as it does for `PLIMSOLL_NVML`.
             Some(path) if path.is_empty() => return Err(FindLibraryError::SwitchedOff(self)),

@@ -1,7 +1,4 @@
-//! Memory reclaim steps that need root, and the ways to run them.
-//!
-//! DECISION: there are five fixed actions without arguments, so a user with permission to call the helper can
-//! run nothing else. None of them loses data.
+//! Steps of memory reclaim that need root, and the ways to run them as root.
 
 mod huge_pages;
 mod unit;
@@ -15,6 +12,8 @@ use plimsoll_host::ReclaimStep;
 
 pub use self::unit::{UNIT, UnitError, unit};
 
+// DECISION: there are five fixed actions without arguments, so a user with permission to call the helper can
+// run nothing else. None of them loses data.
 /// Way in which steps that need root are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootSteps {

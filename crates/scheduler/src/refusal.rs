@@ -1,4 +1,4 @@
-//! Error messages, causes and retry times for requests that the scheduler refuses.
+//! Refusals of requests by the scheduler: error messages, causes and retry times.
 
 use std::time::Duration;
 

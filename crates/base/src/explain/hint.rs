@@ -1,4 +1,4 @@
-//! Hints for the user, such as advice to use a smaller context, with the bytes that they save.
+//! Hints for the user, such as advice to use a smaller context, with the bytes that each saves.
 
 use std::fmt;
 

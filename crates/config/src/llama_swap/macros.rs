@@ -1,7 +1,6 @@
 //! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! Macros are replaced from the last declared to the first, each once. A model's own macro takes the place of
-//! the global macro of the same name.
+//! A model's own macro overrides the global macro of the same name.
 
 use std::sync::Arc;
 
@@ -87,6 +86,7 @@ impl Macros {
 
     /// Puts the macros into every scalar of a value.
     pub(super) fn expand(&self, file: &Arc<str>, node: &mut Node) -> Result<(), ConfigError> {
+        // From the last declared macro to the first, each in one pass, as llama-swap does.
         node.scalars(&mut |text, line| {
             for Macro { name, slug, value } in self.0.iter().rev() {
                 // Most texts hold no macro at all.

@@ -1,8 +1,7 @@
 //! Reader of PyTorch's out-of-memory error in all versions, ComfyUI's memory figures, and Python traceback
 //! frames.
 //!
-//! `CUDACachingAllocator.cpp` has changed the message often. So each size is found by the words next to it,
-//! never by its position.
+//! PyTorch has often changed the error's wording, so each size is found by the words next to it.
 
 use plimsoll_base::Bytes;
 

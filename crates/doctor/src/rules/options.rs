@@ -1,4 +1,4 @@
-//! Rules based on options and model names: a large context or micro-batch, weights compared with the cards.
+//! Rules based on options and model names: a large context or micro-batch, weights larger than the cards.
 //!
 //! They apply only if the log does not name the purpose of the refused memory.
 

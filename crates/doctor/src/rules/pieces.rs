@@ -1,5 +1,4 @@
-//! Rules for fragmentation: a caching allocator has enough idle memory, but only in blocks that are too
-//! small.
+//! Rules for fragmentation: a caching allocator has enough idle memory, but only in small blocks.
 
 use plimsoll_base::Bytes;
 

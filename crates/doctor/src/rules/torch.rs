@@ -1,7 +1,7 @@
 //! Rules for PyTorch's out-of-memory error.
 //!
-//! PyTorch frees its idle blocks and tries again before it reports the error. So memory that is still idle is
-//! in blocks that are too small.
+//! PyTorch frees its idle blocks and tries again before it reports the error. So memory that is idle
+//! afterwards is in blocks that are too small.
 
 use plimsoll_base::Bytes;
 

@@ -1,7 +1,6 @@
-//! Available host memory, as a limit for spilling (placing device memory requests in host memory).
+//! Host memory that guard may use for allocations that do not fit on the card.
 //!
-//! Spilled memory cannot be swapped out. So spilled bytes stay within MemAvailable, minus a reserve for other
-//! processes.
+//! Such memory cannot be swapped out. So it stays within MemAvailable, minus a reserve for other processes.
 
 use crate::say::say_some;
 use crate::state::shared_file;

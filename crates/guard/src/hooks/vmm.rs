@@ -1,7 +1,6 @@
 //! Hooks of virtual memory management: physical memory, its handles and its mappings.
 //!
-//! Only memory on a card is counted. If a handle was imported from another process, that other process counts
-//! the memory.
+//! Only memory on a card is counted. Memory imported from another process is counted by that process.
 
 use core::ffi::{c_int, c_void};
 

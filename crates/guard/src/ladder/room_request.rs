@@ -1,7 +1,7 @@
 //! Requests to the daemon to make room on a card, made through this process's page (a shared-memory file).
 //!
-//! A request is a number on the page that grows by one, with the needed bytes. The daemon writes the number
-//! back after its attempt. After a request without a reply, later requests wait only briefly.
+//! Guard writes the needed bytes and a request number to the page. The daemon writes the number back after
+//! its attempt.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

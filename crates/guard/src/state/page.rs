@@ -1,7 +1,6 @@
-//! Page of this process: the file from which the daemon reads the library's memory figures.
+//! Page of this process: the file from which the daemon reads guard's memory figures.
 //!
-//! The file is written completely and then renamed, so a reader never finds half a page. The daemon removes
-//! the file, because a killed process's last figures are still needed.
+//! The daemon removes the file, because it still needs the last figures of a killed process.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_int};

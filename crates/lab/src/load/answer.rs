@@ -1,5 +1,4 @@
-//! Parser of streamed chat completions, which measures speed and time to the first token, and reads token
-//! counts.
+//! Parser of streamed chat completions, which measures speed and time to the first token and counts tokens.
 
 use std::time::Duration;
 

@@ -1,11 +1,4 @@
 //! Coexistence test: a server and a second program on the same cards, started in both orders.
-//!
-//! Between the orders, the model of a plimsoll server is unloaded. After the program's end, one more request
-//! distinguishes a temporary shortage from a crash; a program stopped at its time limit has already freed its
-//! memory.
-//!
-//! DECISION: the program counts as started once it prints something, or once the used memory has grown and
-//! settled. After a fixed wait, a slow program might not have taken its memory yet.
 
 use std::io;
 use std::pin::pin;
@@ -30,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const REST: Duration = Duration::from_secs(2);
 /// Wait for a program that prints something but takes no memory.
 const SPOKEN: Duration = Duration::from_secs(10);
+// DECISION: the program counts as started once it prints something, or once the used memory has grown and
+// settled. After a fixed wait, a slow program might not have taken its memory yet.
 /// Start-up limit of a program that neither prints anything nor takes memory.
 const UP_WITHIN: Duration = Duration::from_secs(60);
 /// Time for the memory of an unloaded model to be returned.
@@ -45,6 +40,8 @@ pub enum StartOrder {
     ProgramFirst,
 }
 
+// After the program's end, one more request distinguishes a temporary shortage from a crash. Between the
+// orders, the model of a plimsoll server is unloaded.
 /// Result of a coexistence test in one order.
 #[derive(Clone, Debug)]
 pub struct OrderResult {

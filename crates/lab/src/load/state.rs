@@ -1,5 +1,4 @@
-//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
-//! and plotted.
+//! State of a soak test (a long load test for memory leaks), which can be saved and resumed.
 
 use std::collections::BTreeMap;
 use std::fs;

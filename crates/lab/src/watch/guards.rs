@@ -1,7 +1,8 @@
-//! Guard pages as a source of a memory recording: memory of each process, and newly refused allocations.
-//!
-//! A guard page is a shared-memory file in which guard, the preloaded library, records a process's GPU
+//! Memory figures of guarded processes for a recording: memory of each process, and newly refused
 //! allocations.
+//!
+//! They are read from guard pages: shared-memory files in which guard, the preloaded library, records a
+//! process's GPU allocations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

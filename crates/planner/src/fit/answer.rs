@@ -1,5 +1,5 @@
-//! Result of the search in one dimension, such as context: the largest value that fits, and the reason for
-//! this limit.
+//! Result of the search for one setting, such as the context: the largest value that fits, and what limits
+//! it.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};

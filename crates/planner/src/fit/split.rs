@@ -1,7 +1,7 @@
 //! Search for the best split of a model's layers over the cards.
 //!
-//! The search uses as few cards as possible. It moves layers from the card with the least memory left to the
-//! one with the most, as long as the smallest amount left on any card grows.
+//! Layers move from the card with the least free memory to the one with the most, until the least free memory
+//! no longer grows.
 
 use plimsoll_base::CardKind;
 

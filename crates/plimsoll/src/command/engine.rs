@@ -1,4 +1,4 @@
-//! `plimsoll engine`: list of the engines on this machine, and installation of one for the CPU.
+//! `plimsoll engine`: list of the engines on this machine, and installation of an engine for the CPU.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,11 +1,8 @@
 //! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
 //! memory.
 //!
-//! With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the
-//! others visible, because a context on a hidden card could not be observed.
-//!
-//! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone, with its exit code or its signal. Its own
-//! failures have the exit codes of `env`: 125, 126 and 127.
+//! The command ends with the program's exit code or signal. Failures of Plimsoll itself have the exit codes
+//! of `env`: 125, 126 and 127.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -55,6 +52,8 @@ Without options, the program's memory is counted and no limit is enforced; one l
 Exit status: the exit status of the program (a signal that ends the program also ends plimsoll); 125 if plimsoll itself fails, 126 if the program \
 cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQUIT to the program; plimsoll does not repeat them.";
 
+// With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the others
+// visible, because a context on a hidden card could not be observed.
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {

@@ -1,7 +1,7 @@
 //! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
-//! DECISION: nothing is estimated: an allocation trace is replayed for every possible change of the flags. A
-//! change becomes advice if it reduces the total memory, including its cost elsewhere.
+//! An allocation trace is replayed for every possible change of the flags. A change becomes advice only if it
+//! reduces the total memory, not just the pool.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{

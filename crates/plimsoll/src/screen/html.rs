@@ -1,7 +1,6 @@
-//! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
+//! HTML page of a plan: memory bars, memory over context length, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script: it has the bars, the charts and a table of all planned
-//! contexts. The script only shows the bars and charts for another row of that table, and computes no memory.
+//! The page is complete without its script, which only shows another planned context in the bars and charts.
 
 use std::fmt::Write;
 

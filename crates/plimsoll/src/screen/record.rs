@@ -1,4 +1,4 @@
-//! Report of a memory recording made by `plimsoll watch`: as text, HTML page and CSV.
+//! Report of a memory recording made by `plimsoll watch`: as text, as an HTML page and as CSV.
 
 use std::fmt::{self, Write as _};
 use std::io;

@@ -1,4 +1,4 @@
-//! Report of a soak, a load test for memory leaks: as text, JSON and HTML page.
+//! Report of a soak, a load test for memory leaks: as text, JSON and an HTML page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

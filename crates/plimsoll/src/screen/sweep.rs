@@ -1,4 +1,5 @@
-//! Report of a sweep, a load test with prompts of growing length: memory and speed as table, JSON and chart.
+//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table, JSON and a
+//! chart.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,4 @@
 //! Systemd unit that runs one reclaim step as root.
-//!
-//! DECISION: a unit runs whatever lies at the path that it names, as root. So a path that another user may change
-//! is refused: the program or one of its folders belongs to another user, or others may write it.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -33,6 +30,9 @@ pub fn unit() -> Result<String, UnitError> {
 
 /// The same for `program`, if `owner` alone may change what lies there.
 fn unit_of(program: &Path, owner: u32) -> Result<String, UnitError> {
+    // DECISION: a unit runs whatever lies at the path that it names, as root. So a path that another user may
+    // change is refused: the program or one of its folders belongs to another user, or others may write it.
+
     // After an upgrade the link of /proc ends in ` (deleted)`, and no file is there.
     let path = program.canonicalize();
     let path = path.map_err(|error| UnitError::Look { path: program.to_owned(), error })?;

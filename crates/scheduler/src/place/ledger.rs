@@ -1,10 +1,6 @@
-//! Ledger of claims: how much memory each run (engine process) may take on each card.
+//! Ledger of claims: the memory that each engine process may take on each card.
 //!
-//! A claim is granted only if it fits, and lasts until the driver reports the memory as free. A run of
-//! unknown need claims a whole card until it is ready.
-//!
-//! The driver reports only the memory in use on a card, and a loading run may have taken none or all of its
-//! claim. So the memory of other processes is an estimate between two limits.
+//! A claim is granted only if it fits, and lasts until the driver reports the memory as free.
 
 use std::sync::Arc;
 
@@ -27,6 +23,9 @@ pub struct LedgerClaim {
     granted: Bytes,
 }
 
+// The driver reports only the memory in use on a card, and a loading run may have taken none or all of its
+// claim. So the memory of other processes is an estimate between two limits. A run of unknown need claims a
+// whole card until it is ready.
 /// One card and the claims on it.
 #[derive(Clone, Debug)]
 pub struct Account {

@@ -1,9 +1,6 @@
 //! Admission of a model's first queued request by depth (the number of tokens in the KV cache).
 //!
 //! The request is admitted if the engine's claim (the memory that it may take) covers its depth.
-//!
-//! DECISION: while the first request waits, no request behind it that uses the KV cache is admitted.
-//! Otherwise a deep request might wait for ever.
 
 use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 
@@ -12,6 +9,8 @@ use crate::models::ModelSlot;
 use crate::occupancy::Occupancy;
 use crate::time::{ModelId, RequestId};
 
+// DECISION: while the first request waits, no request behind it that uses the KV cache is admitted. Otherwise
+// a deep request might wait for ever.
 /// Next step for the first request of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepthGate {

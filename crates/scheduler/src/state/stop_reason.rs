@@ -1,4 +1,4 @@
-//! Reason for stopping an engine, for the operator's log, determined right after the decision.
+//! Reason for stopping an engine, as written to the operator's log.
 
 use plimsoll_base::{Reason, RunId};
 

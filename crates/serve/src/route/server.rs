@@ -1,5 +1,5 @@
-//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to a built-in
-//! endpoint.
+//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to the daemon's
+//! own endpoints.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

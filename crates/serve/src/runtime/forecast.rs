@@ -1,8 +1,7 @@
-//! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
-//! never run here.
+//! Memory forecast for the operator: free memory of each card, need of each model, and models that can never
+//! run here.
 //!
-//! The forecast is logged at start and after a reload, and printed by `serve --check`. It delays no request,
-//! and every load repeats the calculation.
+//! It is logged at start and after a reload, and printed by `serve --check`.
 
 use std::rc::Rc;
 use std::sync::Arc;

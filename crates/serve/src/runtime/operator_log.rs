@@ -1,6 +1,6 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Each line begins with the action and the model's name. Requests are not logged; `/metrics` counts them.
+//! Each line begins with the action and the model's name.
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Evidence about a machine for `plimsoll doctor`: cards, their processes, memory, limits, known driver
+//! Evidence about a machine for `plimsoll doctor`: its cards, processes, memory, limits and known driver
 //! faults.
 //!
 //! The evidence comes from the live machine or from captured files.

@@ -1,4 +1,4 @@
-//! Input of `plimsoll plan`: the engine's flags, the cards, the host memory, and warnings about uncertain
+//! Input of `plimsoll plan`: the engine's flags, the cards and the host memory, with warnings about uncertain
 //! input.
 
 use std::str::FromStr;

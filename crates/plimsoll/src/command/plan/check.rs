@@ -1,10 +1,7 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! A `plimsoll serve` daemon reports its own grants and measurements instead.
-//!
-//! DECISION: the process is planned again from its own command line and environment. Its memory should lie
-//! between the planned sizes after the load and with a full context. Only larger differences than the margin
-//! count.
+//! The plan is made from the engine's own command line and environment. For the URL of a `plimsoll serve`
+//! daemon, the memory that it granted is compared with the memory that it measured.
 
 mod process;
 

@@ -1,4 +1,4 @@
-//! Models that flags name, read from the headers of files on this machine.
+//! Models named by llama-server's flags, read from the headers of files on this machine.
 
 use std::path::Path;
 

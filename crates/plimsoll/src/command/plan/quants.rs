@@ -1,4 +1,4 @@
-//! `plimsoll plan --quants`: the quantisations of a repository, each planned on the cards.
+//! `plimsoll plan --quants`: a plan for each quantisation in a model repository.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! Models on a server: their headers are downloaded into sparse files, which are planned like any other file.
+//! Models on a server, for `plimsoll plan`: their headers are downloaded into sparse files.
 //!
-//! DECISION: a sparse file has the header and the length of the real one, in a folder that is removed with
-//! this process. So searches and `--exact` read it like every model.
+//! A sparse file has the header and the length of the real one, so searches and `--exact` read it like any
+//! model. The files are removed when the command ends.
 
 use std::fs;
 use std::io::Write;

@@ -1,10 +1,6 @@
 //! Memory reclaim before a load, if the machine lacks the memory that the model needs.
 //!
-//! Loads are prepared one at a time, and a load starts even if reclaim freed too little. The daemon never
-//! takes a step that needs root.
-//!
-//! DECISION: the need is an upper bound: the new engine's claim (the memory that it may take) plus the claims
-//! of engines that are still loading.
+//! A load starts even if reclaim freed too little. The daemon never takes a step that needs root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -53,6 +49,8 @@ impl Unified {
 
 /// Makes room for the run.
 pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: ReclaimJob) {
+    // DECISION: the need is an upper bound: the new engine's claim (the memory that it may take) plus the
+    // claims of engines that are still loading. Loads are prepared one at a time.
     let turn = Arc::clone(&job.turn).lock_owned().await;
     let Some(question) = job.question(&runtime, &run) else {
         return;

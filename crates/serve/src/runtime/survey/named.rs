@@ -1,7 +1,4 @@
-//! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
-//!
-//! The user's flags number all served cards, but an engine numbers only its own. So the flags are resolved
-//! before placement.
+//! Cards named by a model's flags (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,6 +45,8 @@ pub(super) fn named(
     wish: &ModelParams,
     cards: &[Card],
 ) -> Result<NamedDemand, NameError> {
+    // The user's flags number all served cards, but an engine numbers only its own. So the flags are resolved
+    // before placement.
     let cuda = cuda(cards);
     let found = plimsoll_planner::named(wish, cuda.len()).map_err(|error| NameError::Unknown {
         origin: origin(entry, flags),
