@@ -3,11 +3,8 @@
 //! The engine loads sparse copies of the model files, logs each buffer's size, and is stopped after the last
 //! buffer. Answers are cached as long as engine, header, flags and cards stay the same.
 //!
-//! The first run is made twice: with the whole header, and with a header without the vocabulary (five times
-//! faster). If the sizes agree, later runs use the shorter header.
-//!
-//! DECISION: the unmodified engine runs on phantom (`libplimsoll_phantom.so`: CUDA, ROCm and Vulkan without a
-//! card). So the user's own backend decides the sizes, and no code of ggml is mirrored.
+//! DECISION: the unmodified engine runs on phantom, a preloaded library that stands in for CUDA, ROCm and
+//! Vulkan. So the user's own backend decides the sizes, and no code of ggml is copied.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -41,6 +38,8 @@ use self::files::{Files, Form};
 pub use self::price::Asked;
 use self::question::Question;
 
+// The first run is made twice: with the whole header, and with a header without the vocabulary (five times
+// faster). If the sizes agree, later runs use the shorter header.
 /// An engine that answers memory questions, with the answers it has given.
 #[derive(Debug)]
 pub struct Oracle {
@@ -82,13 +81,13 @@ pub struct Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.runs {
-            1 => f.write_str("1 run of the engine")?,
-            runs => write!(f, "{runs} runs of the engine")?,
+            1 => f.write_str("the engine ran once")?,
+            runs => write!(f, "the engine ran {runs} times")?,
         }
         match self.kept {
             0 => Ok(()),
-            1 => f.write_str(", 1 answer came from the cache"),
-            kept => write!(f, ", {kept} answers came from the cache"),
+            1 => f.write_str("; 1 answer came from the cache"),
+            kept => write!(f, "; {kept} answers came from the cache"),
         }
     }
 }
@@ -100,7 +99,7 @@ impl Oracle {
             ProgramKind::LlamaServer => engine::find(named)?,
             ProgramKind::LlamaFitParams => fit_params(named)?,
             ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            ProgramKind::Library => return Err(ExactError::Program("a program that uses the C API")),
+            ProgramKind::Library => return Err(ExactError::Program("a program that links libllama")),
         };
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
