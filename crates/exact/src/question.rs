@@ -135,11 +135,12 @@ impl Oracle {
         specs: &str,
     ) -> Vec<(OsString, OsString)> {
         // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
+        // The cards of a question are those that are left when cards are hidden.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
-            ["LLAMA_", "PLIMSOLL_", "GGML_VK_VISIBLE_DEVICES", "LD_PRELOAD", SEARCHED]
-                .iter()
-                .any(|start| name.starts_with(start))
+            let hides = name.ends_with("_VISIBLE_DEVICES");
+            hides
+                || ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
         };
         let mut environment: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
