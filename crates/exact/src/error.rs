@@ -11,6 +11,8 @@ use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
 
+use super::prompt::PromptError;
+
 /// A failed question to an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExactError {
@@ -47,6 +49,10 @@ pub enum ExactError {
             fewer values in --fit, or omit --exact to use Plimsoll's formulas"
     )]
     Spent { program: String, runs: u32 },
+    #[error(
+        "{program} did not compute a prompt of {tokens} tokens: {why}\nhint: give --prompt fewer tokens, or omit it"
+    )]
+    Prompt { program: String, tokens: u32, why: PromptError },
     #[error(transparent)]
     Refused(#[from] EngineRefusal),
     #[error(transparent)]

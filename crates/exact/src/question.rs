@@ -13,7 +13,8 @@ use super::arguments::Given;
 use super::cache::Answer;
 use super::error::ExactError;
 use super::files::Form;
-use super::run::Job;
+use super::prompt::Prompt;
+use super::run::{Job, Until};
 use super::{Oracle, stamp};
 
 /// Flags on cards, with one form of the model headers.
@@ -23,6 +24,8 @@ pub(super) struct Question<'a> {
     given: Given<'a>,
     specs: String,
     form: Form,
+    /// Tokens of a prompt that the engine then computes.
+    pub(super) prompt: Option<u32>,
 }
 
 impl Oracle {
@@ -45,7 +48,7 @@ impl Oracle {
         // A fixed socket name keeps the run's own paths out of the cache key; file stamps replace model
         // paths.
         let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
-        Ok(Question { key: self.key(&specs, &arguments), given, specs, form })
+        Ok(Question { key: self.key(&specs, &arguments), given, specs, form, prompt: None })
     }
 
     /// The cache key: everything that an answer depends on, as text.
@@ -123,7 +126,9 @@ impl Oracle {
             arguments: given.arguments(&socket, |path| files.copy(path, question.form))?,
             environment: self.environment(files.stand_ins(&self.phantom)?, &folder, &report, &question.specs),
             report,
-            until: given.until(),
+            // A server takes prompts once it has its slots.
+            until: if question.prompt.is_some() { Until::Ready } else { given.until() },
+            prompt: question.prompt.map(|tokens| Prompt { tokens, socket }),
         })
     }
 

@@ -17,6 +17,7 @@ use plimsoll_planner::exact::Transcript;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
+use super::prompt::Prompt;
 use super::{ExactError, report};
 
 /// Upper bound on parallel runs: more only compete for memory bandwidth.
@@ -55,6 +56,7 @@ pub(super) struct Job {
     /// The file to which the stand-in writes what the engine asks of the cards.
     pub(super) report: PathBuf,
     pub(super) until: Until,
+    pub(super) prompt: Option<Prompt>,
 }
 
 /// Runs jobs in parallel, at most one per processor. Returns the relevant log lines of each, in order.
@@ -90,7 +92,7 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
     let until = job.until;
     let start = |error| ExactError::Start { path: program.to_owned(), error };
-    let (log, said) = io::pipe().map_err(start)?;
+    let (mut log, said) = io::pipe().map_err(start)?;
     let child = Command::new(PLIMSOLL)
         .arg("exec-child")
         .args(["--parent", &getpid().as_raw_nonzero().to_string(), "--"])
@@ -106,13 +108,24 @@ fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
         .spawn();
     let engine = Running(child.map_err(start)?);
     let mut listener = Listener::default();
-    let ended = listener.listen(log, until);
+    let ended = listener.listen(&mut log, until);
+    let is_over = until.is_over(&listener.transcript);
+    let prompted = job.prompt.as_ref().filter(|_| is_over).map(|prompt| (prompt, prompt.run(log)));
     // Kills the group before the log is judged: an engine that goes on would start decoding.
     drop(engine);
     match ended {
-        Ok(()) if until.is_over(&listener.transcript) => {
+        Ok(()) if is_over => {
             let mut lines = listener.lines;
-            lines.extend(report::asked(&job.report));
+            match prompted {
+                Some((prompt, Ok(()))) => {
+                    lines.extend(report::grown(&job.report, &listener.transcript, prompt.tokens));
+                }
+                Some((prompt, Err(why))) => {
+                    let program = program.to_string_lossy().into_owned();
+                    return Err(ExactError::Prompt { program, tokens: prompt.tokens, why });
+                }
+                None => lines.extend(report::asked(&job.report)),
+            }
             Ok(lines)
         }
         Ok(()) => Err(listener.transcript.refusal().into()),
@@ -148,13 +161,13 @@ struct Listener {
 
 impl Listener {
     /// Reads the log until everything is known or the engine has ended.
-    fn listen(&mut self, mut log: PipeReader, until: Until) -> io::Result<()> {
+    fn listen(&mut self, log: &mut PipeReader, until: Until) -> io::Result<()> {
         let end = Instant::now() + DEADLINE;
         let mut rest: Vec<u8> = Vec::new();
         let mut heard = 0;
         let mut buffer = [0; 16 << 10];
         while !until.is_over(&self.transcript) && heard < LONGEST_LOG {
-            wait_for(&log, end)?;
+            wait_for(log, end)?;
             let count = log.read(&mut buffer)?;
             if count == 0 {
                 // The last line of a crash often lacks its newline.
