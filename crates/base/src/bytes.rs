@@ -1,4 +1,4 @@
-//! Sizes of memory in bytes: the type `Bytes`, its parser and its output format.
+//! Memory sizes in bytes: the type `Bytes`, its parser and its output format.
 //!
 //! Arithmetic that could overflow is checked or saturating, and the function's name says which.
 

@@ -1,10 +1,4 @@
-//! Memory curves: memory of an engine on each card as a function of depth, the number of tokens in use.
-//!
-//! With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is the
-//! deepest slot's tokens times the number of busy slots.
-//!
-//! DECISION: a curve is a table of points, not a formula, because ggml's legacy pool grows in steps. A depth
-//! between two points gets the memory of the deeper point, so a curve never shows too little.
+//! Memory curves: the memory that an engine takes on each card, by depth (tokens in the KV cache).
 
 use serde::Serialize;
 
@@ -30,6 +24,8 @@ pub struct Slots {
     pub answer: Option<u64>,
 }
 
+// DECISION: a curve is a table of steps, not a formula, because ggml's legacy pool grows in steps. A depth
+// between two points gets the memory of the deeper point, so a curve never shows too little.
 /// Bytes on each card up to this depth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CurveStep {
@@ -71,6 +67,9 @@ impl Curve {
 
     /// Bytes on each card once the run has reached this depth.
     pub fn at(&self, depth: u64) -> Vec<Share> {
+        // With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is
+        // the deepest slot's tokens times the number of busy slots.
+
         // The first step at or beyond this depth; beyond the last, the last: a run cannot grow past its
         // cache.
         let index = self.steps.partition_point(|step| step.depth < depth);

@@ -1,5 +1,4 @@
-//! Possible ends of an engine process, such as a crash or an out-of-memory error, as reported to the
-//! scheduler.
+//! Ways in which an engine process ends, such as a crash or an out-of-memory error.
 
 use crate::{Bytes, Reason};
 

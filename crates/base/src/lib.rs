@@ -1,7 +1,7 @@
-//! Types shared by all other crates: sizes, cards, memory curves, claims (memory that an engine may take),
-//! hints.
+//! Types shared by all other crates: memory sizes, cards, memory curves, claims and hints.
 //!
-//! They are plain values without input or output.
+//! A claim is the memory that an engine may take on a card. All types are plain values without input or
+//! output.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

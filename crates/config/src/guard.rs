@@ -1,10 +1,6 @@
-//! Settings of guard, the library that is preloaded into a program and counts and limits its GPU memory.
+//! Settings of guard, the preloaded library that counts and limits a program's GPU memory.
 //!
-//! A setting that is not given is `None`, so a model's own settings override the server's defaults one by
-//! one.
-//!
-//! DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
-//! kill an engine that fits its card. The setting `budget` enforces the granted memory.
+//! A setting that is not given is `None`, so each setting of a model can override the server's default.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
@@ -13,6 +9,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::duration::Length;
 
+// DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
+// kill an engine that fits its card. The setting `budget` enforces the granted memory.
 /// Mode of guard: not loaded, counting, or enforcing a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -160,7 +158,8 @@ pub struct GuardedCard {
 
 impl GuardSettings {
     /// Words that [`GuardSettings::read`] takes, for messages.
-    pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
+    pub const EXPECTED: &'static str = "one of off, observe and budget[=SIZE], followed by any of these \
+        options: reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
     /// Reads a line of words, which are the keys of a model's guard table; `None` if one of them is none.

@@ -1,7 +1,7 @@
-//! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
+//! Reader of llama-swap's YAML configuration (`internal/config @ v250`).
 //!
-//! Of `groups`, `matrix` and `profiles`, only the key `persistent` counts (the model is never evicted),
-//! because Plimsoll decides by memory. Every other setting without effect gets a warning with its line.
+//! Every key means the same as in llama-swap. A setting without effect in Plimsoll gets a warning with its
+//! line number.
 
 mod macros;
 mod model;
@@ -34,22 +34,22 @@ const READ: [&str; 10] = [
 
 /// Keys without effect here, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
-    ("startPort", "the operating system assigns the ports"),
-    ("logLevel", "`RUST_LOG` chooses what is logged"),
-    ("logRequests", "`RUST_LOG` chooses what is logged"),
-    ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "the output of each model is kept in a separate log"),
-    ("metricsMaxInMemory", "`/metrics` needs no size limit"),
-    ("captureBuffer", "requests are not recorded"),
-    ("store", "requests are not recorded"),
-    ("performance", "GPU memory is always monitored"),
+    ("startPort", "the operating system assigns a port to each engine"),
+    ("logLevel", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logRequests", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logTimeFormat", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logToStdout", "the output of each model goes to a separate log file"),
+    ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit"),
+    ("captureBuffer", "plimsoll does not record requests"),
+    ("store", "plimsoll does not record requests"),
+    ("performance", "plimsoll always monitors GPU memory"),
     ("ui", "remove it"),
     ("upstream", "remove it"),
-    ("sendLoadingState", "loading progress appears in the status, not in answers"),
+    ("sendLoadingState", "the model's status shows the progress of loading; answers do not"),
     ("includeAliasesInList", "the model list shows aliases in each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
-    ("peers", "requests are not forwarded to other machines"),
+    ("peers", "plimsoll forwards no requests to other machines"),
 ];
 
 /// Reads a file.
@@ -58,6 +58,8 @@ pub(super) fn parse(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
+    // Of `groups`, `matrix` and `profiles`, only `persistent` is used (such a model is never evicted),
+    // because Plimsoll decides by memory.
     let mut root = Node::parse(file, text)?;
     let mut reader = LlamaSwapReader { file, roster: Configuration::default() };
     // The order is llama-swap's: comments out, environment in, macros last.
@@ -287,12 +289,11 @@ impl LlamaSwapReader<'_> {
                 ),
             }
         }
-        let effect = if persistent {
-            "only pins its members, which means that they stay loaded"
-        } else {
-            "has no effect"
+        let name = quoted(&group.key);
+        let text = match persistent {
+            true => format!("the group `{name}` only pins its members, so that they stay loaded"),
+            false => format!("the group `{name}` has no effect"),
         };
-        let text = format!("the group `{}` {effect}", quoted(&group.key));
         self.warn(
             group.line,
             text,

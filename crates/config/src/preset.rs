@@ -1,8 +1,8 @@
-//! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
+//! Reader of llama-server's `--models-preset` file (`common/preset.cpp`, `tools/server/server-models.cpp @
+//! b10605`).
 //!
-//! A file means the same as in llama-server (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`),
-//! with two exceptions. A section without a model is refused, and `sleep-idle-seconds` ends the engine's
-//! process.
+//! A file means the same as in llama-server, with two exceptions: a section without a model is refused, and
+//! `sleep-idle-seconds` ends the engine's process.
 
 mod assemble;
 mod grammar;

@@ -1,10 +1,6 @@
 //! Text classifier for problem reports: a logistic regression over words.
 //!
-//! Its table `classifier/words.tsv` is made by `bench/likeness/train.py` from 1132 public reports whose cause
-//! is known. Each row is a word with its inverse document frequency and its weight for each cause.
-//!
-//! DECISION: prose has this classifier and no rules. Logs above 64 KiB, and engines that died under `serve`,
-//! are judged by rules alone, because their text is not a problem report.
+//! `bench/likeness/train.py` makes the table of words from 1132 public reports whose cause is known.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -16,6 +12,7 @@ use super::diagnosis::percent;
 use super::facts::{LineSource, Quote};
 use super::line::shortened;
 
+// Each row is a word with its inverse document frequency and its weight for each cause.
 const TABLE: &str = include_str!("classifier/words.tsv");
 /// Scale of the table's whole numbers: `train.py: WEIGHTS, FREQUENCIES`.
 const WEIGHTS: f64 = 10.0;
@@ -70,6 +67,8 @@ pub(super) struct TextClassifier<'a> {
 impl<'a> TextClassifier<'a> {
     /// `None` if the text is too short or has another subject.
     pub(super) fn of(report: &'a [(LineSource, String)]) -> Option<Self> {
+        // DECISION: prose is judged by this classifier and by no rules. Logs above 64 KiB, and engines that
+        // died under `serve`, are judged by rules alone, because their text is not a problem report.
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut is_ours = false;
         for word in report.iter().flat_map(|(_, text)| words(text)) {

@@ -1,7 +1,6 @@
-//! Diagnosis from a log's facts: one cause with its confidence, alternatives, evidence and remedies.
+//! Diagnosis of a log or a report: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: this module only adds up the findings of the rules, as log odds for each cause. The alternative
-//! `none of these` has a fixed weight. Below a confidence of [`TELLING`], the cause is `other`.
+//! The rules' findings are added up for each cause. If no cause is likely enough, the cause is `other`.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +16,7 @@ use super::remedy;
 use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
 
 pub const SCHEMA: &str = "plimsoll.diagnosis/1";
+// DECISION: findings are added as log odds for each cause, and `none of these` has a fixed weight.
 /// The weight of `none of these`, in nats.
 const NONE: f64 = 1.5;
 /// A cause below this is not named, and below [`LIKELY`] it is called a guess.
@@ -204,7 +204,7 @@ fn reason(
     });
     let others = also.iter().map(|other| {
         let text = format!(
-            "another possible cause is {}: {} ({})",
+            "another possible cause is {}: {} (confidence {})",
             other.named(),
             words(other),
             percent(other.confidence)

@@ -1,7 +1,6 @@
 //! Facts of a log: numbers and known messages, each with the line that shows it.
 //!
-//! DECISION: facts are typed and bounded. The diagnosis rules get these facts and never the raw log, so a log
-//! of a gigabyte takes no more memory than one of a kilobyte. A missing fact is `None`; nothing is assumed.
+//! The diagnosis rules read these facts and never the raw log. A missing fact is `None`; nothing is assumed.
 
 mod derived;
 mod kinds;
@@ -25,6 +24,7 @@ const MOST_HOLDERS: usize = 256;
 /// Cards, Xids, choices, zones and readings.
 const MOST_OTHERS: usize = 64;
 
+// DECISION: facts are typed and bounded, so a log of a gigabyte takes no more memory than one of a kilobyte.
 /// All facts that a [`LogReader`](super::LogReader) found.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {

@@ -1,8 +1,5 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
-//!
-//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A line
-//! longer than [`PIECE`] is read in pieces.
 
 #[cfg(test)]
 mod tests;
@@ -63,6 +60,8 @@ impl LogReader {
     /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one
     /// before.
     pub fn feed(&mut self, source: LineSource, bytes: &[u8]) {
+        // DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A
+        // line longer than `PIECE` is read in pieces.
         if self.source != Some(source) {
             self.end_source();
             self.source = Some(source);

@@ -1,7 +1,7 @@
-//! Refused allocation as recorded by guard, the preloaded library: the request, the limit, and the other
-//! processes.
+//! Refused allocation as recorded by guard, the preloaded library: its size, the limit, and other processes
+//! on the card.
 //!
-//! Guard writes the record when the program gets its error, so the request's sizes are those at that moment.
+//! The figures are those of the moment at which the program got the error.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl RefusedAllocation {
         }
         // The holders are the remedy: one of them can be moved or stopped.
         let holders = self.neighbours.iter().map(|(name, bytes)| {
-            let text = format!("{bytes} on {} are held by {name}", self.card);
+            let text = format!("{bytes} on {card} are held by {name}", card = self.card);
             Reason::new("neighbour", text).fact("holds", *bytes)
         });
         reason = reason.because_all(holders);

@@ -27,7 +27,7 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
                 hints.insert(
                     0,
                     hint(&format!(
-                        "{} holds {}: stop it or move it to another card",
+                        "process {} holds {}: stop it or move it to another card",
                         holder.name, holder.used
                     )),
                 );
@@ -75,8 +75,8 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "plimsoll run --card CARD -- CMD hides the other cards from a program",
         ],
         Cause::UnifiedMemoryRefused => {
-            &["run plimsoll doctor on the machine: it shows whether a faulty L4T release, page cache, a \
-                real shortage, fragmented memory or a container's limit is the cause"]
+            &["run plimsoll doctor on the machine: it checks for a faulty L4T release, page cache, a real \
+                shortage, fragmented memory and a container's limit"]
         }
         Cause::HostPinnedLimit => {
             &["raise the limit of locked memory (ulimit -l, memlock of the container), pin less memory at \
@@ -114,10 +114,12 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         }
         SubCause::PageCache => {
             &["use plimsoll reclaim --need SIZE --file MODEL: it first drops the cached pages of the model \
-            files, which requires no root, and measures memory before and after"]
+                files, which requires no root"]
         }
         SubCause::TrueShortage => &["stop other programs, add swap for host memory, or use a smaller model"],
-        SubCause::Fragmentation => &["drop the caches, then write 1 to /proc/sys/vm/compact_memory"],
+        SubCause::Fragmentation => {
+            &["drop the page cache as root, then write 1 to /proc/sys/vm/compact_memory"]
+        }
         SubCause::AddressReservation => {
             &["build ggml with GGML_CUDA_NO_VMM, or start the program with plimsoll run, which reserves \
                 fewer addresses"]

@@ -1,7 +1,6 @@
-//! On-disk cache of engine answers, one file per question, in `$XDG_CACHE_HOME/plimsoll/exact`.
+//! On-disk cache for `plan --exact`: the engine's log lines for given flags and cards.
 //!
-//! A question is one run of an engine with given flags and cards. An entry holds the engine's log lines, so a
-//! later version's parser can read them again. An unreadable entry counts as missing.
+//! The files are in `$XDG_CACHE_HOME/plimsoll/exact`. An unreadable entry counts as missing.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -3,11 +3,8 @@
 //! The engine loads sparse copies of the model files, logs each buffer's size, and is stopped after the last
 //! buffer. Answers are cached as long as engine, header, flags and cards stay the same.
 //!
-//! The first run is made twice: with the whole header, and with a header without the vocabulary (five times
-//! faster). If the sizes agree, later runs use the shorter header.
-//!
-//! DECISION: the unmodified engine runs on phantom (`libplimsoll_phantom.so`: CUDA, ROCm and Vulkan without a
-//! card). So the user's own backend decides the sizes, and no code of ggml is mirrored.
+//! DECISION: the unmodified engine runs on phantom, a preloaded library that stands in for CUDA, ROCm and
+//! Vulkan. So the user's own backend decides the sizes, and no code of ggml is copied.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -45,6 +42,8 @@ pub use self::stamp::{of_engine as engine_stamp, of_file as file_stamp};
 use self::tally::{Limit, Tally};
 pub use self::terms::{Cancelled, RunTerms};
 
+// The first run is made twice: with the whole header, and with a header without the vocabulary (five times
+// faster). If the sizes agree, later runs use the shorter header.
 /// An engine that answers memory questions, with the answers it has given.
 #[derive(Debug)]
 pub struct Oracle {
@@ -75,7 +74,7 @@ impl Oracle {
             ProgramKind::LlamaServer => engine::find(named)?,
             ProgramKind::LlamaFitParams => fit_params(named)?,
             ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            ProgramKind::Library => return Err(ExactError::Program("a program that uses the C API")),
+            ProgramKind::Library => return Err(ExactError::Program("a program that links libllama")),
         };
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {

@@ -1,4 +1,4 @@
-//! Question to an engine for `plan --exact`: flags and cards, the cache key, and the run that answers it.
+//! One question of `plan --exact` to an engine: flags and cards, the cache key, and the run that answers it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! Memory that an engine requested from each card, added up from the report of phantom (CUDA without a card).
+//! Memory that an engine requested from each card, added up from the report of phantom (the stand-in for
+//! CUDA).
 //!
-//! Phantom writes one line for each allocation and each free. The report's last line can be incomplete,
-//! because the engine is killed while it runs.
+//! Phantom writes one line for each allocation and each free. The last line may be incomplete, because the
+//! engine is killed while it runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

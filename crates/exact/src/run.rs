@@ -1,7 +1,7 @@
-//! Engine runs for `plan --exact`, which end after the engine has reported its last buffer.
+//! Engine runs for `plan --exact`, which end once the engine has logged its last buffer.
 //!
-//! The engine has its own process group, which is killed after the last buffer, at the time limit, and where
-//! it takes too much memory. A parent-death signal ends the engine if this process dies.
+//! The engine has its own process group, which is then killed, as it is at its time limit and where it takes too much
+//! memory. If Plimsoll dies first, the kernel kills the engine.
 
 use std::ffi::OsString;
 use std::fs;

@@ -22,13 +22,13 @@ pub struct Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.runs {
-            1 => f.write_str("1 run of the engine")?,
-            runs => write!(f, "{runs} runs of the engine")?,
+            1 => f.write_str("the engine ran once")?,
+            runs => write!(f, "the engine ran {runs} times")?,
         }
         match self.kept {
             0 => Ok(()),
-            1 => f.write_str(", 1 answer came from the cache"),
-            kept => write!(f, ", {kept} answers came from the cache"),
+            1 => f.write_str("; 1 answer came from the cache"),
+            kept => write!(f, "; {kept} answers came from the cache"),
         }
     }
 }

@@ -1,11 +1,8 @@
 //! Table of llama-server's flags: spellings, environment variable, and the setter that stores the value in
 //! [`ModelParams`].
 //!
-//! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of older builds and of
-//! ik_llama.cpp.
-//!
-//! To add a flag, write a line in `table/flags.txt`. If memory depends on it, add a setter in
-//! `table/setters.rs` and a field to [`ModelParams`].
+//! The rows follow `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of older builds and of
+//! ik_llama.cpp. CONTRIBUTING.md says how to add a flag.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

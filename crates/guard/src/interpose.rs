@@ -1,12 +1,7 @@
-//! Symbol interposition: the three ways in which a program finds a driver function, and the table of hooks
-//! for all of them.
+//! Symbol interposition: the table of guard's hooks, and the ways in which a program finds a driver function.
 //!
-//! The three ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). In the last
-//! two, the real look-up runs first and only its result is replaced. RTLD_DEEPBIND, dlmopen, static programs
-//! and setuid programs are not covered.
-//!
-//! DECISION: names are looked up in a hash table built at compile time, without allocation, lock, thread
-//! local or panic. Every `dlsym` call of every program passes through it.
+//! The ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). RTLD_DEEPBIND,
+//! dlmopen, static programs and setuid programs are not covered.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -41,6 +36,8 @@ const PARTS: [&[Hook]; 18] = [
 /// A power of two, more than twice the number of hooks, so that a search ends after few probes.
 const PLACES: usize = 512;
 
+// DECISION: names are looked up in a hash table built at compile time, without allocation, lock, thread local
+// or panic. Every `dlsym` call of every program passes through it.
 static NAMES: [Option<&Hook>; PLACES] = places();
 
 const fn places() -> [Option<&'static Hook>; PLACES] {

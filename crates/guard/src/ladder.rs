@@ -1,11 +1,8 @@
 //! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
 //!
-//! A remedy whose option is not set is skipped. Nothing is tried during a stream capture, which waiting,
-//! freeing or mapping would invalidate.
-//!
-//! DECISION: rungs are ordered by their cost to the program: `reuse` of idle memory, smaller pieces
-//! (`chunk`), waiting (`reclaim`, `wait`), host memory (`spill`), managed memory (`on-oom=managed`). If all
-//! fail, the program gets CUDA_ERROR_OUT_OF_MEMORY.
+//! Remedies are tried in order of their cost to the program: reuse of idle memory, smaller pieces, waiting,
+//! host memory, managed memory. A remedy whose option is not set is skipped. If all fail, the program gets
+//! CUDA_ERROR_OUT_OF_MEMORY.
 
 use core::time::Duration;
 
@@ -54,6 +51,7 @@ pub(crate) fn ask(
 }
 
 fn climb(mut request: RefusedRequest<'_>) -> ClaimOutcome {
+    // Nothing is tried during a stream capture, which waiting, freeing or mapping would invalidate.
     let end = if capturing() {
         // Nothing may be mapped now, but what is held back for later requests may be taken.
         request.yields().then(|| request.whole()).flatten()

@@ -1,4 +1,4 @@
-//! Pure arithmetic behind guard's decisions (such as how to split a request), without calls, state or locks.
+//! Pure arithmetic behind guard's decisions, such as how to split a request between card and host memory.
 
 pub(crate) mod backoff;
 pub(crate) mod copy_split;

@@ -1,10 +1,7 @@
 //! Spilled allocations, whose first part is on the card and the rest in host memory.
 //!
-//! [`crate::policy::room`] decides which requests are split. [`crate::policy::placement`] chooses the kind of
-//! host memory for each card, and [`probe`] tests it.
-//!
-//! DECISION: only the part that does not fit is spilled, not the whole request. The result is one range of
-//! addresses, whose tail the card reads over the bus.
+//! A spilled allocation is one range of addresses. Only the part that does not fit on the card is in host
+//! memory.
 
 pub(crate) mod copy_border;
 mod make;
@@ -177,12 +174,12 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     if spilled > 0 {
         event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
-            "card {}: an allocation of {} did not fit: {} of it is on the card, {} in {}",
-            index.number(),
-            ByteSize(range.asked),
-            ByteSize(range.head),
-            ByteSize(spilled),
-            range.place.map_or("host memory", SpillPlace::name),
+            "card {card}: an allocation of {asked} did not fit: {head} of it is on the card, {spilled} in {place}",
+            card = index.number(),
+            asked = ByteSize(range.asked),
+            head = ByteSize(range.head),
+            spilled = ByteSize(spilled),
+            place = range.place.map_or("host memory", SpillPlace::name),
         );
     }
     card(index).allocations.fetch_add(1, Relaxed);

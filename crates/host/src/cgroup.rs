@@ -1,7 +1,6 @@
 //! Memory limits of control groups (cgroup v1 and v2), of the process's group and all its parents.
 //!
-//! Page cache that the group could drop (`inactive_file`) does not count as used. Newer NvMap versions
-//! (Tegra's GPU memory allocator) charge GPU memory to the group.
+//! Page cache that the group could drop (`inactive_file`) does not count as used.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Address of a file on a server: scheme, host and path.
+//! Address of a file on an HTTP server: scheme, host and path.
 
 use std::fmt;
 

@@ -1,11 +1,4 @@
-//! Descendants of an engine (processes that it started), and how they are killed with it.
-//!
-//! Without cgroups, a descendant with its own session and a cleared environment is not found once the engine
-//! has died.
-//!
-//! DECISION: a descendant can leave the process group (`setsid`), so three other ways find it. The engine is
-//! a child subreaper, descendants inherit the variable [`CHILD_MARK`], and a delegated cgroup (v2) is killed
-//! at once.
+//! Descendants of an engine (the processes that it started), and how they are killed with it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -66,6 +59,11 @@ fn stat(pid: i32) -> Option<Stat> {
 /// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
 /// mark.
 fn of(leader: i32) -> Vec<SeenProcess> {
+    // DECISION: a descendant can leave the process group (`setsid`), so three other ways find it. The engine
+    // is a child subreaper, descendants inherit the variable `CHILD_MARK`, and a delegated cgroup (v2) is
+    // killed at once. Without cgroups, a descendant with its own session and a cleared environment is not
+    // found once the engine has died.
+
     // What was started before the engine does not descend from it. An unreaped leader still has its start time.
     let mut others = seen(stat(leader).map_or(0, |stat| stat.starttime));
     let mut found: Vec<SeenProcess> = Vec::new();

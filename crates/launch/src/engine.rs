@@ -1,7 +1,7 @@
-//! Search for the engine program that runs a model.
+//! Search for the engine, a program with llama-server's command line.
 //!
-//! DECISION: an engine is any program with llama-server's command line. The order is the configured command,
-//! `llama-server` on PATH, then the installed CPU engine, so a user's own build comes first.
+//! The configured command comes first, then `llama-server` on PATH, then the CPU engine that Plimsoll
+//! installed.
 
 mod home;
 mod identity;

@@ -1,11 +1,7 @@
-//! Environment variables of a child process: the inherited ones, the removed ones, and those that restrict it
-//! to its cards.
+//! Environment variables of a child process: inherited, removed and added ones.
 //!
-//! The model's own variables override inherited ones. Variables that restrict the child to its cards are set
-//! last.
-//!
-//! DECISION: a child inherits only [`PASSED`] variables, `LLAMA_ARG_*` and those of `pass-env`, so that no
-//! secret of the daemon reaches a model's code.
+//! A child inherits only a fixed list of variables, `LLAMA_ARG_*` and those of `pass-env`, so that it learns
+//! no secret of the daemon. Variables that restrict the child to its cards are set last.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -1,8 +1,6 @@
-//! Health check of a serving engine whose log looks like an abort.
+//! Health check of an engine whose log looks like an abort.
 //!
-//! DECISION: the engine is asked for `/health` and for `/slots`. After `ggml.c: ggml_abort`, the computing
-//! thread may hang while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or one
-//! in which a slot is processing (0.5.0); either counts only if the process uses no processor time.
+//! Such an engine may hang instead of exiting (llama.cpp #13281).
 
 use std::time::Duration;
 
@@ -52,6 +50,9 @@ impl HangCheck {
 
     /// Returns whether the engine answers, and computes where it has to.
     pub(super) async fn passes(self) -> bool {
+        // DECISION: the engine is asked for `/health` and for `/slots`. After `ggml.c: ggml_abort`, the
+        // computing thread may hang while `/health` answers. `/slots` then gets no answer (b10605), or one in
+        // which a slot is processing (0.5.0); either counts only if the process uses no processor time.
         sleep(ABORTS_WITHIN).await;
         let healthy = health::answers_within(&self.readiness, &self.address, ANSWERS_WITHIN);
         let (healthy, works) = tokio::join!(healthy, self.works());

@@ -1,4 +1,5 @@
-//! Fuzzing of what engines, other users' processes and the kernel send to the launcher.
+//! Fuzz tests of the launcher's parsers, whose input comes from engines, other users' processes and the
+//! kernel.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;

@@ -1,10 +1,7 @@
 //! Table of ggml's element types (F16, Q8_0 and others), and a second table for those of ik_llama.cpp.
 //!
-//! The engines use some numbers for different types, so the caller chooses the engine. A number without a row
-//! is an error, because a wrong block size would make the plan wrong.
-//!
-//! Sources: `ggml/src/ggml.c: type_traits @ b10605`, and `ggml/src/ggml.c: type_traits @ ik_llama.cpp
-//! 8337e4cd`. ik_llama.cpp's type 36 (`i2_s`) is left out, because its size is no multiple of a block.
+//! The two engines use some numbers for different types, so the caller chooses the engine. Sources:
+//! `ggml/src/ggml.c: type_traits @ b10605`, and the same @ ik_llama.cpp 8337e4cd.
 
 use super::TensorType;
 
@@ -21,6 +18,8 @@ pub enum Dialect {
 impl Dialect {
     /// The type with this number in a file; `None` if the engine does not define the number.
     pub fn tensor_type(self, id: u32) -> Option<TensorType> {
+        // A number without a row is an error, because a wrong block size would make the plan wrong.
+        // ik_llama.cpp's type 36 (`i2_s`) is left out, because its size is no multiple of a block.
         let row = |table: &[TensorType]| table.iter().find(|row| row.id == id).copied();
         match self {
             Self::Ggml => row(GGML),

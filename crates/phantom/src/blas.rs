@@ -1,7 +1,6 @@
 //! Stand-in for cuBLAS: every function succeeds and computes nothing.
 //!
-//! The engine does not request cuBLAS's own workspace, so it is not counted here. The driver counts it as
-//! memory of the process, and a plan includes it in the term of the CUDA context.
+//! The memory of cuBLAS itself is not counted here; a plan includes it in the size of the CUDA context.
 
 use core::ffi::{c_char, c_int};
 

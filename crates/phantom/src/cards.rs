@@ -1,7 +1,6 @@
 //! Descriptions of the simulated cards, read from `PLIMSOLL_PHANTOM_CARDS`.
 //!
-//! DECISION: the cards are listed in the order of the engine's device numbers, each as a list of `key=value`.
-//! A description that cannot be read is an error, because a plan for the wrong card is worse than no plan.
+//! The cards are in the order of the engine's device numbers, each as a list of `key=value`.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -61,6 +60,8 @@ const GENERATIONS: [((u32, u32), [u32; 4]); 14] = [
 
 /// Reads the whole list.
 pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
+    // DECISION: a description that cannot be read is an error, because a plan for the wrong card is worse
+    // than no plan.
     let cards: Vec<Card> = text
         // The position in the list is the device number, as CUDA_VISIBLE_DEVICES makes it for real cards.
         .split(';')

@@ -1,8 +1,7 @@
 //! Occupancy of GPU kernels: the number of thread blocks that run at the same time on one multiprocessor.
 //!
-//! DECISION: a kernel's registers and shared memory are read from the engine's machine code, because they
-//! determine the temporary memory of attention. Without code for the card, the nearest generation's code is
-//! used, and the report marks this.
+//! The occupancy determines the temporary memory of attention. A kernel's registers and shared memory are
+//! read from the engine's machine code.
 
 mod fat_binary;
 
@@ -67,6 +66,7 @@ fn text(address: usize) -> &'static str {
 
 /// The code of a kernel for a card; `None` where the engine brings none.
 pub(crate) fn code(host: usize, capability: (u32, u32)) -> Option<Code> {
+    // DECISION: without code for the card, the nearest generation's code is used, and the report marks this.
     let mut kernels = KERNELS.hold();
     if let Some(read) = kernels.read.get(&(host, capability)) {
         return *read;

@@ -1,7 +1,4 @@
-//! State of this library in one process: its simulated cards, and the memory requested from them.
-//!
-//! DECISION: the state is created by the first call that needs it, and never freed. If the cards'
-//! descriptions cannot be read, the engine finds no card.
+//! State of phantom in one process: its simulated cards, and the memory requested from them.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -46,6 +43,8 @@ static MACHINE: Lock<Option<&'static Machine>> = Lock::new(None);
 
 /// The state of this process.
 pub(crate) fn machine() -> &'static Machine {
+    // DECISION: the state is created by the first call that needs it, and never freed. If the cards'
+    // descriptions cannot be read, the engine finds no card.
     let mut machine = MACHINE.hold();
     machine.get_or_insert_with(|| Box::leak(Box::new(Machine::from_environment())))
 }

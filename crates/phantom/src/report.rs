@@ -7,8 +7,7 @@
 //! | `give` | a free | `id` |
 //! | `guess` | an occupancy that is estimated for lack of code for the card | `kernel`, `blocks` |
 //!
-//! DECISION: each line is one `write(2)` to a file opened for append. So no line is lost when the engine is
-//! killed.
+//! Each line is one `write(2)` to a file opened for append, so no line is lost when the engine is killed.
 
 use alloc::ffi::CString;
 use alloc::format;

@@ -1,8 +1,7 @@
 //! Plans with the engine's own sizes instead of computed ones (`plan --exact`).
 //!
-//! The sizes are read from the log of an engine whose backend runs without a card ([`Transcript`],
-//! [`exact()`], [`priced`]). The log lacks the run-time pool and the driver context, which stay as computed.
-//! An unknown buffer is reported, never guessed.
+//! The sizes come from the log of an engine that runs without a card. The run-time pool and the driver
+//! context are not in the log, so they stay as computed.
 
 mod line;
 mod merge;

@@ -1,5 +1,5 @@
-//! Replay of an allocation trace under several allocator policies, which compares reserved memory, failures,
-//! and time per call.
+//! Replay of an allocation trace under several allocator policies, to compare reserved memory, failures and
+//! time per call.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{

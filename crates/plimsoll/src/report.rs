@@ -1,4 +1,4 @@
-//! Results of subcommands: documents on stdout, files, and failures as lines on stderr with an exit status.
+//! Results of subcommands: documents on stdout or in files, and failures on stderr with an exit status.
 
 use std::error::Error;
 use std::fmt;

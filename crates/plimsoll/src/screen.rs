@@ -1,5 +1,4 @@
-//! Formatting of reports about plans, replays, load tests and recordings. The values are computed by other
-//! modules.
+//! Formatting of reports about plans, replays, load tests and recordings.
 
 // One module per report; what several reports share is in the `report` crate.
 mod advice;

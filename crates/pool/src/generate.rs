@@ -1,9 +1,7 @@
 //! Generator of allocation traces: the requests of an engine to its run-time pool for a prompt, without a
 //! card.
 //!
-//! DECISION: a trace has one device and one stream, and each operation allocates a group of blocks
-//! ([`demand`](crate::demand)). The result equals two traces recorded on an H200
-//! (`tests/traces/generate.rs`).
+//! Two generated traces equal those recorded on an H200 (`tests/traces/generate.rs`).
 
 pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};
@@ -42,6 +40,7 @@ pub enum Outputs {
     Layers,
 }
 
+// DECISION: a trace has one device and one stream, and each operation allocates a group of blocks (`demand`).
 /// An engine run for which a trace is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneratedRun {

@@ -1,10 +1,7 @@
 //! Replay of an allocation trace with an allocator policy, on a simulated card that only counts bytes.
 //!
-//! Whole allocations count in their requested size, mapped pieces in granules of 2 MiB. GPU work finishes at
-//! once, because a trace has no times.
-//!
-//! DECISION: a replay is one pass, which stops where the modelled allocator would fail. A [`Watch`] can time
-//! each call.
+//! GPU work finishes at once, because a trace has no times. The replay stops where the modelled allocator
+//! would fail.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -23,6 +20,7 @@ pub use kind::{PolicyKind, UnknownPolicy};
 use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
 
+// Whole allocations count in their requested size, mapped pieces in these granules.
 /// Granule of regions, on all cards so far.
 pub const GRANULE: u64 = 2 << 20;
 /// A budget that no policy meets.

@@ -1,8 +1,7 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
-//! DECISION: a trace identifies blocks by numbers, because an address is used again after a free. `Builder`
-//! rejects impossible requests, so no input makes an inconsistent trace. Blocks that are never freed are
-//! allowed.
+//! A trace identifies blocks by numbers, because an address is used again after a free. Blocks that are never
+//! freed are allowed.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -28,6 +27,7 @@ pub enum TraceStep {
     Free { block: u32, stream: Stream },
 }
 
+// DECISION: `Builder` rejects impossible requests, so no input makes an inconsistent trace.
 /// The requests of a program to its allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {

@@ -1,7 +1,6 @@
 //! Access to a machine's system files: the live system, or files captured from another machine into a folder.
 //!
-//! DECISION: captured files are untrusted input. Links are resolved inside the folder, and only regular files
-//! are read, up to a size limit.
+//! Captured files are untrusted input, so links are resolved inside the folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

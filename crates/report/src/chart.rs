@@ -1,7 +1,6 @@
 //! Charts of series over a common axis, as SVG.
 //!
-//! DECISION: the vertical scale can run from the lowest to the highest value, because a soak test looks for
-//! growth of 2 MiB on 140 GiB. Series differ by name and shape in addition to colour.
+//! Series differ by name and shape in addition to colour.
 
 mod svg;
 
@@ -14,6 +13,8 @@ pub const PLOT_WIDTH: u64 = 620;
 /// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
+// DECISION: the vertical scale can run from the lowest to the highest value, because a soak test looks for
+// growth of 2 MiB on 140 GiB.
 /// One chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {

@@ -1,7 +1,6 @@
 //! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
 //!
-//! DECISION: a page or a picture is one file that loads nothing else. This crate escapes all text; other
-//! crates do not.
+//! A page or a picture is one file that loads nothing else. This crate escapes all text; other crates do not.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -1,8 +1,8 @@
-//! Failure record of a model: the wait between loads (back-off), and the memory that was lacking when loads
-//! failed.
+//! Failure record of a model: the wait before its next load (back-off), and the memory that failed loads
+//! lacked.
 //!
-//! Each failure doubles the wait, from 1 s to 60 s; the first crash of an engine that has served requests
-//! causes none. The lacking memory is added to the next claim. A minute of readiness clears the record.
+//! Each failure doubles the wait, from 1 s to 60 s. The record is cleared once an engine has been ready for a
+//! minute.
 
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub(crate) struct FailureRecord {
 
 impl FailureRecord {
     pub(crate) fn load_failed(&mut self, now: Moment, reason: Reason) {
+        // The first crash of an engine that has served requests causes no wait. The lacking memory is added
+        // to the next claim.
         (self.retried, self.died_serving) = (false, false);
         self.strike(now, reason, self.strikes + 1);
     }

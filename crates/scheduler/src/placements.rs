@@ -1,4 +1,4 @@
-//! Ledger of claims (the memory that each engine may take) with the last reading of the cards' memory.
+//! Claims of all engines (the memory that each may take), with the last reading of the cards' memory.
 //!
 //! Changes are recorded, because waiting models must then be placed again.
 

@@ -1,8 +1,7 @@
-//! Assembly of the `serve` daemon from configuration, runtime, extensions and listener, and its handling of
-//! signals.
+//! Assembly of the `serve` daemon from configuration, scheduler and HTTP server, and its handling of signals.
 //!
 //! SIGTERM and SIGINT let requests in flight finish and then stop every engine; a second signal stops all at
-//! once. SIGHUP reloads the configuration; if that has an error, the old one stays.
+//! once. SIGHUP reloads the configuration.
 
 mod cards;
 mod descriptors;

@@ -1,9 +1,8 @@
 //! Driver of the scheduler: it passes events to the scheduler and carries out the actions (effects) that the
 //! scheduler returns.
 //!
-//! [`Runtime::submit`] carries out the effects before it returns. Slow work, such as an engine's start,
-//! continues as a task and reports its result as another event. [`Extension`]s add guard (the preloaded
-//! library), reclaim and metrics.
+//! Slow work, such as an engine's start, continues as a task and reports its result as another event.
+//! [`Extension`]s add guard (the preloaded library), reclaim and metrics.
 
 mod admission;
 mod extension;

@@ -2,10 +2,7 @@
 //! refusals.
 //!
 //! The daemon reads the file as a [`PageSnapshot`]. To request the release of idle memory, it writes four
-//! bytes at [`Page::ask_offset`]. The budget belongs to all processes of the [tree](crate::tree).
-//!
-//! DECISION: guard uses atomics only, so a process that is killed at any instruction blocks no other. The
-//! figures of one snapshot may be a few allocations apart.
+//! bytes at [`Page::ask_offset`].
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -52,6 +49,9 @@ codes! {
     }
 }
 
+// DECISION: guard uses atomics only, so a process that is killed at any instruction blocks no other. The
+// figures of one snapshot may be a few allocations apart. The budget belongs to all processes of the tree
+// (`crate::tree`).
 /// Layout of a guard page.
 #[repr(C)]
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! YAML document as a tree in which every value has its line number and every scalar is text.
 //!
-//! Types are interpreted after macros are replaced, as in llama-swap. The number of nodes, the depth, the
-//! aliases and each scalar's length are limited.
+//! Numbers and booleans are recognised only after macros are replaced, as in llama-swap. The size and depth
+//! of the tree are limited.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Grammar of llama-server's preset files, parsed into sections and keys (`common/preset.cpp:
-//! parse_ini_from_file @ b10605`).
+//! Parser of the INI grammar of llama-server's preset files (`common/preset.cpp: parse_ini_from_file @
+//! b10605`).
 //!
-//! A value ends at the first `;` or `#`, even inside quotes. Of a section written twice, only the second
-//! counts. Unlike in llama.cpp, a section name that continues on the next line is an error.
+//! A value ends at the first `;` or `#`, even inside quotes. If a section occurs twice, only the second
+//! counts.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, which llama-server
 //! ignores as a comment.
 //!
-//! Settings for `plimsoll serve` as a whole are written before the first section or in `[*]`.
+//! Settings before the first section or in `[*]` apply to `plimsoll serve` as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;

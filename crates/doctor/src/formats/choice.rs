@@ -1,7 +1,5 @@
-//! GPU selection in a user's text: by environment variable, command-line option, function argument or call.
-//!
-//! A variable such as `CUDA_VISIBLE_DEVICES` renumbers the cards. The other forms count only the visible
-//! cards.
+//! GPU selection in a problem report: by environment variable, command-line option, function argument or
+//! call.
 
 use crate::facts::{CardChoice, Facts, LineSource, Quote};
 use crate::line::shortened;

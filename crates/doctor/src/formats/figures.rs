@@ -1,7 +1,5 @@
-//! Memory figures of a caching allocator (such as PyTorch's) outside its usual error message.
-//!
-//! DECISION: the nearest known label gives a size its meaning. The sizes count only if one is labelled as
-//! reserved, because only caching allocators distinguish reserved from allocated memory.
+//! Memory figures of a caching allocator (such as PyTorch's) that a report quotes without the full error
+//! message.
 
 use plimsoll_base::Bytes;
 
@@ -24,6 +22,8 @@ enum FigureKind {
     Idle,
 }
 
+// DECISION: the nearest known label says what a size means. The sizes count only if one is labelled as
+// reserved, because only caching allocators distinguish reserved from allocated memory.
 /// The first match counts, so that `unallocated` is not `allocated`.
 const LABELS: [(&str, FigureKind); 18] = [
     ("reserved but unallocated", FigureKind::Idle),

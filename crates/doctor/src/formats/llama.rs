@@ -1,8 +1,8 @@
-//! Reader of log lines of ggml programs such as llama.cpp: refused buffers, allocated buffers, progress of
-//! the load.
+//! Reader of log lines of llama.cpp and other ggml programs: refused and allocated buffers, progress of the
+//! load.
 //!
-//! ggml reports a refusal in up to three lines. The first (`allocating N MiB on device D`) is the refusal;
-//! later lines add the buffer and its purpose.
+//! ggml reports a refusal in up to three lines: first the size and the device, then the buffer and its
+//! purpose.
 
 use plimsoll_base::Bytes;
 

@@ -1,8 +1,7 @@
 //! Sizes derived from product names in a text: parameters and quantisation of a model, memory of a card or a
 //! board.
 //!
-//! DECISION: such sizes are used only if the text states no size. A name sold with several memory sizes
-//! (A100, V100, RTX 4060 Ti) gives none.
+//! They are used only if the text states no size.
 
 use plimsoll_base::Bytes;
 
@@ -75,6 +74,7 @@ const BOARDS: &[(&str, u64)] = &[
     ("jetson thor", 128),
     ("nvidia thor", 128),
 ];
+// DECISION: a name sold with several memory sizes (A100, V100, RTX 4060 Ti) gives none.
 /// Parts of a name that leave the memory open.
 const AMBIGUOUS: &[&str] = &["4060 ti", "5060 ti", "laptop", "mobile", "max-q", " mig"];
 /// Options and engines that put a part of the model on the host.

@@ -1,6 +1,4 @@
 //! Repeated memory readings in a problem report that show growth, such as a size after each request.
-//!
-//! The readings are a list with one size per line, or several sizes in one line.
 
 use plimsoll_base::Bytes;
 

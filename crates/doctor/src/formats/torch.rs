@@ -1,8 +1,7 @@
 //! Reader of PyTorch's out-of-memory error in all versions, ComfyUI's memory figures, and Python traceback
 //! frames.
 //!
-//! `CUDACachingAllocator.cpp` has changed the message often. So each size is found by the words next to it,
-//! never by its position.
+//! PyTorch has often changed the error's wording, so each size is found by the words next to it.
 
 use plimsoll_base::Bytes;
 
@@ -84,9 +83,9 @@ fn parts(facts: &mut Facts, text: &str) {
             torch.total = Some(size);
         } else if starts(&["free", "is free"]) {
             torch.free = Some(size);
-        } else if starts(&["already allocated", "is allocated by PyTorch", "allocated by PyTorch"]) {
+        } else if starts(&["already allocated", "is allocated by", "allocated by PyTorch"]) {
             torch.allocated = Some(size);
-        } else if starts(&["is reserved by PyTorch but", "reserved by PyTorch but"]) {
+        } else if starts(&["is reserved by", "reserved by PyTorch"]) {
             torch.idle = Some(size);
         } else if starts(&["reserved in total"]) {
             reserved = Some(size);

@@ -1,8 +1,4 @@
 //! Rules for GPUs that share the host's memory (Jetson, Thor, GB10), and for managed memory on any card.
-//!
-//! DECISION: the number in an NvMap error line is never a size, because it is the ioctl's number (1075072515
-//! = NVMAP_IOC_ALLOC). tegrastats' `lfb` (largest free blocks) is no evidence, because CUDA memory needs no
-//! contiguous pages.
 
 use plimsoll_base::Bytes;
 
@@ -27,6 +23,9 @@ rules! {
 const BIG: usize = 4;
 
 fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
+    // DECISION: the number in an NvMap error line is never a size, because it is the ioctl's number
+    // (1075072515 = NVMAP_IOC_ALLOC). tegrastats' `lfb` (largest free blocks) is no evidence, because CUDA
+    // memory needs no contiguous pages.
     let line = facts.quote(Pattern::NvMap)?;
     // TensorRT tries another tactic after a refusal, and says so.
     if facts.says(Pattern::TacticSkipped) && facts.refusals().is_empty() {

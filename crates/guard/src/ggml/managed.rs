@@ -1,13 +1,13 @@
-//! Managed memory for ggml's own pool (`pool=managed`), as in llama.cpp PR 22158.
+//! CUDA managed memory for ggml's own pool (`pool=managed`), as in llama.cpp PR 22158.
 //!
-//! DECISION: ggml's `alloc` runs unchanged, and its `cuMemAlloc` call is answered with managed memory. A
-//! fixed table of the threads inside `alloc` identifies that call; if it is full, the call gets device
-//! memory.
+//! ggml's `alloc` runs unchanged, and guard answers its `cuMemAlloc` call with managed memory.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const THREADS: usize = 64;
 
+// DECISION: a fixed table of the threads inside `alloc` identifies that call. If the table is full, the call
+// gets device memory.
 /// Threads inside `alloc`, by their `pthread_self`; 0 for a free place. A thread local would need TLS of the
 /// preload, which the loader may have to allocate.
 static INSIDE: [AtomicUsize; THREADS] = [const { AtomicUsize::new(0) }; THREADS];

@@ -1,7 +1,6 @@
 //! Functions that replace the methods of ggml's legacy memory pool.
 //!
-//! Their prototypes follow the C++ ABI: a method is a function whose first argument is the object. No panic
-//! can unwind into C++ code, because guard (this library) is built with panic = abort.
+//! They follow the C++ ABI: a method is a function whose first argument is the object.
 
 use core::ffi::c_void;
 use core::mem::transmute;

@@ -1,7 +1,6 @@
-//! Hooks of batched copies, for drivers that refuse a copy across the border of a spilled range.
+//! Hooks of batched copies, which are split if the driver refuses to copy across a spilled range.
 //!
-//! A spilled range is device memory followed by host memory. A copy across that border is split, and the
-//! batch's indices and error index are converted. Batches of boxes (`cuMemcpy3DBatchAsync`) pass unchanged.
+//! A spilled range is device memory followed by host memory.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;

@@ -1,7 +1,6 @@
 //! Hooks of streams and of stream capture into CUDA graphs.
 //!
-//! DECISION: ggml pools that this library replaced are notified before a capture begins and after it ends. In
-//! between, the pools release no memory and wait for nothing. Only the driver's report ends a capture.
+//! Guard's memory pools are notified before a capture begins and after it ends.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

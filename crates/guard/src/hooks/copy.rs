@@ -1,7 +1,7 @@
-//! Hooks of memory copies, for drivers that refuse a copy across the border of a spilled range.
+//! Hooks of memory copies, which are split if the driver refuses to copy across a spilled range.
 //!
-//! A spilled range is device memory followed by host memory. [`crate::spill`] tests whether the driver copies
-//! across that border; copies are split only if not. Copy nodes added to a CUDA graph by hand are not split.
+//! A spilled range is device memory followed by host memory. A test at run time shows whether the driver
+//! copies across the border between the two. Copy nodes added to a CUDA graph by hand are not split.
 
 use crate::driver::{Context, CuArray, CuResult, CuStream, DevicePointer};
 use crate::hooks::hooks;

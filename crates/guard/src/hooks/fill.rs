@@ -1,6 +1,6 @@
-//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]).
+//! Hooks of memsets, which are split where a spilled range changes from device memory to host memory.
 //!
-//! The border is at a multiple of every element size of memsets, so no element is split.
+//! A spilled range is device memory followed by host memory.
 
 use super::copy::{code, result};
 use crate::driver::{CuResult, CuStream, DevicePointer};

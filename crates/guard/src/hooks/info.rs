@@ -1,7 +1,6 @@
 //! Hooks of memory queries, which report total and free memory within the budget.
 //!
-//! So a program that chooses its size by free memory (llama.cpp's fit, vLLM's utilisation) stays within the
-//! budget.
+//! So a program that chooses its size by free memory (llama.cpp's `-fit`, vLLM) stays within the budget.
 
 use core::ffi::{c_int, c_uint};
 

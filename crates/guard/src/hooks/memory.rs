@@ -1,7 +1,6 @@
 //! Hooks of linear device memory: `cuMemAlloc` and its variants.
 //!
-//! Memory is counted in the size that the program requested. Managed memory is counted only on cards where
-//! the driver cannot move it to the host.
+//! Managed memory is counted only on cards where the driver cannot move it to the host.
 
 use core::ffi::c_uint;
 

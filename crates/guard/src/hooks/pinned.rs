@@ -1,5 +1,4 @@
-//! Hooks of pinned host memory, allocated by the driver or registered by the program. The hooks count this
-//! memory and never refuse it.
+//! Hooks of pinned host memory, which count it and never refuse it.
 
 use core::ffi::{c_uint, c_void};
 

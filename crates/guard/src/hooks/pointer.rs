@@ -1,7 +1,7 @@
 //! Hooks of pointer queries, which make spilled ranges look like memory of `cuMemAlloc`.
 //!
-//! A spilled range is device memory followed by host memory. The driver would describe only one of its
-//! mappings, which misleads UCX and cudart. So each range is reported as one block of device memory.
+//! A spilled range is device memory followed by host memory. The driver would describe only one of the two
+//! parts, which misleads UCX and the CUDA runtime.
 
 use core::ffi::{c_int, c_uint, c_void};
 

@@ -1,7 +1,7 @@
 //! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
 //!
-//! During a stream capture the memory belongs to the graph, so the calls pass unchanged. Bytes that a pool
-//! can provide without growing are not claimed again.
+//! A request is charged to the budget only if the pool must grow for it. During a stream capture the memory
+//! belongs to the graph, so the calls pass unchanged.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

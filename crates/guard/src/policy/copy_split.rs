@@ -1,4 +1,4 @@
-//! Split of a copy at the border between the device part and the host part of a spilled range.
+//! Split of a copy where a spilled range changes from device memory to host memory.
 //!
 //! A copy is a box of bytes, rows and slices. It is divided along its slowest dimension first, until no piece
 //! crosses a border of the source or the destination.

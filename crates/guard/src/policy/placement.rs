@@ -1,8 +1,7 @@
-//! Choice of the kind of host memory for spilled bytes (the part of a request that does not fit on the card).
+//! Choice of the kind of host memory for the part of a request that does not fit on the card.
 //!
-//! DECISION: host memory of the card's own NUMA node comes first, then that of any node, then managed and
-//! pinned memory. The first two keep the head of a range on the card. A probe tests each kind, because
-//! drivers report some features wrongly.
+//! Memory of the card's own NUMA node comes first, then that of any node, then managed and pinned memory. A
+//! probe tests each kind, because drivers report some features wrongly.
 
 use crate::state::ranges::SpillPlace;
 

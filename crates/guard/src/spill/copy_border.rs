@@ -1,7 +1,6 @@
-//! Borders of spilled ranges between device and host memory, for the hooks of copies.
+//! Borders in spilled ranges, where device memory ends and host memory begins, for the hooks of copies.
 //!
-//! Copies are split at a border only if the driver refuses to copy across it, which a test at the first spill
-//! shows.
+//! Copies are split at a border only if the driver refuses to copy across it.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;

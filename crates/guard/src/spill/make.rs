@@ -1,7 +1,7 @@
 //! Construction of a spilled range: reserved addresses, device memory in as few pieces as possible, then host
 //! memory.
 //!
-//! An incomplete range belongs to a [`RangeDraft`], which undoes everything when it is dropped.
+//! If a step fails, dropping the [`RangeDraft`] undoes the earlier ones.
 
 use alloc::vec::Vec;
 

@@ -1,7 +1,6 @@
-//! Test of whether one kind of host memory can follow device memory in a spilled range, run once per card.
+//! Test of whether a kind of host memory can follow device memory in a spilled range, run once per card.
 //!
-//! A memset, a kernel and a copy cross the border between one unit of device memory and one of host memory.
-//! The bytes are compared afterwards. If the driver refuses an operation, both halves are tried separately.
+//! A memset, a kernel and a copy cross the border between device and host memory, and the bytes are compared.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};

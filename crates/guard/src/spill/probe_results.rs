@@ -1,6 +1,4 @@
-//! Test results for each card and each kind of host memory that may hold spilled bytes.
-//!
-//! If a result is needed and missing, the test is run (see [`super::probe`]).
+//! Table of the kinds of host memory that work on each card; a missing test is run when its result is needed.
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

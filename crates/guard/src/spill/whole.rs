@@ -1,7 +1,4 @@
-//! Managed and pinned memory for requests that are placed in host memory as a whole.
-//!
-//! DECISION: all managed memory together stays within the free bytes of the card. Beyond that, the driver
-//! migrates pages, which can hang the GPU. The driver is advised to keep managed memory on the host.
+//! Managed and pinned memory, for requests that are placed in host memory as a whole.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
@@ -36,6 +33,8 @@ const CPU: DeviceOrdinal = -1;
 /// For every context, and at the same address for the card.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
+// DECISION: all managed memory together stays within the free bytes of the card. Beyond that, the driver
+// migrates pages, which can hang the GPU. The driver is advised to keep managed memory on the host.
 /// Managed bytes that guard has allocated, per card.
 static MANAGED: [AtomicU64; CARDS] = [const { AtomicU64::new(0) }; CARDS];
 

@@ -1,7 +1,4 @@
-//! Table of address ranges that this library allocated instead of the driver, searched by any address in
-//! them.
-//!
-//! DECISION: the table is a sorted list under one lock, because a program has only a few such ranges.
+//! Table of the address ranges that guard allocated instead of the driver, found by any address in them.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
@@ -76,6 +73,7 @@ impl SpillRange {
     }
 }
 
+// DECISION: the table is a sorted list under one lock, because a program has only a few such ranges.
 static RANGES: Lock<Vec<SpillRange>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 

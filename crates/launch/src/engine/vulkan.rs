@@ -1,8 +1,4 @@
 //! Vulkan device numbers of the cards, found by running the engine.
-//!
-//! DECISION: `--list-devices` gives no PCI address, so the engine is run with one visible number at a time,
-//! and product names are compared. If cards with the same name cannot be distinguished, no number is
-//! returned.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,6 +14,9 @@ const MOST: usize = 16;
 /// The product names of the cards by Vulkan's number; none for an engine that has no Vulkan backend, or one
 /// for CUDA beside it.
 pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<String>, IdentityError> {
+    // DECISION: `--list-devices` gives no PCI address, so the engine is run with one visible number at a
+    // time, and product names are compared. If cards with the same name cannot be distinguished, no number is
+    // returned.
     static KNOWN: Answers<Vec<String>> = Mutex::new(Vec::new());
     remembered(&KNOWN, program, |program| {
         let number = |number: usize| -> Result<Option<String>, IdentityError> {

@@ -1,7 +1,6 @@
 //! Reader of machine code in a fat binary, the compiler's container for several generations of cards.
 //!
-//! The format is not published; this reader handles the output of CUDA 11.8 to 13.0. Each entry is machine
-//! code (2) or PTX (1) for one architecture, compressed by LZ4 or zstd.
+//! The format is not published; this reader handles the output of CUDA 11.8 to 13.0.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,9 +1,6 @@
 //! Parser for the buffer sizes in an engine's log: `FUNCTION: PLACE KIND buffer size = N MiB`.
 //!
-//! The lines are those of `llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
-//! `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`,
-//! `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`. A line must match completely, because the log
-//! also quotes texts of the model file.
+//! A line must match completely, because the log also quotes texts of the model file.
 
 use std::fmt;
 
@@ -92,6 +89,9 @@ pub(super) enum EngineLogLine<'a> {
 }
 
 pub(super) fn read(line: &str) -> EngineLogLine<'_> {
+    // The lines are those of `llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
+    // `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`,
+    // `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`.
     let text = without_prefix(line.trim_end());
     if text.len() > LONGEST {
         return EngineLogLine::Nothing;

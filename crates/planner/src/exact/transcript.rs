@@ -1,7 +1,4 @@
 //! Buffers and events of an engine's log, read line by line.
-//!
-//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or
-//! because an adapter changed the graph. In that case only the later sizes count.
 
 use std::collections::BTreeMap;
 
@@ -98,6 +95,8 @@ impl Transcript {
     }
 
     fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
+        // Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry
+        // or because an adapter changed the graph. In that case only the later sizes count.
         let buffer = EngineBuffer { place, kind, bytes, part: self.parts };
         let same = |old: &&mut EngineBuffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
         let again = self.buffers.iter_mut().find(same);

@@ -1,8 +1,7 @@
 //! `plimsoll calibrate`: measurement of the CUDA context's memory, stored for later plans.
 //!
-//! A tiny model runs on one card of each kind. The context is the driver's figure for the process minus the
-//! memory that the engine requested. Exits 0 if every kind was measured, 1 if one was not, 2 if there is
-//! nothing to measure.
+//! A tiny model runs on one card of each kind. Exits 0 if every kind was measured, 1 if one was not, 2 if
+//! there is nothing to measure.
 
 mod measure;
 mod subject;

@@ -1,7 +1,7 @@
 //! `plimsoll plan`: memory of a model on each card, and whether it fits.
 //!
-//! The command creates no CUDA context and starts an engine only for `--exact`. Exits 0 if the model fits, 1
-//! if it does not, 2 for bad input. The plan is on stdout, everything else on stderr.
+//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
+//! stderr.
 
 mod asked;
 pub(crate) mod check;

@@ -1,5 +1,5 @@
 //! `plimsoll pool`: replay of allocation traces under several allocator policies, and advice on an engine's
-//! memory pool. It needs no GPU.
+//! memory pool.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,4 @@
-//! `plimsoll quickstart`: tour of the daemon on a fresh machine.
-//!
-//! Only the models are artificial (tiny); the engine, the daemon and the evictions are real.
+//! `plimsoll quickstart`: demonstration of the daemon on a fresh machine, with two tiny models.
 
 mod client;
 mod folder;

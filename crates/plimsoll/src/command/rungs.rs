@@ -1,5 +1,5 @@
-//! Command-line options for guard, the preloaded library, that `run` and `serve` share: remedies for refused
-//! allocations, and memory pools.
+//! Command-line options for guard that `run` and `serve` share: remedies for refused allocations, and the
+//! choice of a memory pool.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};

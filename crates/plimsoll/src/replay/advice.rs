@@ -1,7 +1,7 @@
 //! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
-//! DECISION: nothing is estimated: an allocation trace is replayed for every possible change of the flags. A
-//! change becomes advice if it reduces the total memory, including its cost elsewhere.
+//! An allocation trace is replayed for every possible change of the flags. A change becomes advice only if it
+//! reduces the total memory, not just the pool.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{
@@ -203,6 +203,6 @@ fn grows(question: &AdviceQuestion, growth: Bytes) -> Reason {
         "without flash attention, the attention probabilities (softmax output) of a layer are converted to \
         f16"
     };
-    let said = format!("each token of depth costs {growth}: {what}");
+    let said = format!("each token in use costs {growth}: {what}");
     Reason::new("pool_grows", said).fact("growth_per_token", growth)
 }

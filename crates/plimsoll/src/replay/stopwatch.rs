@@ -1,7 +1,4 @@
 //! Timing of an allocator policy's calls.
-//!
-//! DECISION: each call is timed separately, minus the overhead of reading the clock. The replay is repeated, and
-//! the fastest pass is reported. Calls to the simulated driver are included.
 
 use std::time::{Duration, Instant};
 
@@ -24,6 +21,8 @@ pub(crate) struct Times {
 
 /// The times of the quietest of a few passes; `None` for an empty trace.
 pub(super) fn times(trace: &Trace, kind: PolicyKind, budget: u64) -> Option<Times> {
+    // DECISION: each call is timed separately, minus the overhead of reading the clock. The replay is
+    // repeated, and the fastest pass is reported. Calls to the simulated driver are included.
     let steps = trace.steps().len();
     // Seven passes of a long trace would take minutes; its percentiles are stable after one.
     let passes = if steps > LONG { 1 } else { PASSES };

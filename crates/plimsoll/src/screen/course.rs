@@ -1,6 +1,4 @@
 //! Chart of a replayed allocation trace: live and reserved memory of each allocator policy.
-//!
-//! DECISION: each policy has its own scale, because the large unused memory of one would flatten the others.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::Sample;
@@ -14,7 +12,7 @@ const HEIGHT: u64 = 96;
 /// Draws a replay as a standalone SVG document.
 pub(crate) fn course(replay: &Replay) -> String {
     let title = format!(
-        "live and reserved memory over {} requests; peak of live memory {}",
+        "live and reserved memory over {} requests; at most {} were live",
         replay.steps, replay.peak_live
     );
     let policies: Vec<Chart> = replay.policies.iter().map(|policy| chart(replay, policy)).collect();
@@ -22,6 +20,8 @@ pub(crate) fn course(replay: &Replay) -> String {
 }
 
 fn chart(replay: &Replay, policy: &Replayed) -> Chart {
+    // DECISION: each policy has its own scale, because the large unused memory of one would flatten the
+    // others.
     let highest = policy.peak_reserved.max(policy.peak_live());
     // A twelfth of headroom keeps the highest line and its label off the frame.
     let full = highest + highest.scaled(1, 12);

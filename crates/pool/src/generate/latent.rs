@@ -1,7 +1,7 @@
 //! Requests that one layer with latent attention (MLA) makes to the memory pool, for a generated trace.
 //!
-//! For prompts, ik_llama.cpp decompresses keys and values from the latent vectors. llama.cpp computes with
-//! the latent vectors. If they are quantised, llama.cpp first converts them into a copy in f16.
+//! ik_llama.cpp decompresses keys and values from the latent vectors. llama.cpp uses the latent vectors
+//! directly, or an f16 copy of them if they are quantised.
 
 use super::shape::Latent;
 use super::{CacheShape, DemandRules, GenerateError, Operations};

@@ -1,8 +1,9 @@
 //! Shapes of models, reduced to the figures that determine the size of an engine's memory pool.
 //!
-//! The shapes are those of public models. For Gemma-4-31B, the head counts and sizes are from llama.cpp issue
-//! 22748; embedding size and number of query heads are assumed.
+//! The shapes are those of public models.
 
+// For Gemma-4-31B, the head counts and sizes are from llama.cpp issue 22748; embedding size and number of
+// query heads are assumed.
 /// Shape of a model. For a layer with latent attention ([`Latent`]), a trace contains only that attention,
 /// because its products are the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Allocator policy without caching: every request goes to the device.
 //!
-//! DECISION: like `cudaFree`, the policy waits for the card before it frees. Its only memory overhead is
-//! rounding up to the driver's granularity, so it is the baseline for the other policies.
+//! It is the baseline for the other policies. Like `cudaFree`, it waits for the card before it frees.
 
 use alloc::collections::BTreeMap;
 

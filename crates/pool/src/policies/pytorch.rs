@@ -1,12 +1,7 @@
 //! Model of PyTorch's caching allocator, with and without expandable segments.
 //!
-//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split,
-//! alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch
-//! 001074d`.
-//!
-//! DECISION: the model makes the allocator's decisions but does not reproduce its speed. The limit on
-//! splitting, garbage collection, `record_stream` and the private pools of graphs are left out, because they
-//! are off by default or not in traces.
+//! The model makes the allocator's decisions but does not reproduce its speed. Options that are off by
+//! default are left out.
 
 use alloc::collections::BTreeSet;
 
@@ -34,6 +29,12 @@ pub enum PytorchMode {
     Expandable,
 }
 
+// Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split,
+// alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch
+// 001074d`.
+//
+// DECISION: the limit on splitting, garbage collection, `record_stream` and the private pools of graphs are
+// left out, because they are off by default or not in traces.
 /// Model of PyTorch's caching allocator.
 #[derive(Clone, Debug, Default)]
 pub struct Pytorch {

@@ -1,10 +1,7 @@
 //! Model of RAPIDS RMM's pool (`pool_memory_resource`).
 //!
-//! A request takes the smallest block of its stream, then blocks freed by other streams, then growth to twice
-//! the size. Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
-//! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
-//!
-//! DECISION: the model makes RMM's decisions but does not reproduce its speed.
+//! A request takes the smallest block of its stream, else a block freed by another stream, else the pool
+//! doubles in size. The model makes RMM's decisions but does not reproduce its speed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -68,6 +65,8 @@ impl Idle {
     }
 }
 
+// Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
+// cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 /// Model of RMM's pool.
 #[derive(Clone, Debug, Default)]
 pub struct RmmPool {

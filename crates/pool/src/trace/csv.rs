@@ -1,10 +1,7 @@
 //! Reader and writer of RAPIDS RMM's allocation log: `Thread,Time,Action,Pointer,Size,Stream`.
 //!
-//! Pointers and streams are hexadecimal. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm
+//! Reading stops at the first malformed line. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm
 //! 5d50a37`.
-//!
-//! DECISION: the time is ignored, because RMM's clock does not separate calls in the same microsecond.
-//! Reading stops at the first malformed line.
 
 use alloc::string::{String, ToString};
 use core::fmt::Write;
@@ -74,6 +71,8 @@ fn header(line: &[u8]) -> Result<(), CsvFault> {
 }
 
 fn step(line: &[u8], builder: &mut Builder) -> Result<(), CsvFault> {
+    // DECISION: the time is ignored, because RMM's clock does not separate calls in the same microsecond.
+    // Pointers and streams are hexadecimal.
     let [_thread, _time, action, pointer, size, stream] = fields(line)?;
     let size = || decimal(size).ok_or_else(|| CsvFault::Size { found: shown(size) });
     let pointer = || hexadecimal(pointer).ok_or_else(|| CsvFault::Pointer { found: shown(pointer) });

@@ -1,7 +1,4 @@
 //! Reader of allocation traces written by guard, the preloaded library (`plimsoll_wire::trace`).
-//!
-//! DECISION: a file holds the requests to all allocators of a process; a replay uses the chosen one, or the
-//! one with the most allocations. An incomplete last record is dropped; any other fault ends the reading.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -56,7 +53,7 @@ pub enum RecordFault {
     Kind { found: u8 },
     #[error("{0}")]
     Step(Fault),
-    #[error("the trace has no request to {0}; omit --card and --pool, or choose others")]
+    #[error("the trace has no request to {0}; omit --card and --pool, or give other values")]
     NotAsked(RecordedRequest),
 }
 
@@ -68,6 +65,9 @@ impl Trace {
 
     /// Reads the requests to one allocator; without a choice those to the one with the most.
     pub fn from_record(file: &[u8], asked: Option<RecordedRequest>) -> Result<Self, TraceRecordError> {
+        // DECISION: a file holds the requests to all allocators of a process; a replay uses the chosen one,
+        // or the one with the most allocations. An incomplete last record is dropped; any other fault ends
+        // the reading.
         header(file).map_err(|fault| TraceRecordError { offset: 0, fault })?;
         let asked = match asked {
             Some(asked) => asked,
@@ -215,7 +215,7 @@ mod tests {
         let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "offset 64: the trace has no request to pool 1 of card 3; omit --card and --pool, or choose others"
+            "offset 64: the trace has no request to pool 1 of card 3; omit --card and --pool, or give other values"
         );
     }
 }

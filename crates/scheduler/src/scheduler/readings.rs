@@ -1,6 +1,5 @@
-//! Handling of memory readings: the measured memory of engines and the free memory of cards.
-//!
-//! The scheduler corrects its claims and placements with each reading.
+//! Handling of memory readings, by which the scheduler corrects its claims: memory of engines, free memory of
+//! cards.
 
 use std::sync::Arc;
 

@@ -171,7 +171,7 @@ fn a_lesson_that_leaves_no_place_is_told_and_forgotten_for_the_next_try() {
     assert_eq!(refusal.kind, RequestRefusalKind::LoadFailed);
     assert!(refusal.retry_after.is_some());
     let told = refusal.reason.to_string();
-    assert!(told.contains("4096 MiB was added"), "{told}");
+    assert!(told.contains("includes 4096 MiB more"), "{told}");
     assert!(told.contains("cudaMalloc failed"), "the cause itself is missing: {told}");
     assert!(desk.view(0).learned.is_zero());
 }

@@ -245,7 +245,7 @@ fn a_pinned_model_stays_and_the_refusal_names_it() {
     desk.surveyed(1);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
-    assert!(refusal.reason.to_string().contains("held by m0, which is pinned"), "{}", refusal.reason);
+    assert!(refusal.reason.to_string().contains("the pinned model m0 holds"), "{}", refusal.reason);
     assert_eq!(desk.state(0), ModelState::Ready);
 }
 
@@ -257,7 +257,7 @@ fn strangers_on_a_card_count() {
     desk.surveyed(0);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
-    assert!(refusal.reason.to_string().contains("3072 MiB is held by other processes"));
+    assert!(refusal.reason.to_string().contains("other processes hold 3072 MiB"));
     desk.read(vec![(CardId::new("card0"), gib(9))]);
     desk.ask(0);
     desk.surveyed(0);

@@ -1,8 +1,7 @@
-//! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
-//! never run here.
+//! Memory forecast for the operator: free memory of each card, need of each model, and models that can never
+//! run here.
 //!
-//! The forecast is logged at start and after a reload, and printed by `serve --check`. It delays no request,
-//! and every load repeats the calculation.
+//! It is logged at start and after a reload, and printed by `serve --check`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -206,11 +205,12 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
     let grows = full.saturating_sub(loaded);
     match full > total {
         true => format!(
-            "; with a full context the model would take {full}, which fits on no card, so requests that are \
-            too deep are refused"
+            "; a full context would take {full}, which fits on no card, so a request with too many tokens is \
+                refused"
         ),
         false => format!(
-            "; {grows} of it are used only when the context is full, and a request that needs more than is free waits"
+            "; {grows} of it are used only when the context is full; until they are free, a long request \
+                waits"
         ),
     }
 }

@@ -119,8 +119,8 @@ impl Starter<'_> {
         }
         engine::vulkan_numbers(&shown, &names).ok_or_else(|| {
             let why = format!(
-                "the engine computes with Vulkan, and the Vulkan numbers of {} cannot be distinguished from \
-                    those of other cards ({}); set GGML_VK_VISIBLE_DEVICES in the model's `env`",
+                "the Vulkan device numbers of {} cannot be told from those of other cards ({}); set \
+                    GGML_VK_VISIBLE_DEVICES in the model's `env`",
                 names.join(", "),
                 shown.join(", ")
             );

@@ -1,7 +1,6 @@
 //! Memory readings of the cards, passed to the scheduler as events.
 //!
 //! An engine's memory is recognised by its process group and by the figures of guard (the preloaded library).
-//! Host memory is measured only for engines without a memory plan.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -55,6 +54,7 @@ impl Runtime {
     }
 
     fn take_reading(&self, reading: Reading, taken: Moment) {
+        // Host memory is measured only for engines without a memory plan.
         let free = reading.free.clone();
         self.reading.replace(reading);
         self.submit(SchedulerEvent::CardsRead { free, taken });

@@ -1,7 +1,7 @@
 //! Run of an engine: one engine process, from the scheduler's order to start it until its end is reported.
 //!
-//! [`EngineRun`] has the address, the log and the exit status. If another process takes the port, the engine
-//! is started again on another port, and the scheduler is not notified.
+//! If another process takes the engine's port, the engine is started again on another port. The scheduler is
+//! not notified of that.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! Survey of a model before a load: whether it can load at all, and how much memory it needs.
 //!
-//! The program and the model's files are checked, and file headers and flags give the need. A need declared
-//! by the user replaces the plan. A model of unknown need gets a card to itself.
+//! The need follows from flags and file headers, unless the user declared it. A model of unknown need gets a
+//! card to itself.
 
 mod asking;
 pub(crate) mod named;

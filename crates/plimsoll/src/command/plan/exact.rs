@@ -1,7 +1,4 @@
 //! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
-//!
-//! DECISION: every printed value comes from a run of the engine. The number of runs is limited; a value
-//! unknown at the limit is an error or left out, never guessed.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,6 +15,8 @@ use super::Arguments;
 use super::models::Models;
 use crate::report::ErrorReport;
 
+// DECISION: every printed value comes from a run of the engine. The number of runs is limited; a value
+// unknown at the limit is an error or left out, never guessed.
 /// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress
 /// line.
 const PLAN: (u32, Duration) = (16, Duration::from_secs(5));

@@ -1,7 +1,7 @@
 //! `plimsoll pool advise`: size of an engine's run-time memory pool, its causes, and flags that make it
 //! smaller.
 //!
-//! Exits 0 if the pool fits its budget or has none, 1 if it does not fit, 2 if no trace can be generated.
+//! Exits 0 if the pool is empty or fits its budget, 1 if it does not fit, 2 if no trace can be generated.
 
 use std::process::ExitCode;
 

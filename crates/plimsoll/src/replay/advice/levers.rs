@@ -1,4 +1,4 @@
-//! Changes to an engine's run that may shrink its memory pool, and how much each saves.
+//! Changes to an engine's flags that may shrink its memory pool, and how much each saves.
 
 use std::cmp::Reverse;
 

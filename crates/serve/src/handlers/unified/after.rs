@@ -1,7 +1,7 @@
 //! Removal of a model's files from the page cache after its load.
 //!
-//! DECISION: the page cache is kept if the engine computes with mapped weights on the host, or if another
-//! engine reads the same model file. Flags and the engine's log show the former.
+//! The page cache is kept if the engine computes with mapped weights on the host, or if another engine reads
+//! the same model file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,7 +1,6 @@
 //! Memory need of a model from its plan, and the handling of models that are too large for the cards.
 //!
-//! DECISION: a context that is too large is lowered once, to a size that fits the empty cards. An engine
-//! keeps its context size until it ends, so the free memory at its start must not determine it.
+//! A context that is too large is lowered to a size that fits the empty cards.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::{ConfiguredModel, TooLarge};
@@ -13,6 +12,8 @@ use plimsoll_planner::{EngineBuild, MeasuredContext, Plan, PlanError, PlanReques
 use super::named;
 use super::questions::ModelQuestions;
 
+// DECISION: the context is lowered once. An engine keeps its context size until it ends, so the free memory
+// at its start must not determine it.
 /// A model of limited depth is admitted only if it can be this deep.
 const LEAST_DEPTH: u64 = 1024;
 /// Times that a context is lowered, if the engine turns out to take more than planned.
