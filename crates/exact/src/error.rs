@@ -41,16 +41,16 @@ pub enum ExactError {
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "the engine {} was not done within {seconds} s; its last line was: {last}\nhint: omit --exact to use \
+        "the engine {} did not answer within {seconds} s; its last line was: {last}\nhint: omit --exact to use \
          Plimsoll's formulas",
         path.display()
     )]
     Wait { path: PathBuf, seconds: u64, last: String },
-    #[error("{} started, but its log has no sizes", .0.display())]
+    #[error("the engine {} started, but its log has no sizes", .0.display())]
     Sizes(PathBuf),
-    #[error("{} took more than {limit} of memory when it was asked, and was ended", path.display())]
+    #[error("the engine {} took more than {limit} of memory when it was asked, and was ended", path.display())]
     Memory { path: PathBuf, limit: Bytes },
-    #[error("{} was ended before it had answered", .0.display())]
+    #[error("the engine {} was ended before it had answered", .0.display())]
     Cancelled(PathBuf),
     #[error(
         "{program} was run {runs} times, which is the limit, and the answer is still unknown\nhint: name \

@@ -256,7 +256,9 @@ impl SharedAnswers {
     fn fail(&self, question: &ExactQuestion, error: &ExactError) {
         let mut ledger = self.ledger();
         ledger.known.insert(question.key.clone(), QuestionProgress::Failed);
-        let text = error.to_string().replace('\n', "; ");
+        let text = error.to_string();
+        // The advice after the first line is for `plan --exact`.
+        let text = text.lines().next().unwrap_or_default();
         // An engine that hangs would do so for every model.
         if error.is_unaskable() || matches!(error, ExactError::Wait { .. }) {
             ledger.unaskable.insert(question.engine.stamp.clone());
