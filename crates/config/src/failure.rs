@@ -49,13 +49,13 @@ pub enum ConfigProblem {
          entry"
     )]
     BlankKey { key: &'static str },
-    #[error("model `{model}` names no model file; {remedy}")]
+    #[error("the section of model `{model}` names no model file; {remedy}")]
     FindModel { model: String, remedy: &'static str },
     #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
     FindCommand { model: String },
     #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
     NameModel { name: String, other: String, first: FlagOrigin },
-    #[error("macro `{name}` {why}; {remedy}")]
+    #[error("macro `{name}`: {why}; {remedy}")]
     ExpandMacro { name: String, why: &'static str, remedy: &'static str },
     #[error("the command cannot be split into arguments: {why}; {remedy}")]
     SplitCommand { why: &'static str, remedy: &'static str },

@@ -34,22 +34,22 @@ const READ: [&str; 10] = [
 
 /// Keys without effect here, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
-    ("startPort", "the operating system assigns the ports"),
-    ("logLevel", "`RUST_LOG` chooses what is logged"),
-    ("logRequests", "`RUST_LOG` chooses what is logged"),
-    ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "the output of each model is kept in a separate log"),
-    ("metricsMaxInMemory", "`/metrics` needs no size limit"),
-    ("captureBuffer", "requests are not recorded"),
-    ("store", "requests are not recorded"),
-    ("performance", "GPU memory is always monitored"),
+    ("startPort", "the operating system assigns a port to each engine"),
+    ("logLevel", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logRequests", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logTimeFormat", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logToStdout", "the output of each model goes to a separate log file"),
+    ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit"),
+    ("captureBuffer", "plimsoll does not record requests"),
+    ("store", "plimsoll does not record requests"),
+    ("performance", "plimsoll always monitors GPU memory"),
     ("ui", "remove it"),
     ("upstream", "remove it"),
-    ("sendLoadingState", "loading progress appears in the status, not in answers"),
+    ("sendLoadingState", "the model's status shows the progress of loading; answers do not"),
     ("includeAliasesInList", "the model list shows aliases in each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
-    ("peers", "requests are not forwarded to other machines"),
+    ("peers", "plimsoll forwards no requests to other machines"),
 ];
 
 /// Reads a file.
@@ -289,12 +289,11 @@ impl LlamaSwapReader<'_> {
                 ),
             }
         }
-        let effect = if persistent {
-            "only pins its members, which means that they stay loaded"
-        } else {
-            "has no effect"
+        let name = quoted(&group.key);
+        let text = match persistent {
+            true => format!("the group `{name}` only pins its members, so that they stay loaded"),
+            false => format!("the group `{name}` has no effect"),
         };
-        let text = format!("the group `{}` {effect}", quoted(&group.key));
         self.warn(
             group.line,
             text,

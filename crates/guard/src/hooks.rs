@@ -72,7 +72,7 @@ macro_rules! hooks {
             $arguments:tt calls $names:tt $body:block
     )*) => {
         pub(crate) mod real {
-            #[allow(unused_imports, reason = "some parts of the API use no types of their own")]
+            #[allow(unused_imports, reason = "some groups of functions use no imported type")]
             use super::*;
 
             $crate::driver::real! {

@@ -179,7 +179,7 @@ impl RefusedRequest<'_> {
         if !settings::options().on_oom_managed {
             return None;
         }
-        self.answer(|card, size| spill::managed(card, size, spill::host_advice(card)))
+        self.answer(spill::managed)
     }
 
     /// Answers the request with a range of guard's own, if the hook takes one.

@@ -18,7 +18,6 @@ use make::{RangeError, WantedRange};
 use vmm::{Location, VmmProperties};
 
 pub(crate) use release::{finish, forget, free, free_async, sweep};
-pub(crate) use whole::ManagedAdvice;
 
 use crate::account::{overflow, spilled};
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY};
@@ -91,10 +90,10 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, Cu
     Err(OUT_OF_MEMORY)
 }
 
-/// Serves a whole request with managed memory, within the free bytes of the card (the variants of llama.cpp
+/// Serves a whole request with managed memory, within the free bytes of the card (the variant of llama.cpp
 /// PR 22158).
-pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Result<DevicePointer, CuResult> {
-    let base = whole::managed(index, size, advice)?;
+pub(crate) fn managed(index: CardIndex, size: u64) -> Result<DevicePointer, CuResult> {
+    let base = whole::managed(index, size)?;
     spilled::charge(index, size);
     Ok(hand_out(index, whole_range(index, base, size, SpillPlace::Managed)))
 }
@@ -128,7 +127,7 @@ fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRan
         return Err(SpillError::Limit);
     }
     let base = match place {
-        SpillPlace::Managed => whole::managed(index, size, ManagedAdvice::Host),
+        SpillPlace::Managed => whole::managed(index, size),
         _ => whole::pinned(size),
     };
     match base {
@@ -157,15 +156,6 @@ fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPla
     }
 }
 
-/// Advice to prefer host memory, where the driver lets host and card use managed memory at once.
-pub(crate) fn host_advice(index: CardIndex) -> ManagedAdvice {
-    if probe_results::features(index.device()).concurrent_managed {
-        ManagedAdvice::Host
-    } else {
-        ManagedAdvice::None
-    }
-}
-
 /// Enters a range that is complete, and returns its address.
 fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     let (base, spilled) = (range.base, range.spilled());
@@ -174,12 +164,12 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     if spilled > 0 {
         event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
-            "card {}: an allocation of {} did not fit: {} of it is on the card, {} in {}",
-            index.number(),
-            ByteSize(range.asked),
-            ByteSize(range.head),
-            ByteSize(spilled),
-            range.place.map_or("host memory", SpillPlace::name),
+            "card {card}: an allocation of {asked} did not fit: {head} of it is on the card, {spilled} in {place}",
+            card = index.number(),
+            asked = ByteSize(range.asked),
+            head = ByteSize(range.head),
+            spilled = ByteSize(spilled),
+            place = range.place.map_or("host memory", SpillPlace::name),
         );
     }
     card(index).allocations.fetch_add(1, Relaxed);

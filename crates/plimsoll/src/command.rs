@@ -52,7 +52,7 @@ enum Command {
     Logs(server_verbs::Logs),
     /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
-    /// Replay, generate and judge allocation traces
+    /// Replay allocation traces
     Pool(pool::Arguments),
     /// List the cards and models of a running server
     Ps(server_verbs::List),

@@ -1,7 +1,6 @@
 //! Formatting of reports about plans, replays, load tests and recordings.
 
 // One module per report; what several reports share is in the `report` crate.
-mod advice;
 mod bar;
 mod beside;
 mod check;
@@ -16,7 +15,6 @@ mod soak;
 mod status;
 mod sweep;
 
-pub(crate) use advice::advice;
 pub(crate) use bar::{svg, verdict};
 pub(crate) use beside::BesideReport;
 pub(crate) use check::check;

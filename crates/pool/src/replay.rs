@@ -26,23 +26,6 @@ pub const GRANULE: u64 = 2 << 20;
 /// A budget that no policy meets.
 pub const UNLIMITED: u64 = 1 << 44;
 
-/// Observer of a policy's calls.
-pub trait Watch {
-    /// The policy is about to be called.
-    fn begin(&mut self);
-    /// It has returned.
-    fn end(&mut self);
-}
-
-/// An observer that does nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Unwatched;
-
-impl Watch for Unwatched {
-    fn begin(&mut self) {}
-    fn end(&mut self) {}
-}
-
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOutcome {
@@ -109,7 +92,7 @@ impl fmt::Display for ReplayFailure {
 }
 
 /// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
-pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> ReplayOutcome {
+pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64) -> ReplayOutcome {
     let mut device = ReplayCard::new(budget, kind.granule());
     let mut policy = kind.policy();
     let mut pass = ReplayPass {
@@ -118,7 +101,7 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
         blocks: alloc::vec![NO_BLOCK; usize::try_from(trace.blocks()).unwrap_or_default()],
         samples: Samples::new(trace.steps().len()),
     };
-    let failure = pass.run(trace, watch);
+    let failure = pass.run(trace);
     let samples = pass.samples.finish();
     ReplayOutcome {
         failure,
@@ -132,11 +115,11 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
 /// live bytes or a granule; `None` if no budget suffices. A policy may fail with a larger budget than one
 /// that suffices; the result was tested.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
-    let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
+    let unlimited = replay(trace, kind, UNLIMITED);
     if !unlimited.completed() {
         return None;
     }
-    let completes = |budget: u64| replay(trace, kind, budget, &mut Unwatched).completed();
+    let completes = |budget: u64| replay(trace, kind, budget).completed();
     // Finer steps would cost replays for digits that do not matter.
     let step = kind.granule().max(trace.peak_live() / 1024);
     let least = trace.peak_live().next_multiple_of(kind.granule());
@@ -176,9 +159,9 @@ struct ReplayPass<'a> {
 }
 
 impl ReplayPass<'_> {
-    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<ReplayFailure> {
+    fn run(&mut self, trace: &Trace) -> Option<ReplayFailure> {
         for (step, &request) in trace.steps().iter().enumerate() {
-            let cause = match self.step(request, watch) {
+            let cause = match self.step(request) {
                 Err(cause) => Some(cause),
                 Ok(()) => self.policy.broken().map(Cause::Broken),
             };
@@ -191,13 +174,10 @@ impl ReplayPass<'_> {
         None
     }
 
-    fn step(&mut self, step: TraceStep, watch: &mut impl Watch) -> Result<(), Cause> {
+    fn step(&mut self, step: TraceStep) -> Result<(), Cause> {
         match step {
             TraceStep::Allocate { block, size, stream } => {
-                // Only the policy is timed, neither the trace nor the sampling.
-                watch.begin();
                 let allocated = self.policy.allocate(self.device, size, stream);
-                watch.end();
                 let allocated = allocated.map_err(|by| match self.policy.broken() {
                     Some(broken) => Cause::Broken(broken),
                     None => Cause::Refused { size, by },
@@ -208,9 +188,7 @@ impl ReplayPass<'_> {
             }
             TraceStep::Free { block, stream } => {
                 let block = self.place(block).map_or(NO_BLOCK, |place| *place);
-                watch.begin();
                 self.policy.deallocate(self.device, block, stream);
-                watch.end();
             }
         }
         Ok(())

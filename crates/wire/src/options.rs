@@ -6,7 +6,7 @@
 //! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:
 //!   remedies for a refused allocation (see `guard/src/ladder.rs`).
-//! - `pool=ours|managed`: replacement of ggml's legacy pool.
+//! - `pool=ours`: replacement of ggml's legacy pool.
 //! - `hide-vmm`: the program is told that no card has virtual memory management.
 
 use core::fmt;
@@ -38,7 +38,8 @@ pub struct GuardOptions {
     pub need: Option<u64>,
     /// With `spill`: bytes that larger requests leave to smaller ones.
     pub keep: u64,
-    pub pool: GgmlPoolMode,
+    /// Serve ggml's legacy pool by guard's own policy.
+    pub pool: bool,
     /// Rung 5: answer a refused request with managed memory for the whole (llama.cpp PR 22158's opt-in).
     pub on_oom_managed: bool,
     /// Report cards without virtual memory management, so that ggml uses its legacy pool.
@@ -62,17 +63,6 @@ pub enum Contexts {
     Report,
     /// Report and refuse it.
     Refuse,
-}
-
-/// Treatment of ggml's legacy pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GgmlPoolMode {
-    #[default]
-    Leave,
-    /// Guard serves it with its own policy.
-    Ours,
-    /// Its memory is managed memory (llama.cpp PR 22158's variant).
-    Managed,
 }
 
 /// Error: an option of guard cannot be read.
@@ -104,7 +94,7 @@ impl GuardOptions {
         spill: None,
         need: None,
         keep: 0,
-        pool: GgmlPoolMode::Leave,
+        pool: false,
         on_oom_managed: false,
         hide_vmm: false,
     };
@@ -129,7 +119,7 @@ impl GuardOptions {
                 "spill" => options.spill = Some(number()?),
                 "need" => options.need = Some(number()?),
                 "keep" => options.keep = number()?,
-                "pool" => options.pool = pool(word, value)?,
+                "pool" if value == "ours" => options.pool = true,
                 "on-oom" if value == "managed" => options.on_oom_managed = true,
                 "hide-vmm" if word == key => options.hide_vmm = true,
                 _ => return Err(OptionsError::Unknown { word }),
@@ -194,11 +184,7 @@ impl fmt::Display for GuardOptions {
         words.number("spill", self.spill)?;
         words.number("need", self.need)?;
         words.number("keep", (self.keep > 0).then_some(self.keep))?;
-        match self.pool {
-            GgmlPoolMode::Leave => {}
-            GgmlPoolMode::Ours => words.say(format_args!("pool=ours"))?,
-            GgmlPoolMode::Managed => words.say(format_args!("pool=managed"))?,
-        }
+        words.flag("pool=ours", self.pool)?;
         words.flag("on-oom=managed", self.on_oom_managed)?;
         words.flag("hide-vmm", self.hide_vmm)
     }
@@ -287,14 +273,6 @@ fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>
     }
 }
 
-fn pool<'a>(word: &'a str, value: &str) -> Result<GgmlPoolMode, OptionsError<'a>> {
-    match value {
-        "ours" => Ok(GgmlPoolMode::Ours),
-        "managed" => Ok(GgmlPoolMode::Managed),
-        _ => Err(OptionsError::Choice { word, choices: "ours, managed" }),
-    }
-}
-
 impl fmt::Display for OptionsError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variable = crate::env::GUARD;
@@ -364,7 +342,7 @@ mod tests {
         assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
         assert_eq!(said("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
         assert!(said("card=7:1").contains("needs a card's UUID"));
-        assert_eq!(said("pool=best"), "PLIMSOLL_GUARD: `pool=best` is not one of ours, managed");
+        assert_eq!(said("pool=best"), "PLIMSOLL_GUARD contains `pool=best`, which is not an option");
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
         assert!(said(&many).ends_with("exceeds the limit of 16 cards"));
     }

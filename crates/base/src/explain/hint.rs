@@ -92,7 +92,7 @@ impl fmt::Display for Advice {
             ),
             Self::WindowedCache => write!(f, "omit the flag --swa-full"),
             Self::ProjectorOnHost => write!(f, "keep the multimodal projector in host memory"),
-            Self::DivideLayers(_) => write!(f, "set the share of layers on each card by hand"),
+            Self::DivideLayers(_) => write!(f, "choose by hand how many layers each card holds"),
             Self::Together(all) => {
                 for (place, advice) in all.iter().enumerate() {
                     f.write_str(if place == 0 { "" } else { " and " })?;

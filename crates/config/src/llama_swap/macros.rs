@@ -49,21 +49,21 @@ impl Macros {
             };
             // Each macro may double the text, so their number bounds the work.
             if macros.0.len() == MOST {
-                return fail("exceeds the largest number of macros", "declare at most 256");
+                return fail("the file declares too many macros", "declare at most 256");
             }
             if !is_name(&pair.key) {
-                return fail("has an invalid name", "use up to 63 letters, digits, `_` and `-`");
+                return fail("the name is not valid", "use up to 63 letters, digits, `_` and `-`");
             }
             if matches!(pair.key.as_str(), "PORT" | "PID" | "MODEL_ID") {
-                return fail("has a reserved name", "choose another");
+                return fail("the name is reserved", "choose another");
             }
             let YamlTree::Scalar(value) = &pair.value.tree else {
-                return fail("is not a string, number or boolean", "write one value");
+                return fail("the value is not a string, number or boolean", "write one value");
             };
             let entry = Macro::new(&pair.key, value);
             // A cycle over several macros cannot expand: each is substituted once, last declared first.
             if value.contains(&entry.slug) {
-                return fail("contains itself", "remove the macro from its own value");
+                return fail("the macro contains itself", "remove the macro from its own value");
             }
             macros.0.push(entry);
         }
@@ -94,7 +94,7 @@ impl Macros {
                     break;
                 }
                 *text = replaced(text, slug, value).ok_or_else(|| {
-                    let (why, remedy) = ("expands to more than 64 KiB", "shorten its value");
+                    let (why, remedy) = ("the value expands to more than 64 KiB", "shorten it");
                     let name = name.clone();
                     ConfigError::new(
                         FlagOrigin::file(file, line),
@@ -132,13 +132,13 @@ pub(super) fn expand_environment(
             };
             // llama-swap refuses as well: an unset variable is a mistake more often than an empty word.
             let Some(value) = env(name) else {
-                return fail(name, "is not set", "set this variable in the environment of the server");
+                return fail(name, "the variable is not set", "set it in the environment of the server");
             };
             // A second line would become part of a command; a NUL cannot be an argument.
             if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
                 return fail(
                     name,
-                    "contains more than one line, or more than 64 KiB",
+                    "the variable has more than one line, or more than 64 KiB",
                     "set this variable to one short line",
                 );
             }

@@ -29,13 +29,13 @@ const READ: [&str; 13] = [
 ];
 
 const WITHOUT_EFFECT: [(&str, &str); 8] = [
-    ("name", "the model list shows the model's key instead"),
-    ("description", "the model list does not show this key"),
-    ("metadata", "the model list does not show this key"),
-    ("capabilities", "these values are determined from the model, not from the configuration"),
+    ("name", "the list of models shows the model's key instead"),
+    ("description", "the list of models does not show this value"),
+    ("metadata", "the list of models does not show this value"),
+    ("capabilities", "Plimsoll reads the capabilities from the model file, not from the configuration"),
     ("timeouts", "streamed answers have no time limit"),
     ("compat", "remove it"),
-    ("sendLoadingState", "loading progress appears in the status, not in answers"),
+    ("sendLoadingState", "the model's status shows the progress of loading; answers do not"),
     ("healthCheckTimeout", "llama-swap ignores this key too and uses the global value"),
 ];
 
@@ -143,7 +143,7 @@ impl LlamaSwapReader<'_> {
         };
         let problem = ConfigProblem::ExpandMacro {
             name: name.to_owned(),
-            why: "is not known",
+            why: "there is no such macro",
             remedy: "declare the macro under `macros`, before the macros that use it",
         };
         Err(ConfigError::new(FlagOrigin::file(self.file, line), problem))

@@ -83,9 +83,9 @@ fn parts(facts: &mut Facts, text: &str) {
             torch.total = Some(size);
         } else if starts(&["free", "is free"]) {
             torch.free = Some(size);
-        } else if starts(&["already allocated", "is allocated by PyTorch", "allocated by PyTorch"]) {
+        } else if starts(&["already allocated", "is allocated by", "allocated by PyTorch"]) {
             torch.allocated = Some(size);
-        } else if starts(&["is reserved by PyTorch but", "reserved by PyTorch but"]) {
+        } else if starts(&["is reserved by", "reserved by PyTorch"]) {
             torch.idle = Some(size);
         } else if starts(&["reserved in total"]) {
             reserved = Some(size);

@@ -58,14 +58,14 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
         _ => Decisive,
     };
     let purpose = match refusal.purpose {
-        Purpose::Weights => "for the weights",
-        Purpose::Cache => "for the KV cache",
-        Purpose::Pool => "for the run-time pool, after the buffers were allocated",
-        _ => "for the compute buffers",
+        Purpose::Weights => "the weights",
+        Purpose::Cache => "the KV cache",
+        Purpose::Pool => "the run-time pool, after the buffers were allocated",
+        _ => "the compute buffers",
     };
     let copies = cause == Cause::ComputeBufferTooLarge && facts.says(Pattern::PipelineCopies);
     let lines = copies.then(|| facts.quote(Pattern::PipelineCopies)).flatten();
-    let text = format!("{} {purpose}", requested(refusal));
+    let text = format!("{} for {purpose}", requested(refusal));
     let quotes = [Some(refusal.quote.clone()), lines].into_iter().flatten();
     Some(RuleFinding::new(cause, weight, text, quotes).by(copies.then_some(SubCause::PipelineCopies)))
 }
@@ -89,8 +89,7 @@ fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
 fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     let (placed, cause, card) = straw(facts)?;
     let refusal = facts.refusal()?;
-    let text =
-        format!("of a card with {card}, {placed} were already in use, and then {}", requested(refusal));
+    let text = format!("{placed} of the card's {card} were in use when {}", requested(refusal));
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
 }
 
@@ -157,14 +156,14 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
         refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers().is_empty());
     let open = refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !is_run_time;
     let (cause, when) = match refusal.stage {
-        LoadStage::Weights => (Cause::ModelTooLarge, "while the weights were loaded"),
-        LoadStage::Context => (Cause::KvCacheTooLarge, "while the context was created"),
-        LoadStage::Cache => (Cause::ComputeBufferTooLarge, "after the KV cache was allocated"),
-        LoadStage::Graph => (Cause::ComputeBufferTooLarge, "while memory for the graph was reserved"),
-        LoadStage::Serving => (Cause::PoolGrowth, "while it served"),
+        LoadStage::Weights => (Cause::ModelTooLarge, "the engine loaded the weights"),
+        LoadStage::Context => (Cause::KvCacheTooLarge, "the engine created the context"),
+        LoadStage::Cache => (Cause::ComputeBufferTooLarge, "the engine allocated buffers after the KV cache"),
+        LoadStage::Graph => (Cause::ComputeBufferTooLarge, "the engine reserved memory for the graph"),
+        LoadStage::Serving => (Cause::PoolGrowth, "the engine served requests"),
         LoadStage::Unknown => return None,
     };
-    let text = format!("{} {when}", requested(refusal));
+    let text = format!("{} while {when}", requested(refusal));
     open.then(|| RuleFinding::new(cause, Fair, text, [refusal.quote.clone()]))
 }
 
@@ -175,8 +174,8 @@ fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
     let quiet = facts.refusals().is_empty() && facts.torch().is_none() && stage < LoadStage::Serving;
     let failed = facts.says_any(&[Pattern::OutOfMemory, Pattern::Died, Pattern::Exception]);
     let (cause, what) = match last.purpose {
-        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the KV cache was allocated"),
-        Purpose::Compute => (Cause::PoolGrowth, "all buffers were allocated"),
+        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the engine allocated the KV cache"),
+        Purpose::Compute => (Cause::PoolGrowth, "the engine allocated all buffers"),
         _ => return None,
     };
     let text = format!("the log ends after {what}, so the next allocation failed");

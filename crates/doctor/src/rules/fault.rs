@@ -12,7 +12,7 @@ rules! {
     library_failed: "cuBLAS: cublasStatus_t";
     driver_mismatch: "the CUDA runtime and NVML report these errors";
     memory_fault: "CUDA reports an illegal memory access, and the kernel's log shows it as Xid 31";
-    unknown_status: "CUDA and HIP use a separate error for out of memory, and this error is a different one";
+    unknown_status: "CUDA and HIP report out of memory with another error code than this one";
     wrong_build: "CUDA finds no kernel image for the card, or cuBLAS cannot start on it";
 }
 

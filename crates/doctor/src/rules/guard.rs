@@ -29,7 +29,7 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
     // A refusal by the budget or by spilling is Plimsoll's own, whatever the neighbours hold.
     let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
     let text = format!(
-        "other programs hold {held} of {}; {} were requested while {} were free",
+        "other programs hold {held} of card {}; the program requested {} while {} were free",
         refused.card, refused.asked, refused.free
     );
     // Beyond doubt where the others hold more than this program held and requested together.
@@ -40,8 +40,7 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
 
 fn guard_context(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
-    let text =
-        format!("the program requested a CUDA context on {}, a card that it may not use", refused.card);
+    let text = format!("the program requested a CUDA context on {}, which it may not use", refused.card);
     (refused.why == Refusal::Context)
         .then(|| RuleFinding::new(Cause::WrongDeviceContext, Decisive, text, quote(refused)))
 }

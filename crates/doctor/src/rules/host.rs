@@ -9,7 +9,8 @@ use crate::pattern::Pattern;
 rules! {
     host_killed: "mm/oom_kill.c";
     node_killed: "Ray's memory_monitor counts the memory of the whole node, including page cache";
-    wsl_refused: "in WSL2, dxgkio_make_resident of dxgkrnl returns -ENOMEM for sizes below that of the card";
+    wsl_refused: "in WSL2, dxgkio_make_resident of dxgkrnl returns -ENOMEM even for requests smaller than \
+        the card's memory";
     killed_without_a_word: "a shell prints `Killed` after SIGKILL, which the kernel sends when memory runs \
         out";
     host_refused: "ggml-backend.cpp (CPU buffers) and C++ (std::bad_alloc) print these messages";

@@ -13,7 +13,7 @@ rules! {
     weights_beyond_cards: "judged from the sizes: the model file, or the number of parameters times their \
         bits, exceeds the memory of the cards";
     weights_fill_card: "judged from the sizes: the allocated weights fill most of the card";
-    beyond_weights: "judged from the sizes: the refused request is compared with the size of all weights";
+    beyond_weights: "judged from the sizes: the refused request exceeds the size of all weights";
     large_context: "the KV cache grows with the context; 4096 to 32768 tokens are usual";
     large_micro_batch: "compute buffers of llama-context.cpp grow with -ub, which is 512 by default";
     first_that_is_loaded: "every engine loads the weights first, and they are the largest part";
@@ -44,7 +44,7 @@ fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
         facts.buffers().iter().filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
     let largest = weights.map(|buffer| buffer.size).max()?;
     let card = facts.card().or(facts.model().named_cards)?;
-    let text = format!("the weights take {largest} on a card with {card}");
+    let text = format!("the weights take {largest} of the card's {card}");
     let quotes = facts.quotes(&[Pattern::WeightsSize, Pattern::OutOfMemory]);
     // Cache and compute buffers rarely fit into the last tenth.
     (largest.scaled(10, 9) >= card).then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, quotes))
@@ -85,7 +85,7 @@ fn unstaged(facts: &Facts) -> Option<&FailedAllocation> {
 fn large_micro_batch(facts: &Facts) -> Option<RuleFinding> {
     let refusal = unstaged(facts)?;
     let tokens = facts.options().micro_batch.filter(|tokens| *tokens >= 2048)?;
-    let text = format!("{} with micro-batches of {tokens} tokens", requested(refusal));
+    let text = format!("{} while the micro-batch was {tokens} tokens", requested(refusal));
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))
 }
 

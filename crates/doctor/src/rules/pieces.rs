@@ -41,8 +41,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
         () => Weak,
     };
     let text = format!(
-        "{} were requested; {free} are free and {idle} are idle in the allocator, which is enough in total, \
-            but no single block is large enough",
+        "no single block is large enough for the requested {}, although {free} are free and {idle} are idle \
+            in the allocator",
         torch.asked
     );
     fits.then(|| RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]))

@@ -18,7 +18,7 @@ rules! {
 fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {
     let stray = facts.holders().iter().find(|stray| is_stray(stray, facts.holders()))?;
     let text = format!(
-        "{} holds {} on a second card, little more than an empty CUDA context takes",
+        "process {} holds {} on a second card, little more than an empty CUDA context takes",
         stray.name, stray.used
     );
     let weight = if facts.refusals().is_empty() { Strong } else { Fair };

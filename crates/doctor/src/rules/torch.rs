@@ -66,7 +66,7 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
         (false, _) => Fair,
     };
     let text = format!(
-        "of the card's {total}, other processes hold {others}; {free} are free, but {} were requested",
+        "other processes hold {others} of the card's {total}; {free} are free, but the program requested {}",
         torch.asked
     );
     (many && enough).then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [torch.quote.clone()]))
@@ -141,7 +141,7 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     let (cause, weight) = what_lives(facts, torch, total, allocated);
     let weight = if in_pieces && !little { Weak } else { weight };
     let text = format!(
-        "live tensors hold {allocated} on a card with {total}, and {} more were requested",
+        "live tensors hold {allocated} of the card's {total}, and the program requested {} more",
         torch.asked
     );
     let frame = torch.frame.as_ref().map(|frame| frame.quote.clone());
@@ -222,7 +222,7 @@ fn request_alone(facts: &Facts) -> Option<RuleFinding> {
         asked if asked >= Bytes::gib(200) => Strong,
         _ => Weak,
     };
-    let text = format!("{} were requested at once", torch.asked);
+    let text = format!("the program requested {} at once", torch.asked);
     (alone && torch.asked >= Bytes::gib(1))
         .then(|| RuleFinding::new(Cause::ComputeBufferTooLarge, weight, text, [torch.quote.clone()]))
 }

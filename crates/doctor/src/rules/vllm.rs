@@ -68,7 +68,7 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     let share = in_float(cards) * facts.options().utilization.unwrap_or(0.9);
     // Activations of the profiling run take the rest of the share, a tenth to a sixth of it.
     let cause = if weights > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
-    let text = format!("{text}: weights of {:.1} GB on {cards}", weights / 1e9);
+    let text = format!("{text}: the weights take {:.1} GB of {cards}", weights / 1e9);
     let weight = if printed.is_some() { Strong } else { Fair };
     let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)].into_iter().flatten();
     Some(RuleFinding::new(cause, weight, text, quotes))

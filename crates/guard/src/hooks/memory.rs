@@ -10,7 +10,6 @@ use crate::account::claim::ClaimOutcome;
 use crate::driver::{CuResult, DevicePointer, SUCCESS, attribute, device_attribute};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::spill::ManagedAdvice;
 use crate::state::{CardIndex, ledger};
 use crate::{ggml, ladder, spill};
 
@@ -23,7 +22,6 @@ hooks! {
     fn cuMemAlloc_v2 = "cuMemAlloc" since 3020 (pointer: *mut DevicePointer, size: usize) calls real {
         ggml::look();
         match target(pointer) {
-            Some(index) if ggml::managed() && managed(index, pointer, bytes(size)) => SUCCESS,
             Some(index) => allocate(index, pointer, bytes(size), spillable(pointer, size), &mut || real(pointer, size)),
             None => real(pointer, size),
         }
@@ -106,16 +104,6 @@ fn spillable(pointer: *mut DevicePointer, size: usize) -> Substitute {
 /// True if managed memory of this card stays on it, because the driver cannot move it while kernels run.
 fn managed_stays(index: CardIndex) -> bool {
     device_attribute(index.device(), attribute::CONCURRENT_MANAGED_ACCESS, 1) == 0
-}
-
-/// Answers a request with managed memory that the driver may move; false if that fails.
-///
-/// # Safety
-/// `pointer` can be written.
-unsafe fn managed(index: CardIndex, pointer: *mut DevicePointer, size: u64) -> bool {
-    let given = spill::managed(index, size, ManagedAdvice::None);
-    // SAFETY: as the caller promises.
-    given.map(|address| unsafe { *pointer = address }).is_ok()
 }
 
 /// # Safety

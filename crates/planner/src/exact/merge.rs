@@ -25,8 +25,8 @@ pub fn exact(
     reasons.extend(remarks(transcript));
     reasons.extend(beyond(request, transcript));
     if largest_context.is_err() {
-        let text = "the largest context shown is the largest that the engine accepted; the limit on engine \
-            runs was reached before the next larger one was tried";
+        let text = "the engine accepted the largest context shown; a larger one may fit, but the limit on \
+            engine runs was reached";
         reasons.push(Reason::new("largest_context_unfinished", text));
     }
     let largest_context = largest_context.unwrap_or_else(|seen| seen);
@@ -144,12 +144,11 @@ fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
     term.bytes = term.bytes.map(|weights| weights + bytes);
 }
 
-/// `llama-server b10605 (with its own backend for CUDA 13)`.
+/// `llama-server b10605 with its backend for CUDA 13`.
 fn named(program: &str, transcript: &Transcript) -> String {
     let build = transcript.build().map_or(String::new(), |build| format!(" b{build}"));
-    let backend = transcript
-        .runtime()
-        .map_or(String::new(), |runtime| format!(" (with its own backend for {runtime})"));
+    let backend =
+        transcript.runtime().map_or(String::new(), |runtime| format!(" with its backend for {runtime}"));
     format!("{program}{build}{backend}")
 }
 
@@ -157,7 +156,8 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
     let foreign = matches!(transcript.runtime(), Some(CardInterface::Vulkan | CardInterface::Rocm));
     let unsaid = match (transcript.prompt(), foreign) {
         (None, true) => {
-            "the pool and context here are those of CUDA, because its own have not been measured".to_owned()
+            "the plan uses the pool and context of CUDA, because those of this backend have not been measured"
+                .to_owned()
         }
         (None, false) => "the engine does not report the pool and the CUDA context".to_owned(),
         (Some(tokens), _) => format!(
@@ -166,7 +166,7 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
         ),
     };
     let text = format!(
-        "the sizes of weights, cache and compute buffers were reported by {}, each exact to {}; {unsaid}",
+        "{} reported the sizes of weights, cache and compute buffers, each exact to {}; {unsaid}",
         named(program, transcript),
         margin(transcript.margin()),
     );

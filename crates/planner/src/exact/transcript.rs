@@ -132,6 +132,11 @@ impl Transcript {
         self.reserved || self.ready
     }
 
+    /// True where the weights are somewhere; without them the log is no answer.
+    pub fn has_weights(&self) -> bool {
+        self.buffers.iter().any(|buffer| buffer.kind == BufferKind::Weights)
+    }
+
     pub fn buffers(&self) -> &[EngineBuffer] {
         &self.buffers
     }

@@ -12,7 +12,7 @@ const HEIGHT: u64 = 96;
 /// Draws a replay as a standalone SVG document.
 pub(crate) fn course(replay: &Replay) -> String {
     let title = format!(
-        "live and reserved memory over {} requests; peak of live memory {}",
+        "live and reserved memory over {} requests; at most {} were live",
         replay.steps, replay.peak_live
     );
     let policies: Vec<Chart> = replay.policies.iter().map(|policy| chart(replay, policy)).collect();

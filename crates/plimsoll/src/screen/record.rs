@@ -187,10 +187,9 @@ impl<'a> RecordReport<'a> {
         let ran_out = self.summary.events.iter().filter(|event| is_oom(event.source, &event.text)).count();
         let verdict = match ran_out {
             0 => self.title(),
-            count => format!(
-                "{}. Memory ran out, according to the program's output (matching lines: {count})",
-                self.title()
-            ),
+            count => {
+                format!("{}. Memory ran out: {count} lines of the program's output say so", self.title())
+            }
         };
         page.verdict(&verdict, ran_out > 0);
         for note in &self.summary.about.notes {

@@ -151,7 +151,7 @@ fn a_failed_fetch_exits_2_and_names_file_and_remedy() {
         (vec!["-hf", "user/gated-GGUF"], "HF_TOKEN"),
         (vec!["-hf", "user/none"], "user/none"),
         (vec!["-hf", "user/model-GGUF:Q9"], "it has Q2_K, Q4_K_M, Q8_0"),
-        (vec!["-hf", REPO, "-hff", "x.gguf"], "it has no file `x.gguf`"),
+        (vec!["-hf", REPO, "-hff", "x.gguf"], "the repository has no file `x.gguf`"),
         (vec!["-hf", REPO, "--header-limit", "100KiB"], "--header-limit"),
         (vec!["--", "-hf", REPO, "--offline"], "--offline"),
         (vec!["http://127.0.0.1:9/m.gguf"], "127.0.0.1:9/m.gguf"),

@@ -202,7 +202,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         (
             "a.yaml",
             "models:\n  a:\n    cmd: ${nope}\n",
-            "a.yaml:3: macro `nope` is not known; declare the macro",
+            "a.yaml:3: macro `nope`: there is no such macro; declare the macro",
         ),
         ("a.yaml", "models: [\n", "a.yaml:"),
         (

@@ -6,9 +6,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::GRANULE;
-use crate::policies::{
-    Direct, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions, Pytorch, PytorchMode, RmmPool,
-};
+use crate::policies::{Direct, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions};
 use crate::policy::Policy;
 
 /// Granule of whole allocations.
@@ -28,22 +26,16 @@ pub enum PolicyKind {
     /// With blocks of twice the requested size.
     GgmlLegacyDouble,
     GgmlVmm,
-    Pytorch,
-    PytorchExpandable,
-    RmmPool,
 }
 
 impl PolicyKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 7] = [
         Self::Plimsoll,
         Self::PlimsollSlots,
         Self::GgmlLegacy,
         Self::GgmlLegacyFlush,
         Self::GgmlLegacyDouble,
         Self::GgmlVmm,
-        Self::Pytorch,
-        Self::PytorchExpandable,
-        Self::RmmPool,
         Self::Direct,
     ];
 
@@ -56,9 +48,6 @@ impl PolicyKind {
             Self::GgmlLegacyFlush => "ggml-legacy-flush",
             Self::GgmlLegacyDouble => "ggml-legacy-double",
             Self::GgmlVmm => "ggml-vmm",
-            Self::Pytorch => "pytorch",
-            Self::PytorchExpandable => "pytorch-expandable",
-            Self::RmmPool => "rmm-pool",
         }
     }
 
@@ -75,16 +64,13 @@ impl PolicyKind {
             Self::GgmlLegacyFlush => legacy(105, true),
             Self::GgmlLegacyDouble => legacy(200, false),
             Self::GgmlVmm => Box::new(GgmlVmm::default()),
-            Self::Pytorch => Box::new(Pytorch::new(PytorchMode::Native)),
-            Self::PytorchExpandable => Box::new(Pytorch::new(PytorchMode::Expandable)),
-            Self::RmmPool => Box::new(RmmPool::default()),
         }
     }
 
     /// Granule of the card for this policy.
     pub const fn granule(self) -> u64 {
         match self {
-            Self::Plimsoll | Self::GgmlVmm | Self::PytorchExpandable => GRANULE,
+            Self::Plimsoll | Self::GgmlVmm => GRANULE,
             _ => WHOLE,
         }
     }

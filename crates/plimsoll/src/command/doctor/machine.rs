@@ -107,7 +107,7 @@ fn memory(snapshot: &HostSnapshot) -> Reason {
             let order = usize::try_from(pages.trailing_zeros()).unwrap_or_default();
             let free = blocks.free_from(order, snapshot.page);
             let text = format!(
-                "{free} of {} of free memory are in blocks of {size} or more",
+                "of {} of free memory, {free} are in blocks of {size} or more",
                 blocks.free(snapshot.page)
             );
             memory = memory.because(Reason::new("blocks", text).fact("bytes", free));

@@ -66,7 +66,7 @@ fn limit(pid: u32) -> Option<Reason> {
 fn chosen_cards(pid: u32) -> Option<Reason> {
     let environment = read(pid, "environ").ok()?;
     let chosen = environment.split('\0').find(|word| word.starts_with("CUDA_VISIBLE_DEVICES="))?;
-    Some(Reason::new("visible_devices", format!("the process was started with {chosen}")))
+    Some(Reason::new("visible_devices", format!("the process was started with {chosen} set")))
 }
 
 /// The end of the file that a descriptor writes to; `None` if it is no regular file.

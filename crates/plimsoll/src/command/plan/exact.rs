@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_base::{Card, Reason};
-use plimsoll_exact::{Asked, ExactError, Oracle};
+use plimsoll_exact::{Asked, ExactError, Oracle, RunTerms};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::exact::{Transcript, exact};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
@@ -54,7 +54,7 @@ impl<'a> ExactQuery<'a> {
     ) -> Result<Self, ErrorReport> {
         let program = arguments.program();
         let wish = options.wish(program)?;
-        let oracle = Oracle::find(named, program, !arguments.no_cache)?;
+        let oracle = Oracle::find(named, program, RunTerms::of_process(!arguments.no_cache))?;
         let models = Models::read(&wish, arguments.engine())?;
         let engine = match arguments.engine {
             Some(engine) => engine,
@@ -92,7 +92,7 @@ impl<'a> ExactQuery<'a> {
         cards: &[Card],
     ) -> Result<Plan, ErrorReport> {
         let wish = options.wish(program)?;
-        let oracle = Oracle::find(named, program, !arguments.no_cache)?;
+        let oracle = Oracle::find(named, program, RunTerms::of_process(!arguments.no_cache))?;
         let models = Models::read(&wish, arguments.engine())?;
         let said = oracle.ask(options, cards)?;
         let engine = match arguments.engine {

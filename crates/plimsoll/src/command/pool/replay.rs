@@ -18,15 +18,12 @@ use crate::screen;
 
 // A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
 const LARGEST_FILE: u64 = 1 << 30;
-const USUAL: [PolicyKind; 8] = [
+const USUAL: [PolicyKind; 5] = [
     PolicyKind::Plimsoll,
     PolicyKind::PlimsollSlots,
     PolicyKind::GgmlLegacy,
     PolicyKind::GgmlLegacyFlush,
     PolicyKind::GgmlVmm,
-    PolicyKind::Pytorch,
-    PolicyKind::PytorchExpandable,
-    PolicyKind::RmmPool,
 ];
 
 #[derive(Debug, Args)]
@@ -35,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush,
-    /// ggml-legacy-double, ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct
+    /// ggml-legacy-double, ggml-vmm, direct
     #[arg(long = "policy", value_name = "P,...", value_delimiter = ',')]
     policies: Vec<PolicyKind>,
     /// Memory of the simulated card; unlimited by default

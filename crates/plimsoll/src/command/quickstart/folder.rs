@@ -57,8 +57,11 @@ impl Folder {
         let member = |name, file: &str, slots| {
             let file = path.join(file).into_os_string().into_string();
             let file = file.map_err(|_| {
-                let what = "has a name that cannot be written in a configuration file\nhint: choose another with --folder";
-                ErrorReport::new(format!("the folder {} {what}", path.display()))
+                let hint = "hint: choose another folder with --folder";
+                ErrorReport::new(format!(
+                    "{} is not a valid name in a configuration file\n{hint}",
+                    path.display()
+                ))
             })?;
             Ok::<_, ErrorReport>(Member { name, file, slots })
         };
