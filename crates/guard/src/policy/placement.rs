@@ -1,5 +1,8 @@
 //! Choice of the kind of host memory for spilled bytes (the part of a request that does not fit on the card).
 //!
+//! DECISION: copies of the program are not split at the border between the two kinds of memory: drivers copy
+//! across it (R580 on an H200). Where the probe finds one that refuses, the next kind is used.
+//!
 //! DECISION: host memory of the card's own NUMA node comes first, then that of any node, then managed and
 //! pinned memory. The first two keep the head of a range on the card. A probe tests each kind, because
 //! drivers report some features wrongly.
@@ -22,8 +25,6 @@ pub(crate) enum BorderCopies {
     Untried,
     /// The driver copies across the border.
     Whole,
-    /// The driver refuses: copies are split there.
-    Split,
 }
 
 /// Card attributes that determine which kinds of host memory are tried.
@@ -118,8 +119,8 @@ mod tests {
     #[test]
     fn a_verdict_is_kept_until_the_place_is_refused() {
         let mut verdicts = ProbeResults::NONE;
-        verdicts.prove(SpillPlace::Host, BorderCopies::Split);
-        assert_eq!(verdicts.proven(SpillPlace::Host), Some(BorderCopies::Split));
+        verdicts.prove(SpillPlace::Host, BorderCopies::Whole);
+        assert_eq!(verdicts.proven(SpillPlace::Host), Some(BorderCopies::Whole));
         assert_eq!(verdicts.proven(SpillPlace::Node(0)), None);
         verdicts.refuse(SpillPlace::Host);
         assert_eq!(verdicts.proven(SpillPlace::Host), None);
