@@ -221,8 +221,7 @@ impl GivenFlag<'_> {
             return Ok(text.split(',').map(str::to_owned).collect());
         }
         Err(self.error(
-            "draft-simple, draft-mtp, draft-eagle3, ngram-mod or another type that llama-server \
-            knows",
+            "draft-simple, draft-mtp, draft-eagle3, ngram-mod or another type that llama-server knows",
         ))
     }
 }

@@ -141,10 +141,7 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
             let kept = zones.held_back(snapshot.page);
             (
                 zones.usable(snapshot.page),
-                format!(
-                    "{kept} are withheld by the kernel's watermarks and \
-                reserves"
-                ),
+                format!("{kept} are withheld by the kernel's watermarks and reserves"),
             )
         }
         _ => (
@@ -153,8 +150,7 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
         ),
     };
     let text = format!(
-        "{free} are free (MemFree), of which {pool} are in the contiguous pool and {kept}; {bytes} \
-            remain"
+        "{free} are free (MemFree), of which {pool} are in the contiguous pool and {kept}; {bytes} remain"
     );
     Some(AllowanceBound { moves: true, ..AllowanceBound::fixed(bytes, "free memory", "free", text) })
 }

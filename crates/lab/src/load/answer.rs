@@ -121,12 +121,8 @@ impl StreamParser {
             self.is_done = true;
             return Ok(());
         }
-        let event: Value = serde_json::from_slice(data).map_err(|_| {
-            LoadFailure::Malformed(
-                "a server-sent event that is \
-                not JSON",
-            )
-        })?;
+        let event: Value = serde_json::from_slice(data)
+            .map_err(|_| LoadFailure::Malformed("a server-sent event that is not JSON"))?;
         // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
             return Err(LoadFailure::Event(told(&event["error"])));
