@@ -92,7 +92,7 @@ fn llama_swaps_yaml_is_served_with_its_macros_groups_and_hooks() {
     until("alpha is preloaded", || daemon.running() == ["alpha"]);
     until("its ttl ends it", || daemon.running().is_empty());
     daemon.told("stop alpha");
-    daemon.told("its configured ttl");
+    daemon.told("which is its ttl (time to live)");
     assert_eq!(listed(&daemon), ["alpha", "gamma"]);
     answers(&daemon, "first");
     answers(&daemon, "beta");
