@@ -142,6 +142,20 @@ fn an_engine_that_computes_and_says_so_after_words_like_an_abort_is_left_alone()
     is_left_alone(threaded(TELLS, COMPUTES));
 }
 
+/// The engine has a connection to another process, as one has with `--rpc`.
+const ELSEWHERE: &str = "import socket; far = socket.create_server(('127.0.0.1', 0)); \
+                         near = socket.create_connection(far.getsockname());";
+
+#[test]
+fn an_engine_that_waits_for_another_process_to_compute_after_words_like_an_abort_is_left_alone() {
+    is_left_alone(threaded(TELLS, &format!("{ELSEWHERE} near.recv(1)")));
+}
+
+#[test]
+fn an_engine_that_waits_for_a_debugger_is_noticed_whatever_else_it_may_wait_for() {
+    is_noticed_within_ten_seconds(threaded(TELLS, &format!("{ELSEWHERE} {DEBUGGER}")));
+}
+
 #[test]
 fn a_state_line_of_an_engine_without_the_channel_is_only_a_line() {
     on_one_thread(async {
