@@ -62,7 +62,7 @@ fn seen(since: u64) -> Vec<SeenProcess> {
 /// Returns the threads of the kernel, all children of number 2; none where that is an ordinary process, as in a
 /// container, and none without CONFIG_PROC_CHILDREN.
 fn kernel_threads() -> HashSet<i32> {
-    if !stat(KTHREADD).is_some_and(|stat| stat.flags & PF_KTHREAD != 0) {
+    if stat(KTHREADD).is_none_or(|stat| stat.flags & PF_KTHREAD == 0) {
         return HashSet::new();
     }
     // A read after the first one counts the children again up to its place.

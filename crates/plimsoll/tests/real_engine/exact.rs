@@ -82,8 +82,7 @@ fn a_plan_shows_what_the_engine_says_and_remembers_it() {
     assert_eq!(plan["engine"]["build"], BUILD);
     let reasons = plan["reasons"].to_string();
     assert!(
-        reasons.contains("engine_said")
-            && reasons.contains("llama-server (with its own backend for CUDA 13)"),
+        reasons.contains("engine_said") && reasons.contains("llama-server with its backend for CUDA 13"),
         "{reasons}"
     );
     // What the backend asked the driver for is what the log says, to the byte of its last digit.
