@@ -1014,7 +1014,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__pool__subcmd__replay)
-            opts="-h --policy --budget --json --svg --card --pool --help"
+            opts="-h --policy --budget --json --card --pool --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1025,10 +1025,6 @@ _plimsoll() {
                     return 0
                     ;;
                 --budget)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --svg)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -104,9 +104,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l policy -d 'Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double, ggml-vmm, direct' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l policy -d 'Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double, ggml-vmm' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l budget -d 'Memory of the simulated card; unlimited by default' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l svg -d 'Draw live and reserved bytes over time into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l card -d 'Card to replay if the trace contains several; by default the card with most requests' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l pool -d 'Pool to replay if the trace contains several; 0 selects the requests to the driver' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l json -d 'Print the result as JSON (plimsoll.replay/1)'

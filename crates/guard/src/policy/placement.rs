@@ -5,9 +5,6 @@
 
 use crate::state::ranges::SpillPlace;
 
-// DECISION: copies of the program are not split at the border between the two kinds of memory: drivers copy
-// across it (R580 on an H200). Where the probe finds one that refuses, the next kind is used.
-
 const fn bit(place: SpillPlace) -> u8 {
     match place {
         SpillPlace::Node(_) => 1,
@@ -17,6 +14,8 @@ const fn bit(place: SpillPlace) -> u8 {
     }
 }
 
+// DECISION: guard does not split a program's copies at the border, because drivers copy across it (580.159 on
+// an H200). Where the probe finds one that refuses, the next kind of memory is used.
 /// Behaviour of copies across the border between device and host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BorderCopies {
