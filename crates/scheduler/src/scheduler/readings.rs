@@ -100,7 +100,7 @@ impl Scheduler {
 }
 
 fn foreign_memory(start: &StartFigure, card: &Card, taken: Bytes) -> Reason {
-    let text = format!("other processes took {taken} of {} during the load", card.name);
+    let text = format!("other processes took {taken} of memory on {} during the load", card.name);
     Reason::new("foreign_memory", text)
         .fact("card", start.card.as_str())
         .fact("foreign", taken)
