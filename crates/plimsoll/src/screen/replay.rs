@@ -27,7 +27,7 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
         Some(budget) => {
             writeln!(out, "budget {budget}; at least {} are needed", replay.peak_live_in_granules)?
         }
-        None => writeln!(out, "no budget; at least {} are needed", replay.peak_live_in_granules)?,
+        None => writeln!(out, "no budget is set; at least {} are needed", replay.peak_live_in_granules)?,
     }
     // A refused request left no block behind, so replaying it would change every later step.
     if replay.refused > 0 {

@@ -142,10 +142,10 @@ impl<'a> SoakReport<'a> {
         let few = |figure: &&SoakVerdict<'_>| figure.trend.growth == TrendGrowth::Unknown;
         let figure = self.judged.iter().find(few)?;
         Some(format!(
-            "too few readings of the {} ({} of at least {}); run the test longer",
-            figure.name,
-            figure.trend.looks,
-            plimsoll_telemetry::trend::Trend::LEAST_LOOKS
+            "too few readings of the {figure}: {count}, but at least {least} are needed; run the test longer",
+            figure = figure.name,
+            count = figure.trend.looks,
+            least = plimsoll_telemetry::trend::Trend::LEAST_LOOKS
         ))
     }
 

@@ -198,7 +198,11 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
             "a.ini:3: unknown key `ctx-sze` in [a]; did you mean `ctx-size`",
         ),
         ("a.ini", "[a\nmodel = x\n", "a.ini:1: "),
-        ("a.ini", "[a]\nctx-size = 1\n", "a.ini:1: the section of model `a` names no model file; add `model ="),
+        (
+            "a.ini",
+            "[a]\nctx-size = 1\n",
+            "a.ini:1: the section of model `a` names no model file; add `model =",
+        ),
         (
             "a.yaml",
             "models:\n  a:\n    cmd: ${nope}\n",
