@@ -124,9 +124,9 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
 /// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
 /// at work without a finding is like any other.
 fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
-    let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving && !facts.ran_out();
-    let is_report = facts.guard().is_none() && !at_work;
-    is_report.then(|| TextClassifier::of(facts.report())).flatten()
+    let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
+    let is_report = facts.guard.is_none() && !at_work;
+    is_report.then(|| TextClassifier::of(&facts.report)).flatten()
 }
 
 fn first_unique_quotes(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {

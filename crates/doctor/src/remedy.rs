@@ -27,7 +27,7 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         // The typed hint comes first: `plan` can compute it for the model at hand.
         Cause::KvCacheTooLarge => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
         Cause::ForeignProcess => {
-            if let Some(holder) = facts.holders().iter().max_by_key(|holder| holder.used) {
+            if let Some(holder) = facts.holders.iter().max_by_key(|holder| holder.used) {
                 hints.insert(
                     0,
                     hint(&format!(

@@ -13,9 +13,8 @@ mod refusal;
 pub(crate) mod reuse;
 mod room_request;
 
-use crate::account::Substitute;
 use crate::account::claim::{self, ClaimOutcome};
-use crate::account::overflow;
+use crate::account::{Substitute, overflow};
 use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::policy::backoff::Backoff;

@@ -3,7 +3,6 @@
 //! A spilled allocation is one range of addresses. Only the part that does not fit on the card is in host
 //! memory.
 
-pub(crate) mod copy_border;
 mod make;
 mod probe;
 mod probe_results;
@@ -22,7 +21,6 @@ pub(crate) use release::{finish, forget, free, free_async, sweep};
 use crate::account::{overflow, spilled};
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard;
-use crate::policy::placement::BorderCopies;
 use crate::say::say_some;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
@@ -77,9 +75,9 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, Cu
     }
     let places = probe_results::get(index).places(probe_results::features(index.device()));
     for place in places.filter(|place| place.follows_device_memory()) {
-        let handle = probe_results::crossing(index, place, false)
-            .and_then(|_| vmm::create(size, &VmmProperties::at(Location::of(place)?)).ok());
-        if let Some(handle) = handle {
+        let usable = probe_results::usable(index, place, false);
+        let handle = Location::of(place).filter(|_| usable);
+        if let Some(Ok(handle)) = handle.map(|at| vmm::create(size, &VmmProperties::at(at))) {
             card(index).raise_peaks();
             probe_results::say(index, place);
             TraceEvent::on(index).of(0, size).emit(TraceKind::Spill);
@@ -109,10 +107,8 @@ enum SpillError {
 fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
     let granule = make::granule(index, Some(place)).map_err(|_| SpillError::Place)?;
     let head = overflow::room(index).head(size, granule);
-    match probe_results::crossing(index, place, head > 0) {
-        None => return Err(SpillError::Place),
-        Some(BorderCopies::Split) => copy_border::must_not_be_crossed(),
-        Some(BorderCopies::Whole | BorderCopies::Untried) => {}
+    if !probe_results::usable(index, place, head > 0) {
+        return Err(SpillError::Place);
     }
     let wanted =
         WantedRange { card: index, asked: size, head, first: head, floor: granule, tail: Some(place) };

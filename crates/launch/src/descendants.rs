@@ -130,6 +130,11 @@ pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
     processes.iter().find(|one| sockets(one).contains(&listener.inode)).map(|one| one.pid)
 }
 
+/// True if a process has a child that was started at `since` (ticks after boot) or later.
+pub(super) fn has_child_since(parent: i32, since: u64) -> bool {
+    seen(since).iter().any(|one| one.parent == parent)
+}
+
 fn sockets(one: &SeenProcess) -> Vec<u64> {
     Process::new(one.pid).map(|process| socket_inodes(&process)).unwrap_or_default()
 }

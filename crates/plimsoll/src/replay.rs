@@ -1,9 +1,7 @@
 //! Replay of an allocation trace under several allocator policies, which compares reserved memory and failures.
 
 use plimsoll_base::Bytes;
-use plimsoll_pool::replay::{
-    Cause, GRANULE, PolicyKind, ReplayFailure, ReplayOutcome, UNLIMITED, replay, smallest_budget,
-};
+use plimsoll_pool::replay::{Cause, GRANULE, PolicyKind, ReplayFailure, UNLIMITED, replay, smallest_budget};
 use plimsoll_pool::trace::Trace;
 use serde::{Serialize, Serializer};
 
@@ -37,8 +35,6 @@ pub(crate) struct Replayed {
     pub(crate) completed: bool,
     pub(crate) failure: Option<String>,
     pub(crate) smallest_budget: Option<Bytes>,
-    #[serde(skip)]
-    pub(crate) outcome: ReplayOutcome,
 }
 
 fn by_name<S: Serializer>(kind: &PolicyKind, serializer: S) -> Result<S::Ok, S::Error> {
@@ -67,14 +63,6 @@ impl Replay {
     }
 }
 
-impl Replayed {
-    /// Peak of live bytes until the replay ended.
-    pub(crate) fn peak_live(&self) -> Bytes {
-        let live = self.outcome.samples.iter().map(|sample| sample.live).max();
-        Bytes::new(live.unwrap_or_default())
-    }
-}
-
 fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
     let outcome = replay(trace, policy, budget);
     Replayed {
@@ -82,13 +70,12 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
         peak_reserved: Bytes::new(outcome.peak_reserved),
         ratio: ratio(outcome.peak_reserved, trace.peak_live()),
         driver_allocs: outcome.driver_sizes.len(),
-        driver_sizes: outcome.driver_sizes.clone(),
         // A policy that stops is still measured up to there, so that the table has no gaps.
         completed: outcome.completed(),
         failure: outcome.failure.map(|failure| said(&failure)),
         // Independent of the given budget, so that the figure of two runs can be compared.
         smallest_budget: smallest_budget(trace, policy).map(Bytes::new),
-        outcome,
+        driver_sizes: outcome.driver_sizes,
     }
 }
 

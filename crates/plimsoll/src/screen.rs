@@ -4,7 +4,6 @@
 mod bar;
 mod beside;
 mod check;
-mod course;
 mod fit;
 mod html;
 mod paper;
@@ -18,7 +17,6 @@ mod sweep;
 pub(crate) use bar::{svg, verdict};
 pub(crate) use beside::BesideReport;
 pub(crate) use check::check;
-pub(crate) use course::course;
 pub(crate) use fit::fit;
 pub(crate) use html::html;
 pub(crate) use paper::Paper;

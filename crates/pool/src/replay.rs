@@ -12,12 +12,10 @@ use crate::trace::{Trace, TraceStep};
 
 mod card;
 mod kind;
-mod samples;
 mod scopes;
 
 use card::ReplayCard;
 pub use kind::{PolicyKind, UnknownPolicy};
-use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
 
 // Whole allocations count in their requested size, mapped pieces in these granules.
@@ -34,25 +32,12 @@ pub struct ReplayOutcome {
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
-    /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
-    pub samples: Vec<Sample>,
 }
 
 impl ReplayOutcome {
-    pub const SAMPLES: usize = 512;
-
     pub fn completed(&self) -> bool {
         self.failure.is_none()
     }
-}
-
-/// Peaks of live and reserved bytes in one part of the trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
-    /// The last step of the part.
-    pub step: usize,
-    pub live: u64,
-    pub reserved: u64,
 }
 
 /// Failure at which a replay stopped.
@@ -99,15 +84,12 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64) -> ReplayOutcome {
         policy: &mut *policy,
         device: &mut device,
         blocks: alloc::vec![NO_BLOCK; usize::try_from(trace.blocks()).unwrap_or_default()],
-        samples: Samples::new(trace.steps().len()),
     };
     let failure = pass.run(trace);
-    let samples = pass.samples.finish();
     ReplayOutcome {
         failure,
         peak_reserved: device.peak_reserved(),
         driver_sizes: device.driver_sizes().to_vec(),
-        samples,
     }
 }
 
@@ -155,7 +137,6 @@ struct ReplayPass<'a> {
     device: &'a mut ReplayCard,
     /// The policy's block for each block of the trace.
     blocks: Vec<Block>,
-    samples: Samples,
 }
 
 impl ReplayPass<'_> {
@@ -165,9 +146,8 @@ impl ReplayPass<'_> {
                 Err(cause) => Some(cause),
                 Ok(()) => self.policy.broken().map(Cause::Broken),
             };
-            let (live, reserved) = (self.policy.live(), self.policy.reserved());
-            self.samples.add(Sample { step, live, reserved });
             if let Some(cause) = cause {
+                let (live, reserved) = (self.policy.live(), self.policy.reserved());
                 return Some(ReplayFailure { step, live, reserved, cause });
             }
         }

@@ -12,6 +12,7 @@
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
 
+use crate::env::GUARD;
 use crate::page::CARDS;
 
 /// Guard's options for one process tree.
@@ -66,12 +67,17 @@ pub enum Contexts {
 }
 
 /// Error: an option of guard cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError<'a> {
+    #[error("{GUARD} contains `{word}`, which is not an option")]
     Unknown { word: &'a str },
+    #[error("{GUARD}: `{word}` needs a whole number")]
     Number { word: &'a str },
+    #[error("{GUARD}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")]
     Uuid { word: &'a str },
+    #[error("{GUARD}: `{word}` is not one of {choices}")]
     Choice { word: &'a str, choices: &'static str },
+    #[error("{GUARD}: `{word}` exceeds the limit of {CARDS} cards")]
     TooManyCards { word: &'a str },
 }
 
@@ -272,26 +278,6 @@ fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>
         _ => Err(OptionsError::Choice { word, choices: "report, refuse" }),
     }
 }
-
-impl fmt::Display for OptionsError<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variable = crate::env::GUARD;
-        match self {
-            Self::Unknown { word } => write!(f, "{variable} contains `{word}`, which is not an option"),
-            Self::Number { word } => write!(f, "{variable}: `{word}` needs a whole number"),
-            Self::Uuid { word } => write!(
-                f,
-                "{variable}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-            ),
-            Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is not one of {choices}"),
-            Self::TooManyCards { word } => {
-                write!(f, "{variable}: `{word}` exceeds the limit of {CARDS} cards")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OptionsError<'_> {}
 
 #[cfg(test)]
 mod tests {

@@ -14,14 +14,14 @@ const NEAR: usize = 24;
 
 pub(super) fn read(facts: &mut Facts, text: &str) {
     let lower = text.to_ascii_lowercase();
-    let model = facts.model_mut();
+    let model = &mut facts.model;
     model.parameters = parameters(&lower).or(model.parameters);
     model.bits = bits(&lower).or(model.bits);
     model.on_host |= has_any("on_host", &lower);
     model.named_cards = cards(&lower).or(model.named_cards);
     // Boards first: a board's memory is the host's, so it must not count as a card's size.
     let board = words("board").iter().find(|(name, _)| lower.contains(name));
-    let host = facts.host_mut();
+    let host = &mut facts.host;
     host.of_board = host.of_board.or(board.map(|(_, gib)| Bytes::gib(round_u64(*gib))));
     sizes_of_cards(facts, &lower);
 }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_model_and_its_cards_are_sized_by_their_names() {
         let facts = named("Llama-3-70B in fp16 on 2x RTX 4090");
-        assert_eq!(facts.model().named_cards, Some(Bytes::gib(48)));
+        assert_eq!(facts.model.named_cards, Some(Bytes::gib(48)));
         assert!(facts.weights() > Some(Bytes::gib(128)) && facts.weights_beyond_cards().is_some());
         assert!(named("an 8B model at fp8 on an A100").weights_beyond_cards().is_none());
         assert_eq!(named("2xL40 48 GB").card(), Some(Bytes::gib(48)));

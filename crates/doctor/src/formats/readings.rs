@@ -18,8 +18,8 @@ pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
     facts.add_series(if numbered.len() >= FEWEST { numbered } else { by_rounds(text) });
     let rows = text.lines().filter(|line| line.len() < LONGEST).map(in_a_row);
     facts.add_series(rows.max_by_key(Vec::len).unwrap_or_default());
-    if facts.growth().is_none() {
-        *facts.growth_mut() = growth(source, text);
+    if facts.growth.is_none() {
+        facts.growth = growth(source, text);
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     fn series(text: &str) -> usize {
         let mut facts = Facts::default();
         read(&mut facts, LineSource::Context, text);
-        facts.series().len()
+        facts.series.len()
     }
 
     #[test]

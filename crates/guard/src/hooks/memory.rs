@@ -27,16 +27,6 @@ hooks! {
         }
     }
 
-    // The ABI of CUDA 3.1, with addresses of four bytes.
-    fn cuMemAlloc = "cuMemAlloc" since 2000 (pointer: *mut u32, size: c_uint) calls real {
-        let Some(index) = target(pointer) else { return real(pointer, size) };
-        let outcome = ladder::ask(index, u64::from(size), Substitute::Nothing, &mut || real(pointer, size));
-        if outcome == ClaimOutcome::Given {
-            given(index, u64::from(*pointer), u64::from(size), BlockKind::Linear);
-        }
-        outcome.code()
-    }
-
     fn cuMemAllocPitch_v2 = "cuMemAllocPitch" since 3020
         (pointer: *mut DevicePointer, pitch: *mut usize, width: usize, height: usize, element: c_uint) calls real
     {
@@ -80,16 +70,11 @@ hooks! {
         ladder::answer();
         result
     }
-
-    // The ABI of CUDA 3.1.
-    fn cuMemFree = "cuMemFree" since 2000 (pointer: u32) calls real {
-        free(u64::from(pointer), || real(pointer))
-    }
 }
 
 /// The card of a request; None for a null pointer or a thread without a context, for which the driver has its
 /// own answer.
-fn target<T>(place: *mut T) -> Option<CardIndex> {
+fn target(place: *mut DevicePointer) -> Option<CardIndex> {
     if place.is_null() { None } else { current_card() }
 }
 

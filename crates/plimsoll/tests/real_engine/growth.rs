@@ -3,6 +3,8 @@
 //! The recordings are of llama.cpp b8799 with CUDA for sm_90, which no registry has. Its tests take the engine's folder
 //! from `PLIMSOLL_OLDER_ENGINE` and say where the variable is missing. The others use the engine of CI.
 
+#![allow(clippy::print_stderr, reason = "the times are the result of the measurement")]
+
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;

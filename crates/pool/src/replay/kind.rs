@@ -6,7 +6,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::GRANULE;
-use crate::policies::{Direct, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions};
+use crate::policies::{GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions};
 use crate::policy::Policy;
 
 /// Granule of whole allocations.
@@ -19,7 +19,6 @@ pub enum PolicyKind {
     Plimsoll,
     /// Ours, in slots: for cards without virtual memory management.
     PlimsollSlots,
-    Direct,
     GgmlLegacy,
     /// Frees everything idle when the driver refuses.
     GgmlLegacyFlush,
@@ -29,21 +28,19 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 6] = [
         Self::Plimsoll,
         Self::PlimsollSlots,
         Self::GgmlLegacy,
         Self::GgmlLegacyFlush,
         Self::GgmlLegacyDouble,
         Self::GgmlVmm,
-        Self::Direct,
     ];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plimsoll => "plimsoll",
             Self::PlimsollSlots => "plimsoll-slots",
-            Self::Direct => "direct",
             Self::GgmlLegacy => "ggml-legacy",
             Self::GgmlLegacyFlush => "ggml-legacy-flush",
             Self::GgmlLegacyDouble => "ggml-legacy-double",
@@ -59,7 +56,6 @@ impl PolicyKind {
         match self {
             Self::Plimsoll => ours(true),
             Self::PlimsollSlots => ours(false),
-            Self::Direct => Box::new(Direct::default()),
             Self::GgmlLegacy => legacy(105, false),
             Self::GgmlLegacyFlush => legacy(105, true),
             Self::GgmlLegacyDouble => legacy(200, false),

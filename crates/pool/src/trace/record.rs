@@ -44,8 +44,7 @@ pub enum RecordFault {
     )]
     Version { found: u32 },
     #[error(
-        "each record of the trace should have {} bytes, but the header states {found}; the header is \
-        damaged",
+        "each record of the trace should have {} bytes, but the header states {found}; the header is damaged",
         TraceRecord::SIZE
     )]
     RecordSize { found: u32 },

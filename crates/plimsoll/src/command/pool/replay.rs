@@ -13,7 +13,7 @@ use plimsoll_pool::replay::PolicyKind;
 use plimsoll_pool::trace::{RecordedRequest, Trace};
 
 use crate::replay::Replay;
-use crate::report::{ErrorReport, print_as, status, write_file};
+use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
 
 // A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush,
-    /// ggml-legacy-double, ggml-vmm, direct
+    /// ggml-legacy-double, ggml-vmm
     #[arg(long = "policy", value_name = "P,...", value_delimiter = ',')]
     policies: Vec<PolicyKind>,
     /// Memory of the simulated card; unlimited by default
@@ -41,9 +41,6 @@ pub(crate) struct Arguments {
     /// Print the result as JSON (plimsoll.replay/1)
     #[arg(long)]
     json: bool,
-    /// Draw live and reserved bytes over time into an SVG file
-    #[arg(long, value_name = "OUT")]
-    svg: Option<PathBuf>,
     /// Card to replay if the trace contains several; by default the card with most requests
     #[arg(long, value_name = "N", requires = "pool")]
     card: Option<u8>,
@@ -59,9 +56,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         chosen => chosen,
     };
     let replay = Replay::of(&trace, policies, arguments.budget);
-    if let Some(path) = &arguments.svg {
-        write_file(path, screen::course(&replay))?;
-    }
     print_as(arguments.json, &replay, || screen::replay(&replay))?;
     Ok(status(replay.completed()))
 }
