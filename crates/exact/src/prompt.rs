@@ -16,7 +16,7 @@ use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_launch::{EngineAddress, HttpClient, HttpClientError, collect_body};
 use plimsoll_planner::exact::Transcript;
 use rustix::process::getuid;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -97,10 +97,12 @@ impl Prompt {
             sleep(PAUSE).await;
         }
         // Two tokens: the first is of the prompt's own pass, the second has a pass of one token at that depth.
-        let prompt = vec![0; usize::try_from(self.tokens).unwrap_or(usize::MAX)];
-        let body = json!({"prompt": prompt, "n_predict": 2, "ignore_eos": true, "cache_prompt": false});
+        let tokens = usize::try_from(self.tokens).unwrap_or(usize::MAX);
+        let more = ",0".repeat(tokens.saturating_sub(1));
+        let body =
+            format!("{{\"prompt\":[0{more}],\"n_predict\":2,\"ignore_eos\":true,\"cache_prompt\":false}}");
         let request = Request::post("/completion").header(CONTENT_TYPE, "application/json");
-        match send(&mut client, request.body(Full::from(body.to_string()))?).await? {
+        match send(&mut client, request.body(Full::from(body))?).await? {
             (StatusCode::OK, _) => Ok(()),
             (status, answer) => Err(PromptError::Refused { status, message: message(&answer) }),
         }

@@ -12,7 +12,6 @@ mod quants;
 mod remote;
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,6 +35,9 @@ Examples:
   plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
+
+/// More tokens than any context has.
+const LONGEST_PROMPT: i64 = 1 << 24;
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
@@ -104,7 +106,8 @@ pub(crate) struct Arguments {
     exact: Option<Option<PathBuf>>,
     /// With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own
     #[arg(long, value_name = "TOKENS", requires = "exact", conflicts_with_all = ["fit", "check"])]
-    prompt: Option<NonZeroU32>,
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=LONGEST_PROMPT))]
+    prompt: Option<u32>,
     /// With --exact: neither read nor write the cache of the engine's answers
     #[arg(long, requires = "exact")]
     no_cache: bool,

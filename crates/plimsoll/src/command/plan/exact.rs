@@ -1,7 +1,6 @@
 //! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
 
 use std::io::Write;
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ pub(super) struct ExactQuery<'a> {
     guess: Option<u64>,
     said: Transcript,
     /// Tokens of the prompt that grows the pool.
-    prompt: Option<NonZeroU32>,
+    prompt: Option<u32>,
 }
 
 impl<'a> ExactQuery<'a> {
@@ -117,10 +116,8 @@ impl<'a> ExactQuery<'a> {
     pub(super) fn plan(&self) -> Result<Plan, ErrorReport> {
         let request = self.request();
         // Before the limit of the search, which this run is no part of.
-        let grown = self
-            .prompt
-            .map(|tokens| self.oracle.grown(self.options, self.cards, tokens.get()))
-            .transpose()?;
+        let grown =
+            self.prompt.map(|tokens| self.oracle.grown(self.options, self.cards, tokens)).transpose()?;
         let asked = self.asked(PLAN)?;
         let largest = fit::confirmed_context(&request, &asked, self.guess);
         match asked.failure() {
