@@ -22,6 +22,7 @@ mod operator;
 #[path = "../pages/real.rs"]
 mod real;
 mod remote;
+mod service_manager;
 mod sockets;
 mod storm;
 mod surface;
