@@ -23,5 +23,5 @@ pub enum ReclaimBeforeLoad {
 
 impl ReclaimBeforeLoad {
     /// Words that the setting takes, for messages.
-    pub const EXPECTED: &'static str = "off, user, sudo or systemd";
+    pub const EXPECTED: &'static str = "one of off, user, sudo and systemd";
 }

@@ -18,5 +18,5 @@ pub enum TooLarge {
 
 impl TooLarge {
     /// Words that the setting takes, for messages.
-    pub const EXPECTED: &'static str = "refuse, lower-context or limit-depth";
+    pub const EXPECTED: &'static str = "one of refuse, lower-context and limit-depth";
 }

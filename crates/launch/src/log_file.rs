@@ -76,7 +76,8 @@ fn is_shared(path: &Path) -> bool {
 
 fn strangers() -> io::Error {
     io::Error::other(
-        "another user may have put it into a folder that every user can write; choose another place",
+        "another user may have created this file, because every user can write to its folder; choose another \
+            folder",
     )
 }
 

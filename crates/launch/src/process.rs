@@ -29,7 +29,8 @@ impl ProcessHandle {
         let id = child.id();
         #[expect(
             deprecated,
-            reason = "this is unsound only if another thread can close the descriptor, which OwnedFd prevents"
+            reason = "the call is unsound only if another thread can close the descriptor, which OwnedFd \
+                prevents"
         )]
         let watched = AsyncFd::with_interest(pidfd, Interest::READABLE);
         match watched {

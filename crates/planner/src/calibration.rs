@@ -41,7 +41,7 @@ const PUBLISHED: &[PublishedContext] = &[
     PublishedContext {
         // No H100 was measured; the chip is the same.
         name: "H100",
-        source: "value of the H200, which has the same chip as the H100",
+        source: "the value of the H200, which has the same chip as the H100",
         ..H200
     },
     PublishedContext {

@@ -102,17 +102,17 @@ pub(super) fn unsupported(
         _ => false,
     };
     if !sizes {
-        return Some("no CUDA kernel for the model's head size");
+        return Some("CUDA has no attention kernel for the model's head size");
     }
     if !hyper.cached {
         return None;
     }
     // Mixed types have kernels only in builds with GGML_CUDA_FA_ALL_QUANTS, which releases are not.
     if cache_key != cache_value {
-        return Some("no CUDA kernel for K and V of different types");
+        return Some("CUDA has no attention kernel for K and V of different types");
     }
     let supported = matches!(cache_key.name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
-    (!supported).then_some("no CUDA kernel for this cache type")
+    (!supported).then_some("CUDA has no attention kernel for this cache type")
 }
 
 #[cfg(test)]

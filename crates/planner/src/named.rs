@@ -140,7 +140,7 @@ mod tests {
                 "-dev CUDA1 -sm none -mg 1",
                 "-mg 1 names no card; cards are numbered from 0, and there are only 1",
             ),
-            ("-ot exps=CUDA9", "`CUDA9`, which is no buffer of the planned cards"),
+            ("-ot exps=CUDA9", "`CUDA9`, but the planned cards have no such buffer"),
         ] {
             let error = names(line).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");

@@ -50,7 +50,7 @@ pub fn measured() -> Vec<MeasuredContext> {
     let Some(path) = place() else { return Vec::new() };
     let mut contexts = read(&path).unwrap_or_else(|error| {
         // A plan with published values is less exact; no plan at all would be worse.
-        tracing::warn!("published values are used for the sizes of CUDA contexts: {error}");
+        tracing::warn!("the plan uses published sizes of CUDA contexts: {error}");
         Vec::new()
     });
     if !contexts.is_empty() {

@@ -34,7 +34,7 @@ pub enum TakeStepError {
     Write { path: PathBuf, value: String, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("huge pages cannot be allocated on this kernel: {} does not show their number", path.display())]
+    #[error("this kernel cannot allocate huge pages: the file {} does not show their number", path.display())]
     NoHugePages { path: PathBuf },
     #[error("{} huge pages that were allocated could not be released: {error}\nhint: echo {before} > {}", claimed, path.display())]
     GiveBack { claimed: u64, before: u64, path: PathBuf, error: io::Error },

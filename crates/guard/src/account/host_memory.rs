@@ -19,7 +19,7 @@ pub(super) fn has(bytes: u64) -> bool {
     let enough = bytes <= available - available / LEFT;
     if !enough {
         say_some!(
-            "the host has {} of memory left, too little for {} more",
+            "the host has only {} of memory left, too little for an allocation of {}",
             ByteSize(available),
             ByteSize(bytes)
         );

@@ -77,7 +77,7 @@ hooks! {
             .find(|given| real(address, usize::try_from(*given).unwrap_or(0), alignment, hint, flags) == SUCCESS);
         let Some(given) = given else { return result };
         reservations::remember(*address, bytes(size), given);
-        say_some!("a reservation of {} of address space was refused; {} were reserved instead", ByteSize(bytes(size)), ByteSize(given));
+        say_some!("the driver refused to reserve {} of address space; {} were reserved instead", ByteSize(bytes(size)), ByteSize(given));
         SUCCESS
     }
 

@@ -40,7 +40,7 @@ pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
     // Release: a daemon that sees the number sees the bytes and the card.
     let number = page.plea.fetch_add(1, Release) + 1;
     if number == 1 {
-        say!("card {}: asking plimsoll serve to make room for {}", card.number(), ByteSize(bytes));
+        say!("card {}: plimsoll serve was asked to make room for {}", card.number(), ByteSize(bytes));
     }
     RoomRequest { number }
 }

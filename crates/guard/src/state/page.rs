@@ -39,8 +39,8 @@ pub(crate) fn create(fill: impl FnOnce(&Page)) {
         Ok(shared) => PAGE.store(shared, Release),
         Err(act) => {
             say!(
-                "cannot {act} a shared-memory file in {folder} (error {}); the memory figures of this \
-                process are not published",
+                "cannot {act} a shared-memory file in {folder} (error {}); plimsoll does not see this \
+                    process's memory",
                 errno()
             );
             PAGE.store(Box::into_raw(new), Release);

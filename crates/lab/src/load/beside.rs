@@ -178,12 +178,12 @@ impl Beside {
             let tally = tokio::select! {
                 tally = &mut round => tally,
                 () = sleep_until(end) => {
-                    notes.push(format!("the program had not ended after {} s", self.limit.as_secs()));
+                    notes.push(format!("the program was stopped after {} s", self.limit.as_secs()));
                     let ending = program.stopped().await;
                     // Dropping the round would leave requests in flight for the next order.
                     served.add(round.await);
                     if served.tally.unanswered > 0 {
-                        notes.push(format!("{} requests had no answer by then", served.tally.unanswered));
+                        notes.push(format!("{} requests had no answer at that time", served.tally.unanswered));
                     }
                     return Ok((served, ending));
                 }
@@ -219,8 +219,8 @@ impl Beside {
 async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
     if !server.is_plimsoll {
         return Some(
-            "the server keeps its model loaded, so only requests, not the load of the model, follow the \
-            start of the program; with plimsoll serve, the model is also loaded after the program"
+            "this server keeps its model loaded, so the test cannot load the model after the program has \
+                started; with plimsoll serve it can"
                 .to_owned(),
         );
     }
@@ -231,12 +231,9 @@ async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
         sleep(LOOK).await;
     }
     sleep(UNLOADED).await;
-    unloaded.err().map(|failure| {
-        format!(
-            "the model could not be unloaded before the program was started: \
-        {failure}"
-        )
-    })
+    unloaded
+        .err()
+        .map(|failure| format!("the model could not be unloaded before the program was started: {failure}"))
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.
@@ -267,8 +264,8 @@ async fn come_up(
     }
     let seconds = UP_WITHIN.as_secs();
     Ok(Some(format!(
-        "the program allocated no GPU memory within {seconds} s; the requests to the server were started \
-        after that time"
+        "the program allocated no GPU memory within {seconds} s; after that time the test sent its requests \
+            to the server"
     )))
 }
 

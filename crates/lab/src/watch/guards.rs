@@ -85,8 +85,8 @@ fn refusal(oom: &OomSnapshot) -> String {
     };
     let of = oom.budget.map_or_else(String::new, |budget| format!(" of a budget of {}", Bytes::new(budget)));
     format!(
-        "a request for {asked} more on card {} was refused by {by}: the program held {allocated}{of}, and \
-        {free} were free",
+        "card {}: {by} refused a request for {asked} more; the program held {allocated}{of}, and {free} were \
+            free",
         oom.card
     )
 }

@@ -54,8 +54,8 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     }
     let text = match tightest {
         Some(division) => format!(
-            "no split across the cards fits; `{}` comes closest: it is {} short on the card with the \
-                largest shortfall",
+            "no split across the cards fits; the closest, `{}`, lacks {} on the card with the largest \
+                shortfall",
             division.change().flags().join(" "),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),

@@ -112,7 +112,7 @@ fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, is_alive: bool
     // The lines of a log are older than the process that writes it is alive.
     if is_alive {
         let told = match diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
-            true => format!("its log shows an earlier failure:\n{}", diagnosis.reason),
+            true => format!("the log shows an earlier failure:\n{}", diagnosis.reason),
             false => "no failure of this process is known".to_owned(),
         };
         return words + "the process is running; " + &told + "\n";

@@ -24,7 +24,6 @@ use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
 use plimsoll_probe::{Machine, Sampler, library};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
-use tokio::runtime;
 use tokio::time::timeout;
 
 use self::cards::{Chosen, RequestedCard};
@@ -96,10 +95,7 @@ pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
 }
 
 fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot wait for the program"))?;
+    let runtime = super::runtime()?;
     let (summary, end) = runtime.block_on(guarded(arguments))?;
     // Before the report: a report that cannot be written must not cost the user the summary.
     summary.print();
@@ -144,7 +140,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     // The environment is inherited, so a static launcher still passes guard on to its dynamic children.
     if let Some(why) = unreachable(&program) {
         say(&format!(
-            "note: {} itself is not guarded: {why}; the programs that it starts are guarded",
+            "note: the program {} is not guarded: {why}; the programs that it starts are guarded",
             program.display()
         ));
     }

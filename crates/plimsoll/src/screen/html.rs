@@ -56,7 +56,7 @@ fn largest(points: &[ContextPoint]) -> u64 {
 fn head(plan: &Plan, page: &mut ReportPage) {
     let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
     page.faint(&format!(
-        "{}{build}; host memory {}; each further token of context costs {}",
+        "{}{build}; the host needs {}; each further token of context costs {}",
         plan.engine.kind, plan.host.peak, plan.growth.bytes_per_token
     ));
     let verdict = if plan.fits { "fits" } else { "does not fit" };
@@ -137,7 +137,6 @@ fn chart(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan) ->
             text: "this context".to_owned(),
             id: Some(format!("mark-{index}")),
         }],
-        stops: Vec::new(),
         key: key.to_vec(),
     }
 }

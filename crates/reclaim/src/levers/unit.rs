@@ -13,11 +13,12 @@ const GROUP_WRITES: u32 = 0o020;
 /// Reasons why no unit can name this program.
 #[derive(Debug, thiserror::Error)]
 pub enum UnitError {
-    #[error("cannot look at {}: {error}; start plimsoll from the place where it is installed", path.display())]
+    #[error("cannot read the owner of {}: {error}; run plimsoll from its installed path", path.display())]
     Look { path: PathBuf, error: io::Error },
-    #[error("a unit that runs {} as root would be a way to root for everybody who may write {}; install plimsoll where only root may write, in /usr/bin, say", program.display(), place.display())]
+    #[error("a unit that runs {} as root would give root to all users who can write {}; install plimsoll \
+        where only root can write, such as /usr/bin", program.display(), place.display())]
     Writable { program: PathBuf, place: PathBuf },
-    #[error("the path {} is not text, which a unit has to be", .0.display())]
+    #[error("the path {} is not valid UTF-8, so no unit can contain it", .0.display())]
     NotText(PathBuf),
 }
 
@@ -119,7 +120,7 @@ mod tests {
         for (path, loose, sound) in [(program.as_path(), 0o757, 0o755), (folder.path(), 0o777, 0o755)] {
             mode(path, loose);
             let error = program_of(&program, owner).unwrap_err().to_string();
-            assert!(error.contains("way to root"), "{error}");
+            assert!(error.contains("would give root"), "{error}");
             mode(path, sound);
         }
         assert!(program_of(&program, owner).is_ok());

@@ -127,22 +127,22 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free, but {asked} are needed; choose cards again")]
+    #[error("{card} has only {free} free, but the model needs {asked}")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
-    #[error("{card} is not in the ledger; place the model on cards that are in the ledger")]
+    #[error("{card} is not a card that this server manages; choose one that it manages")]
     NoSuchCard { card: CardId },
-    #[error("the run already has a memory claim; release that claim first")]
+    #[error("memory is already reserved for this run of the model; release it first")]
     AlreadyClaimed,
 }
 
 /// Contradiction in the ledger, which is a defect of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
-    #[error("{card}: one run has two claims")]
+    #[error("{card}: memory is reserved twice for the same run of a model")]
     Twice { card: CardId },
-    #[error("{card}: a run that needs the card alone shares it with another run")]
+    #[error("{card}: a model that needs the card alone shares it with another model")]
     Company { card: CardId },
-    #[error("{card}: {granted} of memory was granted, but the limit is {limit}")]
+    #[error("{card}: {granted} of memory is reserved, but the limit is {limit}")]
     OverGranted { card: CardId, granted: Bytes, limit: Bytes },
 }
 

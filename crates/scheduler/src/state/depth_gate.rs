@@ -35,7 +35,7 @@ impl StateRef<'_> {
     ) -> Result<Occupancy, String> {
         let slot = self.model(id).ok_or("the model is no longer configured")?;
         if !slot.spec.by_depth {
-            return Err("the limit by depth is disabled in the configuration".to_owned());
+            return Err("the configuration switches this limit off".to_owned());
         }
         // An engine splits its layers by free memory, so the curve has to be given the figures that the
         // placement was.
@@ -44,7 +44,7 @@ impl StateRef<'_> {
         let cards: Vec<Card> = cards.collect();
         let curve = demand.curve(&cards)?;
         if !curve.grows() {
-            return Err("the model's memory does not grow with depth".to_owned());
+            return Err("the model's memory does not grow with the tokens in use".to_owned());
         }
         Ok(Occupancy::new(curve, slot.record.learned()))
     }

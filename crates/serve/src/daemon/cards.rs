@@ -61,8 +61,7 @@ fn unmatched(wanted: &Card, present: &[Card]) -> String {
         ),
     };
     format!(
-        "--card {} is not a card of this machine ({there}): the description is used, but engines will not \
-        find such a card; {hint}",
+        "--card {} is not a card of this machine ({there}), so engines will not find it; {hint}",
         wanted.name
     )
 }

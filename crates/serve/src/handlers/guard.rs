@@ -67,7 +67,7 @@ impl GuardHandler {
         // guard nor the driver attributes to an engine counts as memory of other processes.
         let means = match cards.any(|kind| kind == CardKind::Cuda) {
             true => means(user),
-            false => Err("there is no card".to_owned()),
+            false => Err("this machine has no CUDA card".to_owned()),
         };
         Self {
             usual,

@@ -46,7 +46,8 @@ pub enum Listen {
     #[error("cannot listen on {address}: {error}{}", busy(error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
-        "{0} can be reached from other machines, and no API key is set; hint: set [serve] api-keys = \
+        "the address {0} can be reached from other machines, and no API key is set; hint: set [serve] \
+            api-keys = \
             [\"…\"] in the configuration, or pass --open to admit everyone on the network"
     )]
     Exposed(SocketAddr),

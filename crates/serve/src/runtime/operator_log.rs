@@ -103,7 +103,7 @@ impl Runtime {
         match view {
             Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
                 "{name} takes {} more memory for each token in use; memory is reserved for {} of its {} \
-                context tokens, and a request that needs more waits until there is room",
+                    tokens, and a request for more waits until memory is free",
                 depth.bytes_per_token,
                 depth.covered,
                 depth.full

@@ -79,9 +79,8 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorR
     if let Some(status) = get(target, "/api/status")? {
         if arguments.exact.is_some() {
             return Err(ErrorReport::new(format!(
-                "{target} is a plimsoll server: the plan is compared with its memory claims, so --exact \
-                    does not apply\nhint: omit --exact, or give \
-                 the PID of one of its engines"
+                "--exact does not work with a plimsoll server such as {target}\nhint: omit --exact, or give \
+                    the PID of one of its engines"
             )));
         }
         return Ok(claimed(arguments.margin, &status));

@@ -94,7 +94,7 @@ pub(in crate::command) async fn follow(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
-            status = child.wait() => break status.map_err(ErrorReport::of("cannot wait for the program"))?,
+            status = child.wait() => break status.map_err(ErrorReport::of("cannot watch the program"))?,
             signal = signals.next() => pass_on(pid, signal),
             _ = looks.tick() => look(pages, &mut record),
         }

@@ -71,7 +71,7 @@ pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: R
         Err(error) => Some(error.to_string()),
     };
     if let Some(error) = error {
-        tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name);
+        tracing::warn!("no memory is reclaimed for model {}: {error}", run.entry.name);
     }
     // The load timeout begins now.
     runtime.submit(SchedulerEvent::Progressed { run: run.id, measured: true });
@@ -188,10 +188,10 @@ fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
         };
     }
     for step in &outcome.last.withheld {
-        text += &format!("; the step {} would free {}, but needs root", step.step.name(), step.frees);
+        text += &format!("; the step {} would free {}, but it needs root", step.step.name(), step.frees);
     }
     if !outcome.taken.is_empty() {
-        text += &format!("; {} can be allocated after that", outcome.after.allowance.now);
+        text += &format!("; after these steps, {} can be allocated", outcome.after.allowance.now);
     }
     // The load goes on all the same; this line explains its likely failure.
     if let StepVerdict::Beyond { .. } = outcome.last.verdict {
@@ -212,7 +212,7 @@ fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
 fn gained(taken: &TakenStep) -> String {
     let size = Bytes::new(u64::try_from(taken.freed.unsigned_abs()).unwrap_or(u64::MAX));
     match taken.freed < 0 {
-        true => format!("{size} less free, because other processes allocated more meanwhile"),
+        true => format!("{size} less are free, because other processes allocated more meanwhile"),
         false => format!("{size} more free"),
     }
 }
@@ -280,7 +280,7 @@ mod tests {
         let said = done(NEED, &judged("orin-nano-r36.4.7"));
         assert!(said.contains("upgrade to R36.5.0"), "{said}");
         assert!(
-            said.contains("the limit is free memory); no permitted step frees enough: NvMap of R36.4.7"),
+            said.contains("limited by free memory); no permitted step frees enough: NvMap of R36.4.7"),
             "{said}"
         );
     }

@@ -57,7 +57,7 @@ enum FetchError {
     Hub(#[from] HubError),
     #[error(transparent)]
     File(#[from] ReadModelError),
-    #[error("the server could not be reached a moment ago")]
+    #[error("the server of the model file could not be reached a moment ago")]
     Resting,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn models(
                 locked(|fetched| fetched.rest = Some(Instant::now() + REST));
             }
             let text = error.to_string().replace('\n', "; ");
-            tracing::warn!("model {}  its memory is not known before it is loaded: {text}", entry.name);
+            tracing::warn!("model {}  its memory need is unknown until it is loaded: {text}", entry.name);
             RemoteModels::default()
         }
     }
