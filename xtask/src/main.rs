@@ -13,6 +13,7 @@ mod gpu;
 mod guard;
 mod house;
 mod qemu;
+mod release;
 mod supply;
 mod test;
 mod tidy;
@@ -31,6 +32,8 @@ usage: cargo xtask <chore>
   house   a measured table of the tree: size, import cycles, functions, comments, names; see house --help
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
+  release [--out DIR] [--arch amd64|arm64] [--from DIR]
+          packages: a .deb, an archive, an OCI image, an SBOM and checksums; two builds give the same bytes
   supply  licences, sources and known vulnerabilities of the dependencies, by cargo-deny and cargo-audit
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests; with --long, the tests
           that take longer than CI may; with the names of steps, these alone
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         ["guard"] => guard::run(&root()),
         ["house", words @ ..] => house::run(&root(), words),
         ["qemu-reclaim"] => qemu::run(&root()),
+        ["release", words @ ..] => release::run(&root(), words),
         ["supply"] => supply::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),

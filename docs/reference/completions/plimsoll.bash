@@ -1260,7 +1260,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__serve)
-            opts="-h --check --listen --open --card --reserve --engine --log-file --guard --ask --reclaim-before-load --allow-origin --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
+            opts="-h --check --listen --open --card --reserve --engine --log-file --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -181,6 +181,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Rep
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print what each model will take and whether it fits, then exit (status 1 if one does not fit)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l open -d 'Listen without API keys on an address that other machines can reach'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l print-unit -d 'Print a systemd unit that runs this program as a service of the machine, then exit'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l user -d 'With --print-unit: a service of your own (systemctl --user)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reuse -d 'Free the idle memory of guard\'s own pools, then retry'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card are unloaded, and the budget is raised'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hide-vmm -d 'Report to the program that the cards have no virtual memory management, so that ggml uses its legacy pool'
