@@ -11,6 +11,7 @@ mod checked;
 mod crowd;
 mod cuda;
 mod depth;
+mod drift;
 mod exact;
 mod exact_rows;
 mod fleet;

@@ -2,6 +2,7 @@
 //! generated.
 
 use clap::{ArgAction, Args};
+use plimsoll_planner::EngineBuild;
 use plimsoll_pool::generate::{DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs};
 
 use crate::replay::advice::CacheType;
@@ -91,14 +92,12 @@ fn engine(text: &str) -> Result<DemandRules, String> {
     if text == "ik" {
         return Ok(DemandRules::Ik);
     }
-    // Both spellings are in use: archives are named `llama-b9000`, tags `b9000`.
-    let build = text.strip_prefix("llama-").unwrap_or(text).strip_prefix('b');
-    match build.and_then(|build| build.parse::<u32>().ok()) {
+    match EngineBuild::number_in(text) {
         // Builds differ in one point that the trace shows: copies of the cache in the pool or in the compute
         // buffer.
-        Some(build) if build < RESERVES_SINCE => Ok(DemandRules::Copying),
+        Some(Some(build)) if build < RESERVES_SINCE => Ok(DemandRules::Copying),
         Some(_) => Ok(DemandRules::Reserving),
-        None => Err("write ik, or a build of llama.cpp such as llama-b9000 or b10605".to_owned()),
+        None => Err("write ik, or a build of llama.cpp such as llama-b9000, b10605 or 0.7.0".to_owned()),
     }
 }
 
