@@ -1,4 +1,4 @@
-//! Sizes of memory in bytes: the type `Bytes`, its parser and its output format.
+//! Memory sizes in bytes: the type `Bytes`, its parser and its output format.
 //!
 //! Arithmetic that could overflow is checked or saturating, and the function's name says which.
 
@@ -46,6 +46,12 @@ impl Bytes {
     pub const fn whole_mib(self) -> u64 {
         // The bit below the cut rounds to nearest without an addition that could overflow.
         (self.0 >> 20) + ((self.0 >> 19) & 1)
+    }
+
+    /// This and `by` bytes more, or less; at the ends of the range rather than beyond them.
+    #[must_use]
+    pub const fn shifted(self, by: i64) -> Self {
+        Self(self.0.saturating_add_signed(by))
     }
 
     pub const fn saturating_sub(self, other: Self) -> Self {

@@ -1,4 +1,4 @@
-//! Cards: the places where a model can be put. A card is a GPU; the host's memory is also treated as a card.
+//! Cards: the places where a model can be put (GPUs and the host's memory).
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
-//! Descriptions of cards: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name such as
-//! `2x3060`.
+//! Parser of card descriptions (`--card`): `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product
+//! name such as `2x3060`.
 //!
-//! This is the syntax of `--card`. Only `name` and `total` are required; a product name stands for its row in
-//! the table of cards. Without `free`, the card counts as idle.
+//! Only `name` and `total` are required. Without `free`, all memory of the card counts as free.
 
 use std::str::FromStr;
 
@@ -127,8 +126,7 @@ fn decimal(value: &str, size: Bytes) -> Option<String> {
     let number = value.strip_suffix("GB").or_else(|| value.strip_suffix("gb"))?;
     let number = number.trim();
     Some(format!(
-        "total={value} means {size}; for a card that is sold as {number} GB, write \
-        total={number}GiB"
+        "total={value} means {size}; for a card that is sold as {number} GB, write total={number}GiB"
     ))
 }
 

@@ -105,15 +105,15 @@ impl KnownCard {
     pub(super) fn doubt(&self) -> Option<String> {
         if self.compute_capability.is_none() {
             return Some(format!(
-                "{} does not support CUDA; the plan treats it as a CUDA card of the same size, but compute \
-                buffers, pools and contexts have other sizes with ROCm, Vulkan and SYCL",
+                "the card {} does not support CUDA; the plan assumes a CUDA card of the same size, although \
+                    buffers and contexts have other sizes with ROCm, Vulkan and SYCL",
                 self.name
             ));
         }
         self.is_shared().then(|| {
             format!(
-                "{} shares its {} of memory with the system; add free=SIZE with the size that `free -m` \
-                shows as available on that machine",
+                "the card {} shares its {} of memory with the system; add free=SIZE, the available memory \
+                    that `free -m` shows on that machine",
                 self.name, self.memory
             )
         })

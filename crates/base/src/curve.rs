@@ -1,10 +1,4 @@
-//! Memory curves: memory of an engine on each card as a function of depth, the number of tokens in use.
-//!
-//! With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is the
-//! deepest slot's tokens times the number of busy slots.
-//!
-//! DECISION: a curve is a table of points, not a formula, because ggml's legacy pool grows in steps. A depth
-//! between two points gets the memory of the deeper point, so a curve never shows too little.
+//! Memory curves: the memory that an engine takes on each card, by depth (tokens in the KV cache).
 
 use serde::Serialize;
 
@@ -30,6 +24,8 @@ pub struct Slots {
     pub answer: Option<u64>,
 }
 
+// DECISION: a curve is a table of steps, not a formula, because ggml's legacy pool grows in steps. A depth
+// between two points gets the memory of the deeper point, so a curve never shows too little.
 /// Bytes on each card up to this depth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CurveStep {
@@ -71,6 +67,9 @@ impl Curve {
 
     /// Bytes on each card once the run has reached this depth.
     pub fn at(&self, depth: u64) -> Vec<Share> {
+        // With one cache for all slots, depth is the sum over all slots. With one cache per slot, depth is
+        // the deepest slot's tokens times the number of busy slots.
+
         // The first step at or beyond this depth; beyond the last, the last: a run cannot grow past its
         // cache.
         let index = self.steps.partition_point(|step| step.depth < depth);
@@ -89,6 +88,17 @@ impl Curve {
             return Some(u64::MAX);
         }
         Some(self.steps[fitting.checked_sub(1)?].depth)
+    }
+
+    /// The curve with this much more, or less, on each card at every depth.
+    #[must_use]
+    pub fn shifted(&self, by: &[i64]) -> Self {
+        let shift = |(bytes, by): (&Bytes, &i64)| bytes.shifted(*by);
+        let step = |step: &CurveStep| CurveStep {
+            depth: step.depth,
+            bytes: step.bytes.iter().zip(by.iter().chain(std::iter::repeat(&0))).map(shift).collect(),
+        };
+        Self { slots: self.slots, cards: self.cards.clone(), steps: self.steps.iter().map(step).collect() }
     }
 
     /// True if depth costs anything.
@@ -191,6 +201,15 @@ mod tests {
         assert_eq!([0, 500, 1000].map(|depth| at(&steep, depth)), [10, 25, 40]);
         let flat = line().seen(Bytes::ZERO, 0, 500);
         assert_eq!([0, 500, 1000].map(|depth| at(&flat, depth)), [10, 10, 15]);
+    }
+
+    #[test]
+    fn a_shift_moves_every_depth_and_never_below_nothing() {
+        let curve = line();
+        assert_eq!([0, 1000].map(|depth| at(&curve.shifted(&[3 << 20]), depth)), [13, 23]);
+        assert_eq!([0, 1000].map(|depth| at(&curve.shifted(&[-(15 << 20)]), depth)), [0, 5]);
+        assert_eq!(curve.shifted(&[i64::MIN]).at(1000)[0].bytes, Bytes::ZERO);
+        assert_eq!(curve.shifted(&[]), curve);
     }
 
     proptest! {

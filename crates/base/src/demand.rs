@@ -1,7 +1,7 @@
 //! Memory demand of a model on a given set of cards.
 //!
-//! The demand is the plan for these cards, or the user's declared size divided over them. If neither is
-//! known, the demand is one whole card.
+//! The demand is the model's memory plan for these cards, or the size that the user declared. If neither is
+//! known, the model takes one whole card.
 
 use std::fmt;
 
@@ -79,10 +79,15 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         false
     }
 
+    /// True where the engine itself reported the sizes for these cards.
+    fn reported(&self, _cards: &[Card]) -> bool {
+        false
+    }
+
     /// Bytes on these cards by depth; or the reason why depth is not tracked, as text.
     fn curve(&self, _cards: &[Card]) -> Result<Curve, String> {
         // Only a plan knows the growth; a declared size is a constant.
-        Err("the growth of the model's memory with context depth is unknown".to_owned())
+        Err("it is unknown how much memory the model needs for each further token".to_owned())
     }
 
     /// The reduced context, where the requested one is too large for these cards.

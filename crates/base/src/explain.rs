@@ -1,7 +1,7 @@
-//! Explanations of results: sources of numbers, reasons of decisions, and hints.
+//! Explanations of results: sources of numbers, reasons for decisions, and hints.
 //!
-//! The code that decides also builds the reason, at the same time; reasons are never reconstructed later.
-//! Text, JSON, HTTP errors and pictures all show the same tree of reasons.
+//! A reason is built by the code that decides, at the time of the decision. Text, JSON, HTTP errors and
+//! pictures show the same tree of reasons.
 
 mod hint;
 mod reason;

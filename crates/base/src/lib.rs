@@ -1,7 +1,7 @@
-//! Types shared by all other crates: sizes, cards, memory curves, claims (memory that an engine may take),
-//! hints.
+//! Types shared by all other crates: memory sizes, cards, memory curves, claims and hints.
 //!
-//! They are plain values without input or output.
+//! A claim is the memory that an engine may take on a card. All types are plain values without input or
+//! output.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -20,6 +20,6 @@ pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
 pub use card_spec::{CardSpec, CardSpecError};
 pub use curve::{Curve, Slots};
 pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, RunId, UnknownSize};
-pub use ending::{End, Stage};
+pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use round::round_u64;

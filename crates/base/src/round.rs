@@ -8,7 +8,7 @@
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "this function is documented to saturate and to turn NaN into 0, as Rust's `as` does for f64"
+    reason = "this function is meant to saturate and to turn NaN into 0, as Rust's `as` does for f64"
 )]
 pub fn round_u64(number: f64) -> u64 {
     // Rounding comes before the cast: the cast alone truncates, so 0.9 would become 0.

@@ -1,5 +1,5 @@
-//! The setting `reclaim-before-load`, which frees host memory before a load on machines whose GPU shares that
-//! memory.
+//! The setting `reclaim-before-load`, which frees host memory before a model is loaded, for GPUs that use the
+//! host's memory.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,5 +23,5 @@ pub enum ReclaimBeforeLoad {
 
 impl ReclaimBeforeLoad {
     /// Words that the setting takes, for messages.
-    pub const EXPECTED: &'static str = "off, user, sudo or systemd";
+    pub const EXPECTED: &'static str = "one of off, user, sudo and systemd";
 }

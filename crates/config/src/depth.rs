@@ -1,4 +1,4 @@
-//! The setting `too-large`: treatment of models that do not fit with their full context.
+//! The setting `too-large`: what to do with models that do not fit with their full context.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,5 +18,5 @@ pub enum TooLarge {
 
 impl TooLarge {
     /// Words that the setting takes, for messages.
-    pub const EXPECTED: &'static str = "refuse, lower-context or limit-depth";
+    pub const EXPECTED: &'static str = "one of refuse, lower-context and limit-depth";
 }

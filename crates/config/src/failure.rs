@@ -1,5 +1,7 @@
 //! Configuration errors: the place in the file, the fault and the remedy.
 
+use std::sync::Arc;
+
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
 /// Error in a configuration, printed as `FILE:LINE: what; remedy`.
@@ -11,6 +13,10 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    pub(crate) fn at(file: &Arc<str>, line: u32, problem: ConfigProblem) -> Self {
+        Self::new(FlagOrigin::file(file, line), problem)
+    }
+
     pub(crate) fn new(origin: FlagOrigin, problem: ConfigProblem) -> Self {
         Self { origin, problem }
     }
@@ -39,8 +45,7 @@ pub enum ConfigProblem {
     #[error("`{value}` is not a valid value for `{key}`; write {expected}")]
     ReadValue { key: String, value: String, expected: &'static str },
     #[error(
-        "`{key}` takes two values, which a preset cannot express; start the model with `command` \
-        instead"
+        "`{key}` takes two values, which a preset cannot express; start the model with `command` instead"
     )]
     PassTwoValues { key: String },
     #[error(
@@ -49,13 +54,13 @@ pub enum ConfigProblem {
          entry"
     )]
     BlankKey { key: &'static str },
-    #[error("model `{model}` names no model file; {remedy}")]
+    #[error("the section of model `{model}` names no model file; {remedy}")]
     FindModel { model: String, remedy: &'static str },
     #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
     FindCommand { model: String },
     #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
     NameModel { name: String, other: String, first: FlagOrigin },
-    #[error("macro `{name}` {why}; {remedy}")]
+    #[error("macro `{name}`: {why}; {remedy}")]
     ExpandMacro { name: String, why: &'static str, remedy: &'static str },
     #[error("the command cannot be split into arguments: {why}; {remedy}")]
     SplitCommand { why: &'static str, remedy: &'static str },

@@ -1,7 +1,7 @@
-//! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
+//! Reader of llama-swap's YAML configuration (`internal/config @ v250`).
 //!
-//! Of `groups`, `matrix` and `profiles`, only the key `persistent` counts (the model is never evicted),
-//! because Plimsoll decides by memory. Every other setting without effect gets a warning with its line.
+//! Every key means the same as in llama-swap. A setting without effect in Plimsoll gets a warning with its
+//! line number.
 
 mod macros;
 mod model;
@@ -34,22 +34,22 @@ const READ: [&str; 10] = [
 
 /// Keys without effect here, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
-    ("startPort", "the operating system assigns the ports"),
-    ("logLevel", "`RUST_LOG` chooses what is logged"),
-    ("logRequests", "`RUST_LOG` chooses what is logged"),
-    ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "the output of each model is kept in a separate log"),
-    ("metricsMaxInMemory", "`/metrics` needs no size limit"),
-    ("captureBuffer", "requests are not recorded"),
-    ("store", "requests are not recorded"),
-    ("performance", "GPU memory is always monitored"),
+    ("startPort", "the operating system assigns a port to each engine"),
+    ("logLevel", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logRequests", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logTimeFormat", "set the environment variable `RUST_LOG` to choose what is logged"),
+    ("logToStdout", "the output of each model goes to a separate log file"),
+    ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit"),
+    ("captureBuffer", "plimsoll does not record requests"),
+    ("store", "plimsoll does not record requests"),
+    ("performance", "plimsoll always monitors GPU memory"),
     ("ui", "remove it"),
     ("upstream", "remove it"),
-    ("sendLoadingState", "loading progress appears in the status, not in answers"),
+    ("sendLoadingState", "the model's status shows the progress of loading; answers do not"),
     ("includeAliasesInList", "the model list shows aliases in each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
-    ("peers", "requests are not forwarded to other machines"),
+    ("peers", "plimsoll forwards no requests to other machines"),
 ];
 
 /// Reads a file.
@@ -58,6 +58,8 @@ pub(super) fn parse(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
+    // Of `groups`, `matrix` and `profiles`, only `persistent` is used (such a model is never evicted),
+    // because Plimsoll decides by memory.
     let mut root = Node::parse(file, text)?;
     let mut reader = LlamaSwapReader { file, roster: Configuration::default() };
     // The order is llama-swap's: comments out, environment in, macros last.
@@ -122,7 +124,7 @@ impl LlamaSwapReader<'_> {
     }
 
     fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
-        ConfigError::new(FlagOrigin::file(self.file, line), ConfigProblem::ReadLine { why, remedy })
+        ConfigError::at(self.file, line, ConfigProblem::ReadLine { why, remedy })
     }
 
     fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
@@ -133,7 +135,7 @@ impl LlamaSwapReader<'_> {
             YamlTree::Map(_) => "a map".to_owned(),
         };
         let problem = ConfigProblem::ReadValue { key: key.to_owned(), value, expected };
-        ConfigError::new(FlagOrigin::file(self.file, node.line), problem)
+        ConfigError::at(self.file, node.line, problem)
     }
 
     fn pairs<'n>(&self, node: &'n Node, key: &str) -> Result<&'n [Pair], ConfigError> {
@@ -217,7 +219,7 @@ impl LlamaSwapReader<'_> {
             place: "a file without `models`".to_owned(),
             nearest: Some("models".to_owned()),
         };
-        Err(ConfigError::new(FlagOrigin::file(self.file, pair.line), problem))
+        Err(ConfigError::at(self.file, pair.line, problem))
     }
 
     fn defaults(&mut self, global: &Node) -> Result<Defaults, ConfigError> {
@@ -229,7 +231,7 @@ impl LlamaSwapReader<'_> {
             // A macro or variable without a value leaves a blank key behind.
             if key.trim().is_empty() {
                 let problem = ConfigProblem::BlankKey { key: "apiKeys" };
-                return Err(ConfigError::new(FlagOrigin::file(self.file, line), problem));
+                return Err(ConfigError::at(self.file, line, problem));
             }
             if key.contains(char::is_whitespace) {
                 return Err(self.fault(line, "an API key contains a space", "write the key without spaces"));
@@ -287,12 +289,11 @@ impl LlamaSwapReader<'_> {
                 ),
             }
         }
-        let effect = if persistent {
-            "only pins its members, which means that they stay loaded"
-        } else {
-            "has no effect"
+        let name = quoted(&group.key);
+        let text = match persistent {
+            true => format!("the group `{name}` only pins its members, so that they stay loaded"),
+            false => format!("the group `{name}` has no effect"),
         };
-        let text = format!("the group `{}` {effect}", quoted(&group.key));
         self.warn(
             group.line,
             text,
@@ -313,8 +314,7 @@ impl LlamaSwapReader<'_> {
                 None => self.warn(
                     line,
                     format!("`{}` is not a model", quoted(name)),
-                    "remove this name from \
-                        `preload`",
+                    "remove this name from `preload`",
                 ),
             }
         }

@@ -1,7 +1,7 @@
-//! Reader of Plimsoll's own TOML configuration format, the only one with every setting.
+//! Reader of Plimsoll's own TOML configuration, the only format with every setting.
 //!
-//! The structs in `document` define the format: they are used to read the file and to generate the JSON
-//! schema for editors (`docs/reference/config.schema.json`). An unknown key is an error that names its line.
+//! The structs in `document` define the format; the JSON schema for editors is generated from them. An
+//! unknown key is an error that names its line.
 
 mod document;
 
@@ -108,8 +108,8 @@ fn launch(
     // A model that states both would be ambiguous in what is planned and what runs.
     if model.model.is_some() || model.flags.is_some() || model.program.is_some() {
         return fail(ConfigProblem::ReadLine {
-            why: "the model has `cmd` together with `model`, `flags` or `program`",
-            remedy: "keep `cmd` to give a whole command, or the other keys to start llama-server",
+            why: "the model's section has `cmd` beside `model`, `flags` or `program`",
+            remedy: "keep only `cmd` to start your own command, or only the other keys to start llama-server",
         });
     }
     let at = lines.origin(cmd.span().start);
@@ -160,8 +160,7 @@ fn flags(
         return Err(ConfigError::new(entry.origin.0.clone(), ConfigProblem::FindCommand { model }));
     }
     for setting in options.settings().iter().filter(|setting| setting.flag.effect == FlagClass::Router) {
-        let text =
-            format!("Plimsoll chooses {} for each engine, so this value is ignored", setting.flag.name());
+        let text = format!("Plimsoll chooses the flag {} itself and ignores this value", setting.flag.name());
         warnings.push(Warning::new(setting.origin.clone(), text).hint("give this setting under [serve]"));
     }
     // The daemon chooses address and port of its children.

@@ -1,8 +1,8 @@
-//! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
+//! Reader of llama-server's `--models-preset` file (`common/preset.cpp`, `tools/server/server-models.cpp @
+//! b10605`).
 //!
-//! A file means the same as in llama-server (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`),
-//! with two exceptions. A section without a model is refused, and `sleep-idle-seconds` ends the engine's
-//! process.
+//! A file means the same as in llama-server, with two exceptions: a section without a model is refused, and
+//! `sleep-idle-seconds` ends the engine's process.
 
 mod assemble;
 mod grammar;
@@ -68,10 +68,10 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
             let text = format!("the section name ends with a space: `{}`", section.name);
-            warnings.push(Warning::new(FlagOrigin::file(file, section.line), text).hint(
-                "write `]` right after the \
-                    name",
-            ));
+            warnings.push(
+                Warning::new(FlagOrigin::file(file, section.line), text)
+                    .hint("write `]` right after the name"),
+            );
         }
         let Some(&at) = places.get(&section.name) else {
             places.insert(section.name.clone(), kept.len());

@@ -1,7 +1,6 @@
 //! Parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! All three file formats are read into this form. Entries are compared without their position in the file,
-//! so a reload restarts only models that changed.
+//! Models are compared without their position in the file, so a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -130,7 +130,7 @@ fn what_has_no_effect_is_named_with_its_line() {
     assert_eq!(
         warnings(WHOLE),
         [
-            "config.yaml:39: the group `forever` only pins its members, which means that they stay loaded; models run \
+            "config.yaml:39: the group `forever` only pins its members, so that they stay loaded; models run \
                 together whenever they fit in memory, and idle models are evicted first",
             "config.yaml:37: `nobody` is not a model; remove this name from `preload`",
         ]
@@ -141,10 +141,10 @@ fn what_has_no_effect_is_named_with_its_line() {
     assert_eq!(
         warnings(text),
         [
-            "config.yaml:1: `startPort` has no effect; the operating system assigns the ports",
-            "config.yaml:2: `logLevel` has no effect; `RUST_LOG` chooses what is logged",
+            "config.yaml:1: `startPort` has no effect; the operating system assigns a port to each engine",
+            "config.yaml:2: `logLevel` has no effect; set the environment variable `RUST_LOG` to choose what is logged",
             "config.yaml:3: unknown key `modles`; did you mean `models`?",
-            "config.yaml:7: `name` has no effect; the model list shows the model's key instead",
+            "config.yaml:7: `name` has no effect; the list of models shows the model's key instead",
             "config.yaml:8: unknown key `cdm`; remove it",
             "config.yaml:10: `filters.stripParams` has no effect: requests are forwarded unchanged; set the value in the client or on the model's command line",
             "config.yaml:11: `filters.setParamsByID` has no effect: requests are forwarded unchanged; set the value in the client or on the model's command line",
@@ -177,7 +177,7 @@ fn macros_are_put_in_from_the_last_to_the_first() {
     let forward = "macros:\n  a: ${b}\n  b: 1\nmodels:\n  m:\n    cmd: p ${a} ${PORT}\n";
     assert_eq!(
         refusal(forward),
-        "config.yaml:6: macro `b` is not known; declare the macro under `macros`, before the macros that use it"
+        "config.yaml:6: macro `b`: there is no such macro; declare the macro under `macros`, before the macros that use it"
     );
 }
 
@@ -186,32 +186,32 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
     for (text, message) in [
         (
             "models:\n  a:\n    cmd: p ${PORT} ${x}\n",
-            "config.yaml:3: macro `x` is not known; declare the macro under `macros`, before the macros that use it",
+            "config.yaml:3: macro `x`: there is no such macro; declare the macro under `macros`, before the macros that use it",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT} ${PID}\n",
-            "config.yaml:3: macro `PID` is not known; declare the macro under `macros`, before the macros that use it",
+            "config.yaml:3: macro `PID`: there is no such macro; declare the macro under `macros`, before the macros that use it",
         ),
         (
             "models:\n  a:\n    cmd: ${env.NO} ${PORT}\n",
-            "config.yaml:3: macro `env.NO` is not set; set this variable in the environment of the server",
+            "config.yaml:3: macro `env.NO`: the variable is not set; set it in the environment of the server",
         ),
         (
             "models:\n  a:\n    cmd: ${env.LINES} ${PORT}\n",
-            "config.yaml:3: macro `env.LINES` contains more than one line, or more than 64 KiB; set this variable to one short line",
+            "config.yaml:3: macro `env.LINES`: the variable has more than one line, or more than 64 KiB; set this variable to one short line",
         ),
-        ("macros:\n  PORT: 1\n", "config.yaml:2: macro `PORT` has a reserved name; choose another"),
+        ("macros:\n  PORT: 1\n", "config.yaml:2: macro `PORT`: the name is reserved; choose another"),
         (
             "macros:\n  a b: 1\n",
-            "config.yaml:2: macro `a b` has an invalid name; use up to 63 letters, digits, `_` and `-`",
+            "config.yaml:2: macro `a b`: the name is not valid; use up to 63 letters, digits, `_` and `-`",
         ),
         (
             "macros:\n  a: x${a}\n",
-            "config.yaml:2: macro `a` contains itself; remove the macro from its own value",
+            "config.yaml:2: macro `a`: the macro contains itself; remove the macro from its own value",
         ),
         (
             "macros:\n  a: [1]\n",
-            "config.yaml:2: macro `a` is not a string, number or boolean; write one value",
+            "config.yaml:2: macro `a`: the value is not a string, number or boolean; write one value",
         ),
         (
             "models:\n  a:\n    proxy: http://x\n",

@@ -159,8 +159,8 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "[models.a]\ncmd = 'p ${PORT}'\nmodel = 'm'\n",
-            "plimsoll.toml:1: the model has `cmd` together with `model`, `flags` or `program`; keep `cmd` \
-                to give a whole command, or the other keys to start llama-server",
+            "plimsoll.toml:1: the model's section has `cmd` beside `model`, `flags` or `program`; keep only `cmd` \
+                to start your own command, or only the other keys to start llama-server",
         ),
         (
             "[models.a]\nmodel='m'\n[models.b]\nmodel='n'\naliases=['a']\n",
@@ -182,7 +182,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: Plimsoll chooses --port for each engine, so this value is ignored; give this setting under [serve]",
+            "plimsoll.toml:3: Plimsoll chooses the flag --port itself and ignores this value; give this setting under [serve]",
             "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
         ]
     );

@@ -154,7 +154,9 @@ fn of_two_keys_for_one_flag_the_later_letter_wins_not_the_later_line() {
     assert_eq!(flags_of("c = 1\nc = 2\n"), ["--ctx-size", "2"]);
     assert_eq!(
         warnings("[a]\nmodel = m\nctx-size = 256\nc = 128\n"),
-        ["models.ini:4: `c` is overridden by `ctx-size` on line 3; keep only one of the two settings"]
+        [
+            "models.ini:4: `c` has no effect: `ctx-size` on line 3 overrides it; keep only one of the two settings"
+        ]
     );
 }
 
@@ -242,7 +244,7 @@ fn a_section_without_a_model_is_refused() {
     for text in ["[a]\n", "[a]\nc = 5\n", "[a]\nmodel =\n"] {
         assert_eq!(
             refusal(text),
-            "models.ini:1: model `a` names no model file; add `model = /path/to/model.gguf` or `hf-repo = user/repository`"
+            "models.ini:1: the section of model `a` names no model file; add `model = /path/to/model.gguf` or `hf-repo = user/repository`"
         );
     }
     assert_eq!(names(&roster("[*]\nmodel = m\n[a]\nc = 5\n")), ["a"]);
@@ -347,7 +349,7 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             ";plimsoll: reclaim-before-load = yes\n[a]\nmodel = m\n",
-            "models.ini:1: `yes` is not a valid value for `reclaim-before-load`; write off, user, sudo or systemd",
+            "models.ini:1: `yes` is not a valid value for `reclaim-before-load`; write one of off, user, sudo and systemd",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory 6GiB\n",
@@ -370,7 +372,7 @@ fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
     let wrong = refusal("[a]\nmodel = m\n;plimsoll: guard = budgett\n");
     assert!(
         wrong.starts_with(
-            "models.ini:3: `budgett` is not a valid value for `guard`; write off, observe or budget"
+            "models.ini:3: `budgett` is not a valid value for `guard`; write one of off, observe and budget"
         ),
         "{wrong}"
     );

@@ -59,8 +59,8 @@ named! {
         FragmentationCachingAllocator = "fragmentation_caching_allocator": "the caching allocator holds \
             enough free memory, but in blocks that are too small",
         NvmlAssertMasksOom = "nvml_assert_masks_oom": "an NVML assertion hides that memory ran out",
-        UnifiedMemoryThrash = "unified_memory_thrash": "managed memory is moved between card and host \
-            instead of being refused",
+        UnifiedMemoryThrash = "unified_memory_thrash": "the driver moves managed memory between card and \
+            host instead of refusing requests",
         DriverOrHw = "driver_or_hw": "the card, its bus or its driver failed",
         Leak = "leak": "the program allocates memory and does not release it",
         /// Only in verdicts: rules and classifier file it under `NotOom`, whose reports they have in common.
@@ -93,7 +93,7 @@ named! {
         PageCache = "page_cache": "the page cache fills the memory, and the driver counts it as used",
         TrueShortage = "true_shortage": "the machine has less memory than requested",
         Fragmentation = "fragmentation": "the free memory is in small blocks",
-        AddressReservation = "va_reservation": "addresses could not be reserved; no memory was requested",
+        AddressReservation = "va_reservation": "address space could not be reserved; no memory was requested",
         AllocationLimit = "allocation_limit": "one allocation is larger than the driver allows",
         ContainerLimit = "container_limit": "the container's memory limit includes GPU memory",
         Override = "tensor_override": "tensors were assigned to a buffer type that cannot hold them",

@@ -1,11 +1,7 @@
-//! Combination of two diagnoses of a problem report, from the rules and from the text classifier.
+//! Choice between two diagnoses of a problem report: one by the rules, one by the text classifier.
 //!
-//! The bounds [`RULED`], [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports not used for
-//! training (`bench/RESULTS.md`). [`CLEAR`] was chosen on the training reports.
-//!
-//! DECISION: rules that used the sizes of a refused allocation win if their confidence is at least
-//! [`TELLING`], because words say nothing about sizes. Other rules win at [`RULED`] or above, or at
-//! [`RULED_AGAINST`] or above if the classifier clearly disagrees. Otherwise the classifier wins.
+//! The rules win if their confidence is high enough. If they used the sizes of a refused allocation, a lower
+//! confidence is enough.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};
@@ -29,6 +25,8 @@ pub(super) fn combine(
     text: &TextClassifier<'_>,
     facts: &Facts,
 ) -> bool {
+    // DECISION: words say nothing about sizes, so a rule that used sizes needs only `TELLING`. The bounds
+    // were chosen on 195 reports not used for training (`bench/RESULTS.md`), `CLEAR` on the training reports.
     let (cause, share) = text.most();
     let sized = |of: &DiagnosisCandidate| of.cause.is_of_sizes() && facts.is_sized();
     // Any size in the log makes a rule better than words, also for causes that other facts decide.

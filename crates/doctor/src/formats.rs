@@ -1,11 +1,7 @@
 //! Tables of phrases that programs print in logs, and readers of the lines that contain them.
 //!
-//! DECISION: one table is used for all engine output, so `serve` and `plimsoll doctor` cannot interpret a
-//! line differently.
-//!
-//! DECISION: each row names its evidence, and tests fail for a row without it. Evidence is a file of
-//! `data/logs` (`log NAME`), a test (`test NAME`), a public report (`corpus NNN`), or source (`FILE:ITEM @
-//! BUILD`).
+//! Each row names its evidence: a log in `data/logs`, a test, a public report, or a line of source code.
+//! Tests fail for a row without evidence.
 
 mod choice;
 mod cuda;
@@ -22,6 +18,7 @@ mod smi;
 mod table;
 mod torch;
 mod vllm;
+mod words;
 
 use crate::facts::{Facts, LineSource, Quote};
 use crate::line::clean;
@@ -29,9 +26,12 @@ use crate::pattern::Pattern;
 
 pub(crate) use self::search::{PhraseHit, hits, rows_in};
 pub(crate) use self::table::{LineSign, rows};
+pub(crate) use self::words::words as known_words;
 
 /// Adds the fields of a line that contains a phrase of `pattern`.
 pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {
+    // DECISION: one table is used for all engine output, so `serve` and `plimsoll doctor` cannot interpret a
+    // line differently.
     facts.note(pattern, quote);
     // Each reader ignores the patterns of the others, so their order does not matter.
     llama::read(facts, pattern, text, quote);

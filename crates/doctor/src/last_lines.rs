@@ -1,7 +1,6 @@
 //! Cause of an engine's end, found in its last log lines.
 //!
-//! The lines are hostile input, so sizes and evidence are bounded. The sizes are only shown to the user,
-//! because a client may have chosen the text.
+//! A client may have chosen part of the text. So sizes in these lines are only shown to the user.
 
 use plimsoll_base::Bytes;
 

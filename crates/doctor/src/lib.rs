@@ -3,11 +3,10 @@
 //! Format readers (`formats/`) turn log lines into [`Facts`], and rules name causes. A text classifier gives
 //! a second opinion on problem reports. [`diagnose`] combines both.
 //!
-//! DECISION: rules exist only for text that programs print in a fixed format. Prose is left to the
-//! classifier, because word lists for prose failed on new reports (`bench/RESULTS.md`).
+//! DECISION: rules exist only for text that programs print in a fixed format. Word lists for prose failed on
+//! new reports (`bench/RESULTS.md`), so prose is left to the classifier.
 //!
-//! DECISION: each verdict shows its evidence, its confidence and its alternatives. Without evidence, only the
-//! exit status and the last log lines are shown.
+//! DECISION: each verdict shows its evidence, its confidence and its alternatives.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -29,7 +28,7 @@ mod sizes;
 mod verdict;
 
 pub use cause::{Cause, SubCause};
-pub use diagnosis::{Diagnosis, DiagnosisCandidate, SCHEMA, diagnose};
+pub use diagnosis::{Diagnosis, DiagnosisCandidate, diagnose};
 pub use facts::{Facts, LineSource, Quote};
 pub use last_lines::{LastLinesFinding, read_last_lines};
 pub use reader::LogReader;

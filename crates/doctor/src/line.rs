@@ -1,10 +1,9 @@
-//! Cleaned text of a log line, without colours and control bytes, and limited in length.
-//!
-//! DECISION: of a long line, only a window around the sought phrase is kept. So a line of 100 MB takes no
-//! more memory than one of 4 KiB.
+//! Cleaned text of a log line: without colours and control bytes, and limited in length.
 
 use std::borrow::Cow;
 
+// DECISION: of a long line, only a window around the phrase that was searched for is kept. So a line of 100
+// MB takes no more memory than one of 4 KiB.
 /// Bytes that are kept before and after the phrase of a line.
 pub(super) const WINDOW: usize = 2048;
 /// Maximum length of an evidence text, in characters.

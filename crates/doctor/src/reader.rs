@@ -1,8 +1,5 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
-//!
-//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A line
-//! longer than [`PIECE`] is read in pieces.
 
 #[cfg(test)]
 mod tests;
@@ -63,6 +60,8 @@ impl LogReader {
     /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one
     /// before.
     pub fn feed(&mut self, source: LineSource, bytes: &[u8]) {
+        // DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A
+        // line longer than `PIECE` is read in pieces.
         if self.source != Some(source) {
             self.end_source();
             self.source = Some(source);
@@ -103,12 +102,12 @@ impl LogReader {
 
     /// Marks the program as one that had served before its lines begin.
     pub fn served(&mut self) {
-        self.facts.progress_mut().stage = LoadStage::Serving;
+        self.facts.progress.stage = LoadStage::Serving;
     }
 
     /// Adds the last refusal on guard's page.
     pub fn guard(&mut self, refused: &RefusedAllocation) {
-        *self.facts.guard_mut() = Some(refused.clone());
+        self.facts.guard = Some(refused.clone());
     }
 
     /// Everything that was found.
@@ -131,10 +130,10 @@ impl LogReader {
 
     /// Keeps a short report for the classifier, up to two of the largest size.
     fn keep(&mut self, source: LineSource, report: &[u8]) {
-        let kept: usize = self.facts.report().iter().map(|(_, text)| text.len()).sum();
+        let kept: usize = self.facts.report.iter().map(|(_, text)| text.len()).sum();
         if kept + report.len() <= 2 * SHORT {
             let text = String::from_utf8_lossy(report).into_owned();
-            self.facts.report_mut().push((source, text));
+            self.facts.report.push((source, text));
         }
     }
 
@@ -185,7 +184,7 @@ impl LogReader {
     fn is_known(&self, hit: PhraseHit) -> bool {
         self.read[hit.row] >= ENOUGH
             && match hit.pattern {
-                Pattern::Works | Pattern::Serves => self.facts.progress().stage == LoadStage::Serving,
+                Pattern::Works | Pattern::Serves => self.facts.progress.stage == LoadStage::Serving,
                 pattern => pattern.only_presence_counts(),
             }
     }

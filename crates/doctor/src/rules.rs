@@ -1,7 +1,6 @@
 //! Rules of the diagnosis, which find evidence for a cause in the numbers and the known lines of a log.
 //!
-//! DECISION: a rule is a small unit that does not depend on other rules. Weights are added per cause as log
-//! odds (in nats). One decisive rule gives a confidence of 0.99.
+//! Each rule is a small unit that does not depend on other rules.
 
 use super::cause::{Cause, SubCause};
 use super::facts::{Facts, Quote};
@@ -30,6 +29,7 @@ mod torch;
 mod unified;
 mod vllm;
 
+// DECISION: weights are added per cause as log odds (in nats). One decisive rule gives a confidence of 0.99.
 /// Strength of a finding, in nats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum EvidenceWeight {

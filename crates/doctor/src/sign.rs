@@ -1,4 +1,4 @@
-//! Coarse classification of an engine's log lines for the scheduler, and the pattern of ggml's abort
+//! Causes that a single log line of an engine shows, such as a full card, and the detection of ggml's abort
 //! messages.
 
 use plimsoll_base::Stage;

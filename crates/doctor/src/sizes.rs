@@ -1,7 +1,7 @@
 //! Parser of sizes in logs: `805.66 MiB`, `120,00 MB`, `24GB`, `0 bytes`, `3649053696`.
 //!
-//! DECISION: MB and GB are binary here, unlike in [`Bytes`]'s parser for user input, because engines and
-//! drivers print MB for MiB.
+//! MB and GB are binary here, because engines and drivers print MB for MiB. The parser of user input
+//! ([`Bytes`]) reads them as decimal.
 
 use plimsoll_base::Bytes;
 

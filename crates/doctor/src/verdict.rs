@@ -1,7 +1,4 @@
-//! Verdict on a dead engine: how it ended (for the scheduler) and why (for the user).
-//!
-//! DECISION: the scheduler takes the missing bytes only from guard's page (the preloaded library's shared
-//! file). A log's sizes are only shown, because a client may have chosen the text.
+//! Verdict on an engine that died: how it ended (for the scheduler) and why (for the user).
 
 use std::fmt;
 
@@ -97,6 +94,9 @@ pub struct EngineVerdict {
 }
 
 pub fn judge(death: &EngineDeath<'_>) -> EngineVerdict {
+    // DECISION: the scheduler takes the missing bytes only from guard's page (the preloaded library's shared
+    // file). A log's sizes are only shown, because a client may have chosen the text.
+
     // llama-server and the Python engines leave with 0 after SIGTERM.
     if death.asked || death.exit == Exit::Code(0) {
         return EngineVerdict { sign: None, end: End::Expected, hints: Vec::new(), diagnosis: None };
@@ -141,7 +141,7 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
         Stage::Loading => "while loading",
         Stage::Serving => "while serving",
     };
-    let mut reason = Reason::new(code, format!("{} {what} {when}", death.model))
+    let mut reason = Reason::new(code, format!("{}: {what} {when}", death.model))
         .fact("exit", death.exit.to_string())
         .because_all(finding.evidence.iter().map(|line| said(line)));
     if let Some(asked) = finding.asked {
@@ -188,7 +188,7 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
     let fresh = death.refused.filter(|refused| refused.is_fresh() && !struck_down(death.exit));
     let end = if let Some(refused) = fresh {
         let (code, what) = words(CauseSign::CardMemory);
-        let text = format!("{} {what} and {}", death.model, death.exit);
+        let text = format!("{}: {what} and {}", death.model, death.exit);
         End::OutOfMemory {
             stage: death.stage,
             reason: Reason::new(code, text)
@@ -219,14 +219,14 @@ fn said(line: &str) -> Reason {
 
 fn words(sign: CauseSign) -> (&'static str, &'static str) {
     match sign {
-        CauseSign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
-        CauseSign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
-        CauseSign::CardFault => ("engine_card_fault", "failed because of an error of the card or its driver"),
-        CauseSign::PortTaken => ("engine_port_taken", "found its port already in use"),
-        CauseSign::NotStarted => ("engine_not_started", "could not be started"),
-        CauseSign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
-        CauseSign::UnknownFlag => ("engine_unknown_flag", "rejected its command line"),
-        CauseSign::ModelFile => ("engine_model_file", "could not read its model"),
+        CauseSign::CardMemory => ("engine_out_of_memory", "the engine ran out of card memory"),
+        CauseSign::HostMemory => ("engine_out_of_host_memory", "the engine ran out of host memory"),
+        CauseSign::CardFault => ("engine_card_fault", "the card or its driver failed"),
+        CauseSign::PortTaken => ("engine_port_taken", "the engine found its port already in use"),
+        CauseSign::NotStarted => ("engine_not_started", "the engine could not be started"),
+        CauseSign::MissingLibrary => ("engine_missing_library", "the engine lacks a shared library"),
+        CauseSign::UnknownFlag => ("engine_unknown_flag", "the engine rejected its command line"),
+        CauseSign::ModelFile => ("engine_model_file", "the engine could not read its model"),
     }
 }
 

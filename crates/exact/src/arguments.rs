@@ -1,8 +1,7 @@
-//! Command line of an engine that runs for `plan --exact`: the user's flags, without those that act outside
-//! the process.
+//! Command line of the engine run by `plan --exact`: the user's flags, without those that act outside the
+//! process.
 //!
-//! Flags that open a listener, change the log, write files or start programs are left out or replaced. `-fit`
-//! is turned off unless the user set it, because it changes the settings that are measured.
+//! Flags that open a listener, change the log, write files or start programs are left out or replaced.
 
 use std::path::Path;
 

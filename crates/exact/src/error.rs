@@ -1,8 +1,9 @@
-//! Errors of an engine run for `plimsoll plan --exact`.
+//! Errors of the engine run by `plimsoll plan --exact`.
 
 use std::io;
 use std::path::PathBuf;
 
+use plimsoll_base::Bytes;
 use plimsoll_flags::FlagError;
 use plimsoll_launch::engine::EngineError;
 use plimsoll_planner::PlanError;
@@ -11,14 +12,16 @@ use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
 
+use super::prompt::PromptError;
+
 /// A failed question to an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExactError {
     #[error(transparent)]
     Find(#[from] EngineError),
     #[error(
-        "there is no llama-fit-params in the folder of {}\nhint: give its path with --exact=PATH, or omit \
-        --program", .0.display()
+        "there is no llama-fit-params in the folder of the engine {}\nhint: give its path with --exact=PATH, \
+            or omit --program", .0.display()
     )]
     FindBeside(PathBuf),
     #[error("the engine {} cannot be queried: {why}\nhint: name another engine with --exact=ENGINE", path.display())]
@@ -33,21 +36,31 @@ pub enum ExactError {
     Flag(#[from] FlagError),
     #[error("cannot make a folder for copies of the model's header: {0}")]
     Folder(io::Error),
-    #[error("cannot copy the header of {} to {}: {error}", from.display(), to.display())]
+    #[error("cannot copy the header of the model {} to {}: {error}", from.display(), to.display())]
     Copy { from: PathBuf, to: PathBuf, error: io::Error },
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "{} printed nothing for {seconds} s; its last line was: {last}\nhint: omit --exact to use \
-        Plimsoll's formulas",
+        "the engine {} did not answer within {seconds} s; its last line was: {last}\nhint: omit --exact to use \
+         Plimsoll's formulas",
         path.display()
     )]
     Wait { path: PathBuf, seconds: u64, last: String },
+    #[error("the engine {} started, but its log has no sizes", .0.display())]
+    Sizes(PathBuf),
+    #[error("the engine {} took more than {limit} of memory when it was asked, and was ended", path.display())]
+    Memory { path: PathBuf, limit: Bytes },
+    #[error("the engine {} was ended before it had answered", .0.display())]
+    Cancelled(PathBuf),
     #[error(
-        "{program} was run {runs} times, which is the limit, and the answer is still unknown\nhint: search \
-        for fewer values, or omit --exact to use Plimsoll's formulas"
+        "{program} was run {runs} times, which is the limit, and the answer is still unknown\nhint: name \
+            fewer values in --fit, or omit --exact to use Plimsoll's formulas"
     )]
     Spent { program: String, runs: u32 },
+    #[error(
+        "{program} did not compute a prompt of {tokens} tokens: {why}\nhint: give --prompt fewer tokens, or omit it"
+    )]
+    Prompt { program: String, tokens: u32, why: PromptError },
     #[error(transparent)]
     Refused(#[from] EngineRefusal),
     #[error(transparent)]

@@ -1,7 +1,7 @@
-//! Sparse copies of model files: the header, followed by a hole.
+//! Sparse copies of model files: the header, followed by a hole of the weights' length.
 //!
-//! An engine checks a file's length and reads the weights only to copy them to a card. So a sparse file of
-//! the same length is enough, and it takes no disk space.
+//! An engine reads weights only to copy them to a card. So a hole is enough for a memory plan, and it takes
+//! no disk space.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

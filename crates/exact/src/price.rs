@@ -1,8 +1,6 @@
-//! Cost model of a search that runs the engine for every value it tries: [`CostModel`] over an [`Oracle`].
+//! Cost model of the search for a value that fits: the engine is run for every value that is tried.
 //!
-//! DECISION: every price (the memory on each card) is the engine's own figure; the planner's formulas only
-//! choose the starting point. A configuration that the engine refuses does not fit. Any other failure ends
-//! the search.
+//! A configuration that the engine refuses does not fit. Any other failure ends the search.
 
 use std::cell::RefCell;
 
@@ -66,6 +64,8 @@ impl CostModel for Asked<'_> {
     type Error = ExactError;
 
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, ExactError> {
+        // DECISION: every price (the memory on each card) is the engine's own figure; the planner's formulas
+        // only choose the starting point.
         let options = self.edited(changes)?;
         let wish = options.wish(self.request.program)?;
         let request = PlanRequest { wish: &wish, cards, ..self.request };

@@ -1,9 +1,7 @@
-//! Parsers of llama-server's flag values, which read a value as `common/arg.cpp @ b10605` does.
+//! Parsers of llama-server's flag values, with the rules of `common/arg.cpp @ b10605`.
 //!
-//! Numbers end at the first character that is not a digit, as with `std::stoi`: `-c 8k` is a context of 8.
-//! [`Options::remarks`] warns about the ignored part.
-//!
-//! [`Options::remarks`]: crate::Options::remarks
+//! As with `std::stoi`, a number ends at the first character that is not a digit: `-c 8k` is a context of 8.
+//! The rest of the value gets a warning ([`Options::remarks`](crate::Options::remarks)).
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
@@ -87,11 +85,11 @@ impl GivenFlag<'_> {
         let name = self.text()?;
         // Exact names: llama.cpp compares case-sensitively.
         let known = CACHE_TYPES.into_iter().find(|kind| kind.name == name);
-        known.ok_or_else(|| self.error("f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1"))
+        known.ok_or_else(|| self.error("one of f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 and q5_1"))
     }
 
     pub(crate) fn pooling(&self) -> Result<Pooling, FlagError> {
-        Pooling::from_name(&self.text()?).ok_or_else(|| self.error("none, mean, cls, last or rank"))
+        Pooling::from_name(&self.text()?).ok_or_else(|| self.error("one of none, mean, cls, last and rank"))
     }
 
     pub(crate) fn flash_attention(&self) -> Result<FlashAttention, FlagError> {
@@ -103,7 +101,7 @@ impl GivenFlag<'_> {
             Some(true) => Ok(FlashAttention::On),
             Some(false) => Ok(FlashAttention::Off),
             None if text == "auto" || text == "-1" => Ok(FlashAttention::Auto),
-            None => Err(self.error("on, off or auto")),
+            None => Err(self.error("one of on, off and auto")),
         }
     }
 
@@ -130,7 +128,7 @@ impl GivenFlag<'_> {
             "layer" => Ok(SplitMode::Layer),
             "row" => Ok(SplitMode::Row),
             "tensor" => Ok(SplitMode::Tensor),
-            _ => Err(self.error("none, layer, row or tensor")),
+            _ => Err(self.error("one of none, layer, row and tensor")),
         }
     }
 
@@ -158,7 +156,7 @@ impl GivenFlag<'_> {
         let names: Vec<String> = self.text()?.split(',').map(str::to_owned).collect();
         // An empty name selects no device and makes llama.cpp exit.
         if names.iter().any(String::is_empty) {
-            return Err(self.error("names of devices, e.g. CUDA0,CUDA1, or none"));
+            return Err(self.error("names of devices, e.g. CUDA0,CUDA1, or the word none"));
         }
         Ok(names)
     }
@@ -186,7 +184,7 @@ impl GivenFlag<'_> {
         match self.text()?.as_str() {
             "auto" | "mmap" | "mmap+mlock" => Ok(true),
             "none" | "mlock" | "dio" => Ok(false),
-            _ => Err(self.error("auto, none, mmap, mlock, mmap+mlock or dio")),
+            _ => Err(self.error("one of auto, none, mmap, mlock, mmap+mlock and dio")),
         }
     }
 
@@ -221,8 +219,7 @@ impl GivenFlag<'_> {
             return Ok(text.split(',').map(str::to_owned).collect());
         }
         Err(self.error(
-            "draft-simple, draft-mtp, draft-eagle3, ngram-mod or another type that llama-server \
-            knows",
+            "a type that llama-server knows, such as draft-simple, draft-mtp, draft-eagle3 or ngram-mod",
         ))
     }
 }

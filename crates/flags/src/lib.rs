@@ -1,7 +1,6 @@
-//! llama-server's command-line flags: the table of flags, the options as written, and the parameters that
-//! they set.
+//! llama-server's command-line flags: a table of all flags, their parser, and the parameters that they set.
 //!
-//! [`Options`] stores the flags as typed; [`ModelParams`] has the parameters that memory depends on.
+//! [`Options`] stores the flags as typed; [`ModelParams`] has the parameters that affect memory.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

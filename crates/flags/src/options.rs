@@ -1,8 +1,7 @@
-//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and its
+//! llama-server flags as typed: an ordered list of settings, each with its row of the flag table and its
 //! origin.
 //!
 //! Order and repetition are kept, because the last `-c` wins but every `-ot` counts.
-//! [`ModelParams`](super::ModelParams) holds the resulting parameters.
 
 mod meaning;
 mod read;

@@ -1,4 +1,4 @@
-//! Values of llama-server's flags as written, and the words that llama.cpp accepts for on and off.
+//! Values of llama-server's flags as typed, and the words that llama.cpp accepts for on and off.
 
 /// Value given for a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Warnings about settings whose effect differs from what the user wrote, each with the place of the setting.
+//! Warnings about settings whose effect differs from what the user wrote, with the place of each setting.
 
 use std::fmt;
 

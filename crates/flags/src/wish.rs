@@ -1,7 +1,6 @@
-//! Model parameters that memory depends on, taken from a command line, with the engine's defaults filled in.
+//! Model parameters that affect memory, with the engine's defaults for those that are not given.
 //!
-//! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Programs that use the
-//! C API have another default for `swa_full`.
+//! The defaults are those of llama-server (`common/common.h: common_params @ b10605`).
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};

@@ -1,7 +1,7 @@
 //! Accounting of the device memory that the program holds, and claims on the memory budget for new requests.
 //!
-//! Before an allocation is passed to the driver, its bytes are claimed from the budget ([`claim`]), which all
-//! processes of the command share. [`blocks`] stores size and card for each allocated address.
+//! Before an allocation is passed to the driver, its bytes are claimed from the budget. A program and its
+//! child processes share one budget.
 
 pub(crate) mod blocks;
 pub(crate) mod claim;

@@ -1,12 +1,7 @@
-//! Arming: the moment from which this library acts in a process, and the rule that it never acts in a forked
-//! child.
+//! Arming of guard: the moment from which the library acts in a process.
 //!
-//! The library acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook
-//! reads a flag in a page that the kernel empties in a forked child (MADV_WIPEONFORK). Kernels before 4.14
-//! lack this feature; there, the PID is compared.
-//!
-//! DECISION: the library arms once, and if something is unexpected, it stays inactive. Other threads wait for
-//! the arming, but at most a second, because a waiting thread may hold the loader's lock.
+//! Guard arms after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set, and never in a
+//! forked child.
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -21,6 +16,8 @@ use crate::{clock, process, settings, trace};
 
 mod cards;
 
+// The kernel empties the flag's page in a forked child (MADV_WIPEONFORK). Kernels before 4.14 lack this
+// feature; there, the PID is compared.
 /// The flag in a memory page that a fork empties.
 #[derive(Debug)]
 struct ArmedFlag {
@@ -61,6 +58,8 @@ pub(crate) fn forked() -> bool {
 
 /// Arms guard; to be called after every successful `cuInit`.
 pub(crate) fn initialised() {
+    // DECISION: the library arms once, and if something is unexpected, it stays inactive. Other threads wait
+    // for the arming, but at most a second, because a waiting thread may hold the loader's lock.
     if !settings::wanted() {
         return;
     }

@@ -1,10 +1,8 @@
-//! CUDA contexts of the process: their cards, their size, and the refusal of contexts on cards outside the
-//! plan.
+//! CUDA contexts of the process: their cards and sizes, and the refusal of contexts on cards that it was not
+//! given.
 //!
-//! A context takes some hundred MiB of a card, so it counts against the budget. The first one is measured
-//! with NVML, by the process's own entry or by the increase of the card's used memory.
-//!
-//! DECISION: only contexts on a card with a budget are measured, so that other programs do not load NVML.
+//! A context takes some hundred MiB of a card, so it counts against the budget. Only contexts on a card with
+//! a budget are measured.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -62,6 +60,7 @@ pub(crate) fn refused(index: CardIndex) -> bool {
 
 /// The used memory of a card, if the context that is about to be opened has to be measured.
 pub(crate) fn opening(index: CardIndex) -> Option<MemoryBefore> {
+    // DECISION: contexts on cards without a budget are not measured, so that other programs do not load NVML.
     let first = !OPEN.hold().iter().any(|context| context.card == index);
     let limited = ledger::budget(index) != UNLIMITED;
     (first && limited).then(|| MemoryBefore::look(index)).flatten()

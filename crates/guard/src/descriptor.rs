@@ -1,7 +1,7 @@
-//! Identity check of an open file descriptor, to detect that its number now belongs to another file.
+//! Identity check of an open file descriptor, which detects that its number now belongs to another file.
 //!
-//! DECISION: before each write, the file behind the descriptor is compared with the one that was opened. A
-//! program that becomes a daemon closes all descriptors, and a write could then damage its own file.
+//! A program that becomes a daemon closes all descriptors. Without this check, guard could then write into
+//! one of the program's files.
 
 use core::ffi::c_int;
 use core::mem::zeroed;

@@ -1,8 +1,6 @@
-//! Addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, as opposed to the hooks of the same
-//! names.
+//! Addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, which guard's hooks call.
 //!
-//! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found. Calling a function
-//! that the driver lacks returns the driver's "not found" error.
+//! A function that the driver lacks returns the driver's "not found" error.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;

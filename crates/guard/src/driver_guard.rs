@@ -1,7 +1,6 @@
-//! Thread state around this library's own driver calls: stream capture mode, CUDA context, count of waiting
-//! threads.
+//! State of the calling thread during guard's own driver calls: stream capture mode and CUDA context.
 //!
-//! An allocating call would break another thread's stream capture, so the mode is RELAXED during such calls.
+//! An allocation would break another thread's stream capture, so the capture mode is relaxed during the call.
 //! Mode and context are restored afterwards.
 
 use core::ffi::c_uint;

@@ -1,16 +1,12 @@
-//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by a pool of this library, through the
+//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by guard's own pool, through the C++
 //! class's vtable.
 //!
-//! The pool is replaced only on request (`pool=ours`, `pool=managed`). A hidden and stripped class cannot be
-//! found, which is reported once.
-//!
-//! DECISION: an object's address is only a key to an allocator of this library ([`plimsoll_pool::Ours`]); the
-//! object itself is never read. Calls that cannot be served go to ggml's own methods.
+//! The pool is replaced only on request (`pool=ours`). Calls that cannot be served go to
+//! ggml's own methods.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plimsoll_nostd::lock::Lock;
-use plimsoll_wire::options::GgmlPoolMode;
 
 use crate::driver::{DeviceOrdinal, DevicePointer};
 use crate::say::say;
@@ -19,7 +15,6 @@ use crate::settings;
 mod backing;
 mod fence;
 mod locate;
-mod managed;
 mod mapped_objects;
 pub(crate) mod pools;
 mod replacements;
@@ -35,6 +30,8 @@ use locate::SearchedObjects;
 use mapped_objects::LoadCounts;
 use takeover::TakeoverError;
 
+// DECISION: an object's address is only a key to an allocator of this library (`plimsoll_pool::Ours`); the
+// object itself is never read. A hidden and stripped class cannot be found, which is reported once.
 #[derive(Debug)]
 struct ClassSearch {
     seen: LoadCounts,
@@ -47,18 +44,13 @@ static SEARCH: Lock<ClassSearch> =
 
 /// True if guard is to serve the pool itself.
 pub(crate) fn wanted() -> bool {
-    settings::options().pool == GgmlPoolMode::Ours
-}
-
-/// True if the allocation that this thread makes now is for ggml's own pool and is to be managed memory.
-pub(crate) fn managed() -> bool {
-    settings::options().pool == GgmlPoolMode::Managed && managed::inside()
+    settings::options().pool
 }
 
 /// Searches for the class, if an option requests it and objects were loaded or unloaded since the last
 /// search.
 pub(crate) fn look() {
-    if settings::options().pool != GgmlPoolMode::Leave {
+    if wanted() {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));
     }
 }
@@ -67,7 +59,7 @@ pub(crate) fn look() {
 fn report_nothing() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
-        say!("no ggml legacy pool is loaded yet, or its symbols are stripped; pools are not replaced");
+        say!("no pool is replaced: no ggml legacy pool is loaded yet, or its symbols are stripped");
     }
 }
 
@@ -85,13 +77,13 @@ fn search(counts: LoadCounts, search: &mut ClassSearch) {
         match takeover::take(vtable, &found.methods, replacements::of) {
             Ok(()) => {}
             Err(TakeoverError::UnknownShape) => {
-                say!("ggml's legacy pool has an unknown layout; it is not replaced")
+                say!("ggml's legacy pool is not replaced, because its layout is unknown")
             }
             Err(TakeoverError::NotWritable) => {
-                say!("the vtable of ggml's legacy pool cannot be written; the pool is not replaced")
+                say!("ggml's legacy pool is not replaced, because its vtable cannot be written")
             }
             Err(TakeoverError::TooMany) => {
-                say!("too many copies of ggml are loaded; the pool of this copy is not replaced")
+                say!("the pool of this copy of ggml is not replaced: too many copies are loaded")
             }
         }
     }

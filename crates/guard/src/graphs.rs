@@ -1,18 +1,17 @@
-//! Notification of ggml pools that this library replaced about stream captures and CUDA graphs.
+//! Notification of guard's memory pools about stream captures and CUDA graphs.
 //!
-//! DECISION: the pools are notified before the driver starts a capture. So while the driver is capturing, no
-//! pool releases memory and no thread of this library waits.
+//! While a stream is captured, the pools release no memory and wait for nothing.
 
 use plimsoll_pool::CapturedGraph;
 
-use crate::driver_guard;
 use crate::ggml::pools;
 use crate::state::captures::{self, GraphHandle};
-use crate::trace;
+use crate::{driver_guard, trace};
 
 /// Announces a capture on this stream. When this returns, no pool is giving anything back and nothing is
 /// waited for.
 pub(crate) fn begin(stream: usize) -> CapturedGraph {
+    // DECISION: the pools are notified before the driver starts a capture.
     let graph = CapturedGraph(trace::number());
     captures::begin(stream, graph);
     pools::each(|pool| pool.capture_begin(graph));

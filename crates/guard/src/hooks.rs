@@ -1,17 +1,12 @@
-//! Hooks: functions with which this library replaces the driver's, one file for each part of the driver's
-//! API.
+//! Hooks: functions with which guard replaces those of the CUDA driver, one file for each part of its API.
 //!
 //! Until `cuInit` has succeeded, a hook only calls the real function.
 //!
-//! DECISION: the macro `hooks!` generates the export, the pointer to the real function and the row in
-//! [`crate::interpose`]. So a hook cannot be missing in one of these places.
+//! Functions that CUDA 6.5 and later replaced are not hooked: no program that is so old runs a model on a card of today.
 
 pub(crate) mod arrays;
-pub(crate) mod batch;
 pub(crate) mod capture;
 pub(crate) mod context;
-pub(crate) mod copy;
-pub(crate) mod fill;
 pub(crate) mod graphs;
 pub(crate) mod info;
 pub(crate) mod init;
@@ -59,6 +54,8 @@ pub(crate) const fn always() -> bool {
     true
 }
 
+// DECISION: this macro generates the export, the pointer to the real function and the row in
+// `crate::interpose`. So a hook cannot be missing in one of these places.
 /// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
 /// They act once guard is armed; with `in LIBRARY when always`, from the start.
 ///
@@ -74,7 +71,7 @@ macro_rules! hooks {
             $arguments:tt calls $names:tt $body:block
     )*) => {
         pub(crate) mod real {
-            #[allow(unused_imports, reason = "some parts of the API use no types of their own")]
+            #[allow(unused_imports, reason = "some groups of functions use no imported type")]
             use super::*;
 
             $crate::driver::real! {

@@ -1,12 +1,7 @@
-//! Symbol interposition: the three ways in which a program finds a driver function, and the table of hooks
-//! for all of them.
+//! Symbol interposition: the table of guard's hooks, and the ways in which a program finds a driver function.
 //!
-//! The three ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). In the last
-//! two, the real look-up runs first and only its result is replaced. RTLD_DEEPBIND, dlmopen, static programs
-//! and setuid programs are not covered.
-//!
-//! DECISION: names are looked up in a hash table built at compile time, without allocation, lock, thread
-//! local or panic. Every `dlsym` call of every program passes through it.
+//! The ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). RTLD_DEEPBIND,
+//! dlmopen, static programs and setuid programs are not covered.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -17,7 +12,7 @@ mod procedure;
 #[cfg(not(test))]
 mod symbol;
 
-const PARTS: [&[Hook]; 18] = [
+const PARTS: [&[Hook]; 15] = [
     hooks::init::TABLE,
     procedure::TABLE,
     hooks::memory::TABLE,
@@ -27,9 +22,6 @@ const PARTS: [&[Hook]; 18] = [
     hooks::info::TABLE,
     hooks::context::TABLE,
     hooks::nvml::TABLE,
-    hooks::copy::TABLE,
-    hooks::batch::TABLE,
-    hooks::fill::TABLE,
     hooks::pointer::TABLE,
     hooks::ipc::TABLE,
     hooks::capture::TABLE,
@@ -41,6 +33,8 @@ const PARTS: [&[Hook]; 18] = [
 /// A power of two, more than twice the number of hooks, so that a search ends after few probes.
 const PLACES: usize = 512;
 
+// DECISION: names are looked up in a hash table built at compile time, without allocation, lock, thread local
+// or panic. Every `dlsym` call of every program passes through it.
 static NAMES: [Option<&Hook>; PLACES] = places();
 
 const fn places() -> [Option<&'static Hook>; PLACES] {
@@ -81,8 +75,7 @@ const fn mixed(hash: u32, byte: u8) -> u32 {
 
 #[allow(
     clippy::as_conversions,
-    reason = "usize holds every u32 on the supported platforms, and `try_from` \
-    is not const"
+    reason = "usize holds every u32 on the supported platforms, and `try_from` is not const"
 )]
 const fn place_of(hash: u32) -> usize {
     hash as usize % PLACES

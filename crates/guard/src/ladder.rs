@@ -1,11 +1,8 @@
 //! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
 //!
-//! A remedy whose option is not set is skipped. Nothing is tried during a stream capture, which waiting,
-//! freeing or mapping would invalidate.
-//!
-//! DECISION: rungs are ordered by their cost to the program: `reuse` of idle memory, smaller pieces
-//! (`chunk`), waiting (`reclaim`, `wait`), host memory (`spill`), managed memory (`on-oom=managed`). If all
-//! fail, the program gets CUDA_ERROR_OUT_OF_MEMORY.
+//! Remedies are tried in order of their cost to the program: reuse of idle memory, smaller pieces, waiting,
+//! host memory, managed memory. A remedy whose option is not set is skipped. If all fail, the program gets
+//! CUDA_ERROR_OUT_OF_MEMORY.
 
 use core::time::Duration;
 
@@ -16,9 +13,8 @@ mod refusal;
 pub(crate) mod reuse;
 mod room_request;
 
-use crate::account::Substitute;
 use crate::account::claim::{self, ClaimOutcome};
-use crate::account::overflow;
+use crate::account::{Substitute, overflow};
 use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::policy::backoff::Backoff;
@@ -54,6 +50,7 @@ pub(crate) fn ask(
 }
 
 fn climb(mut request: RefusedRequest<'_>) -> ClaimOutcome {
+    // Nothing is tried during a stream capture, which waiting, freeing or mapping would invalidate.
     let end = if capturing() {
         // Nothing may be mapped now, but what is held back for later requests may be taken.
         request.yields().then(|| request.whole()).flatten()
@@ -181,7 +178,7 @@ impl RefusedRequest<'_> {
         if !settings::options().on_oom_managed {
             return None;
         }
-        self.answer(|card, size| spill::managed(card, size, spill::host_advice(card)))
+        self.answer(spill::managed)
     }
 
     /// Answers the request with a range of guard's own, if the hook takes one.

@@ -1,12 +1,12 @@
 //! `libplimsoll_guard.so`: preloaded library between an unmodified program and the CUDA driver, which counts
 //! and limits GPU memory.
 //!
-//! It passes every call through until `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set. Most
-//! processes with the library never use CUDA.
+//! It passes every call through until `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set.
 //!
-//! The modules form floors. Each floor imports only those above it in this list:
+//! The modules form layers, lowest first. A module calls those of a higher layer only through registered
+//! functions.
 //!
-//! | floor | modules |
+//! | layer | modules |
 //! |---|---|
 //! | process | `clock`, `descriptor`, `process`, `say`, `settings`, `text` |
 //! | driver | `driver`: the real functions, found by walking the loaded objects |
@@ -14,9 +14,7 @@
 //! | policy | `policy`: pure arithmetic, tested alone |
 //! | accounts | `account`: count of the memory that the program holds, and claims on the budget |
 //! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: create and release memory, and wait for it |
-//! | entrances | `arm`, `hooks`, `interpose`: exported functions, and the ways in which a program finds them |
-//!
-//! If an upper floor must call a lower one, the lower one passes it a function.
+//! | entry points | `arm`, `hooks`, `interpose`: exported functions, and the ways in which a program finds them |
 //!
 //! DECISION: the library is `no_std` only with the profile `guard` (panic = abort), which saves 0.1 ms on
 //! every exec. Every other profile builds an ordinary crate for tests and lints.
@@ -24,8 +22,7 @@
 #![allow(
     non_snake_case,
     non_upper_case_globals,
-    reason = "the functions keep the names that the driver \
-    gives them"
+    reason = "the functions keep the names that the driver gives them"
 )]
 
 extern crate alloc;

@@ -1,6 +1,4 @@
-//! Messages on stderr, each written by one `write(2)` call.
-//!
-//! The code uses no buffer (a fork would duplicate it), no lock and no allocation.
+//! Messages on stderr, each written by one `write(2)` call, without a lock, a buffer or an allocation.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::AtomicU32;

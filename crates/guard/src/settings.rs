@@ -1,4 +1,4 @@
-//! Options of this library for this process, read from `PLIMSOLL_GUARD`.
+//! Options of guard for this process, read from `PLIMSOLL_GUARD`.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;

@@ -1,7 +1,7 @@
-//! Tables and counters that this library keeps for its process. This module makes no decisions and no driver
-//! calls.
+//! Tables and counters that guard keeps for its process.
 //!
-//! Cards are numbered as the program numbers them. Locks are held for a look-up only.
+//! These modules make no decisions and call no driver function. Cards are numbered as the program numbers
+//! them.
 
 pub(crate) mod address_map;
 pub(crate) mod captures;

@@ -1,7 +1,4 @@
-//! Trace file of memory events, one for each process, written if `PLIMSOLL_GUARD_TRACE` is set.
-//!
-//! DECISION: each record is one `write(2)` to a file opened for append. So a killed process loses no records,
-//! and no thread waits for a lock. Records of two threads may be out of order.
+//! Writer of a process's trace file: one record for each memory event, if `PLIMSOLL_GUARD_TRACE` is set.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -44,6 +41,8 @@ impl TraceEvent {
 
     #[inline]
     pub(crate) fn emit(self, kind: TraceKind) {
+        // DECISION: each record is one `write(2)` to a file opened for append. So a killed process loses no
+        // records, and no thread waits for a lock. Records of two threads may be out of order.
         let file = FILE.load(Acquire);
         if file != CLOSED {
             record(file, kind, self);

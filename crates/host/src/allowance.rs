@@ -1,9 +1,4 @@
-//! Allocatable host memory for a GPU driver: the size that a request can get now, the size after reclaim, and
-//! the limit.
-//!
-//! DECISION: `now` is the largest request that succeeds without reclaim; `attainable` is that size after all
-//! clean file pages are dropped. Drivers that let the kernel reclaim are limited by MemAvailable, others by
-//! MemFree. Both exclude pages of the contiguous pool (CMA).
+//! Host memory that a GPU driver can allocate: the size possible now, and the size possible after reclaim.
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -18,6 +13,9 @@ pub enum AllowanceGate {
     Available,
 }
 
+// DECISION: `now` is the largest request that succeeds without reclaim; `attainable` is that size after all
+// clean file pages are dropped. Drivers that let the kernel reclaim are limited by MemAvailable, others by
+// MemFree. Both exclude pages of the contiguous pool (CMA).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     pub gate: AllowanceGate,
@@ -64,7 +62,7 @@ pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option
     let attainable = bounds.iter().filter(|bound| !bound.moves).map(|bound| bound.bytes).min();
     // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.
     let attainable = attainable.unwrap_or(now).max(now);
-    let said = format!("{now} can be allocated now; the limit is {}", bounds.first()?.name);
+    let said = format!("{now} can be allocated now, limited by {}", bounds.first()?.name);
     let mut reason = Reason::new("allowance", said)
         .fact("now", now)
         .fact("attainable", attainable)
@@ -89,7 +87,7 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
         (Some(Driver::NvidiaUnified), _) => (
             AllowanceGate::Free,
             format!(
-                "nvidia.ko on {} counts page cache as used: cudaMemGetInfo returns MemFree",
+                "the driver nvidia.ko on {} counts page cache as used: cudaMemGetInfo returns MemFree",
                 snapshot.chip.map_or("this chip", Chip::name)
             ),
         ),
@@ -127,7 +125,7 @@ fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let colouring = snapshot.chip == Some(Chip::Tegra194);
     let bytes = if colouring { bytes.scaled(15, 16) } else { bytes };
     if colouring {
-        text += &format!(", less a sixteenth for page colouring on Xavier; {bytes} remain");
+        text += &format!("; on Xavier, page colouring takes a sixteenth of that, so {bytes} remain");
     }
     let name = "the kernel's estimate of available memory";
     Some(AllowanceBound::fixed(bytes, name, "available", text))
@@ -136,25 +134,18 @@ fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
 fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let memory = &snapshot.memory;
     let (free, pool) = (memory.free?, memory.cma_free.unwrap_or_default());
-    let (bytes, kept) = match &snapshot.zones {
+    let (bytes, withheld) = match &snapshot.zones {
         Some(zones) if !zones.zones.is_empty() => {
             let kept = zones.held_back(snapshot.page);
             (
                 zones.usable(snapshot.page),
-                format!(
-                    "{kept} are withheld by the kernel's watermarks and \
-                reserves"
-                ),
+                format!("{kept} that the kernel's watermarks and reserves withhold"),
             )
         }
-        _ => (
-            memory.free_without_cma()?,
-            "the part that the kernel's watermarks withhold is unknown".to_owned(),
-        ),
+        _ => (memory.free_without_cma()?, "an unknown part that the kernel's watermarks withhold".to_owned()),
     };
     let text = format!(
-        "{free} are free (MemFree), of which {pool} are in the contiguous pool and {kept}; {bytes} \
-            remain"
+        "{free} are free (MemFree), less {pool} in the contiguous pool and {withheld}; {bytes} remain"
     );
     Some(AllowanceBound { moves: true, ..AllowanceBound::fixed(bytes, "free memory", "free", text) })
 }
@@ -172,8 +163,8 @@ fn cap(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let used = snapshot.memory.nvmap_used.unwrap_or_default();
     let bytes = given.saturating_sub(used);
     let mut text = format!(
-        "NvMap of {release} refuses large allocations no matter how much is free; on a board of this size, \
-            according to reports, {given} in total succeeded and {refused} failed"
+        "NvMap of {release} refuses large allocations no matter how much is free; users of such boards \
+            report that {given} in total succeeded and {refused} failed"
     );
     if !used.is_zero() {
         text += &format!("; {used} are in use (NvMapMemUsed), so {bytes} remain");
@@ -215,7 +206,8 @@ fn groups(snapshot: &HostSnapshot) -> Vec<AllowanceBound> {
     let bound = |limit: &super::CgroupLimit| {
         let (bytes, group) = (limit.room(), &limit.group);
         let text = format!(
-            "the limit of cgroup /{group} is {}, of which {} are in use without page cache; {bytes} remain",
+            "the memory limit of cgroup /{group} is {}; {} are in use, page cache not counted, so {bytes} \
+                remain",
             limit.limit, limit.used
         );
         AllowanceBound::fixed(bytes, format!("the limit of cgroup /{group}"), "container_limit", text)
@@ -260,7 +252,7 @@ mod tests {
         let allowance = orin("36.5.0");
         assert_eq!((allowance.gate, allowance.now), (AllowanceGate::Free, Bytes::mib(3094 - 200 - 40)));
         assert_eq!(allowance.attainable, Bytes::mib(5240));
-        assert!(allowance.reason.text.ends_with("the limit is free memory"), "{}", allowance.reason);
+        assert!(allowance.reason.text.ends_with("limited by free memory"), "{}", allowance.reason);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Table of chips whose GPU shares the host's memory, recognised by device tree (`compatible`) or GPU name.
+//! Table of chips whose GPU shares the host's memory, found by device tree (`compatible`) or GPU name.
 
 /// Limit on the length of a name.
 const LONGEST: usize = 4096;

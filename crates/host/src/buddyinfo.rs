@@ -1,7 +1,6 @@
-//! Parser of `/proc/buddyinfo`: free memory blocks of each size.
+//! Parser of `/proc/buddyinfo`: the number of free memory blocks of each size.
 //!
-//! The number of columns is the kernel's number of orders: usually 11, but 13 in Jetson's 5.15 kernel.
-//! Fragmentation can be judged only from all orders; tegrastats' `lfb` counts order 10 only.
+//! The number of sizes depends on the kernel: usually 11, but 13 in Jetson's 5.15 kernel.
 
 use plimsoll_base::Bytes;
 

@@ -1,5 +1,5 @@
-//! Parsers for line elements that several `/proc` files share (`key value unit`, `Node 0, zone Normal`), and
-//! limits on the size of these files.
+//! Parsers for line elements that several `/proc` files share, such as `key value unit` and `Node 0, zone
+//! Normal`.
 
 use plimsoll_base::Bytes;
 

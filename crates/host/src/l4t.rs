@@ -1,9 +1,5 @@
-//! Parser of `/etc/nv_tegra_release` (the release of Jetson Linux, L4T), and table of releases with memory
+//! Release of Jetson Linux (L4T), parsed from `/etc/nv_tegra_release`, and a table of releases with memory
 //! faults.
-//!
-//! DECISION: the table holds only faults that NVIDIA has confirmed in public. The fix for CVE-2025-33182 and
-//! CVE-2025-33177 limits CUDA memory in R38.2.2, R36.4.7 and R35.6.3; the release notes of R36.5 and R35.6.4
-//! list this as fixed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,6 +30,9 @@ const SEEN: [(Bytes, Bytes, Bytes); 2] = [
     (Bytes::mib(15_650), Bytes::mib(3051), Bytes::mib(6294)),
 ];
 
+// DECISION: the table holds only faults that NVIDIA has confirmed in public. The fix for CVE-2025-33182 and
+// CVE-2025-33177 limits CUDA memory in R38.2.2, R36.4.7 and R35.6.3; the release notes of R36.5 and R35.6.4
+// list this as fixed.
 const FAULTS: [NvmapFault; 3] = [
     NvmapFault { since: Release::new(35, 6, 3), fixed_in: Some(Release::new(35, 6, 4)) },
     NvmapFault { since: Release::new(36, 4, 7), fixed_in: Some(Release::new(36, 5, 0)) },

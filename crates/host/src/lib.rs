@@ -1,8 +1,6 @@
-//! Parsers of a Linux host's memory state (`/proc`, `/sys`, tegrastats), and the arithmetic of memory
-//! reclaim.
+//! Parsers of a Linux host's memory state (`/proc`, `/sys`, tegrastats), and the planning of memory reclaim.
 //!
-//! DECISION: each file has one typed and bounded parser. A damaged file gives fewer values, never a panic and
-//! never a wrong number. A value that cannot be read is `None`.
+//! A damaged file gives fewer values, never a panic and never a wrong number.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,7 +1,6 @@
 //! Parser of `/proc/meminfo`.
 //!
-//! Every value is labelled `kB` and means KiB. `MemAvailable` includes free pages of the contiguous pool
-//! (CMA), which a driver's request cannot use.
+//! Every value is labelled `kB` and means KiB.
 
 use plimsoll_base::Bytes;
 

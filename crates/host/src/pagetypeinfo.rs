@@ -1,7 +1,6 @@
 //! Parser of `/proc/pagetypeinfo` (readable by root only): free memory blocks by migrate type.
 //!
-//! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block,
-//! so compaction can only join free pages in movable blocks.
+//! Only movable pages can be moved to form a large free block.
 
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 

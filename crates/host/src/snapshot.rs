@@ -1,12 +1,12 @@
 //! Snapshot of a machine's memory state, from the live system or from captured copies of its files.
 //!
-//! DECISION: files are read through the trait [`ProcTree`], so this crate does no input. Unreadable files are
-//! recorded with the reason.
+//! Unreadable files are recorded with the reason.
 
 use plimsoll_base::Bytes;
 
 use super::{BuddyInfo, CgroupLimit, Chip, Driver, MemInfo, PageTypeInfo, Release, ZoneInfo, cgroup, nvmap};
 
+// DECISION: files are read through this trait, so this crate does no input.
 /// Source of files by their paths from the root, without a leading slash.
 pub trait ProcTree {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen>;

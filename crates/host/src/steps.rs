@@ -1,11 +1,7 @@
-//! Choice of steps that free host memory (reclaim): the mildest sequence that lets a request of a known size
-//! succeed.
+//! Choice of steps that free host memory (reclaim), so that a request of a known size succeeds.
 //!
-//! Predicted sizes of large blocks are upper bounds, because pinned pages are not visible. So the caller
-//! takes one step, measures again and asks again.
-//!
-//! DECISION: the possible sequences form a fixed list, mildest first, and the first that frees enough is
-//! chosen. If none does, no step is chosen.
+//! Of a fixed list of sequences, the mildest that frees enough is chosen. The effect is a prediction, so the
+//! caller takes one step, measures again and asks again.
 
 mod baseline;
 mod simulation;
@@ -88,6 +84,8 @@ pub struct ReclaimPlan {
     pub withheld: Vec<PlannedStep>,
 }
 
+// DECISION: the possible sequences form a fixed list, mildest first. Predicted sizes of large blocks are
+// upper bounds, because pinned pages are not visible.
 /// Mildest first: steps on the caller's own files, then neighbours under guard, then system-wide steps.
 const RECIPES: &[&[ReclaimStep]] = &[
     &[ReclaimStep::AdviseFiles],

@@ -1,7 +1,6 @@
-//! Parser of the memory field in a tegrastats line, for JetPack 4 to 7 and Thor.
+//! Parser of the memory field in a line of tegrastats, for JetPack 4 to 7 and Thor.
 //!
-//! The other fields have changed between releases; `RAM used/total` has stayed the same, with and without
-//! root. `MB` and `kB` mean MiB and KiB.
+//! In this field, `MB` and `kB` mean MiB and KiB.
 
 use plimsoll_base::Bytes;
 

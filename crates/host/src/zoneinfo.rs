@@ -1,7 +1,6 @@
 //! Parser of `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves hold back.
 //!
-//! The reserve (`protection`) is kept from requests that another zone could serve. The file's figures are in
-//! pages.
+//! The file's figures are in pages.
 
 use plimsoll_base::Bytes;
 

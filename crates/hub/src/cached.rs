@@ -1,7 +1,7 @@
 //! Caches of downloaded models on this machine: Hugging Face's cache, and llama.cpp's own folder.
 //!
-//! Newer llama-servers use the former, older ones the latter (`common/hf-cache.cpp: get_cache_directory @
-//! 0.5.0`, `common/download.cpp @ b6000`).
+//! Newer llama-servers use Hugging Face's cache, older ones the folder (`common/hf-cache.cpp:
+//! get_cache_directory @ 0.5.0`, `common/download.cpp @ b6000`).
 
 use std::ffi::OsString;
 use std::fs;

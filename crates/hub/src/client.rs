@@ -102,7 +102,7 @@ impl Client {
         let next = next.and_then(|next| at.redirected(&next));
         let bytes = self.read(response.into_body(), LONGEST_ANSWER + 1, address)?;
         if widened(bytes.len()) > LONGEST_ANSWER {
-            let why = format!("it is longer than {}", Bytes::new(LONGEST_ANSWER));
+            let why = format!("the answer is longer than {}", Bytes::new(LONGEST_ANSWER));
             return Err(HubFailure::Answer(why).of(address));
         }
         Ok((bytes, next))
@@ -150,6 +150,9 @@ impl Client {
                     let location = String::from_utf8_lossy(location.unwrap_or_default()).into_owned();
                     let next = at.redirected(&location);
                     at = next.ok_or_else(|| HubFailure::BadRedirect(unsigned(&location)).of(address))?;
+                }
+                401 | 403 if self.token.is_some() && self.hub.is_at(&at) && !self.hub.trusts(&at) => {
+                    return Err(HubFailure::TokenWithheld.of(address));
                 }
                 status => return Err(refusal(status, response.headers()).of(address)),
             }
@@ -228,7 +231,7 @@ fn refusal(status: u16, headers: &HeaderMap) -> HubFailure {
             let after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
             HubFailure::TooMany(after)
         }
-        416 => HubFailure::WrongRange("status 416, the file is shorter or empty".to_owned()),
+        416 => HubFailure::WrongRange("status 416: the file is shorter or empty".to_owned()),
         // A server without ranges says so here, where it does not simply send everything.
         _ if headers.get(ACCEPT_RANGES).is_some_and(|value| value == "none") => HubFailure::NoRanges,
         _ => HubFailure::Status(status),

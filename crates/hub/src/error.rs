@@ -17,85 +17,89 @@ pub struct HubError {
 /// Reason why a header could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum HubFailure {
-    #[error("this is no address of a model file; write http://HOST/PATH.gguf or https://HOST/PATH.gguf")]
+    #[error("this is not the address of a model file; write http://HOST/PATH.gguf or https://HOST/PATH.gguf")]
     NoAddress,
-    #[error("this is no repository; write USER/REPO or USER/REPO:QUANT")]
+    #[error("this is not the name of a repository; write USER/REPO or USER/REPO:QUANT")]
     NoRepository,
-    #[error("models of Docker Hub are not read before they are downloaded; give the file with -m")]
+    #[error("a model on Docker Hub cannot be planned before it is downloaded; give the file with -m")]
     Docker,
-    #[error("it is in no cache on this machine, and --offline forbids to fetch it")]
+    #[error("the model is not in a cache on this machine, and --offline forbids fetching it")]
     Offline,
-    #[error("cannot be reached: {0}\nhint: check the network, or HF_ENDPOINT, or give a local file with -m")]
+    #[error("the server cannot be reached: {0}\nhint: check the network, or HF_ENDPOINT, or use -m FILE")]
     Unreachable(String),
     #[error(
-        "no answer within {} s; try again, or set HF_ENDPOINT to a mirror that is nearer",
-        .0.as_secs_f32()
+        "the server sent no answer within {} s; try again, or set HF_ENDPOINT to a nearer mirror", .0.as_secs_f32()
     )]
     Slow(Duration),
-    #[error("the answer broke off: {0}\nhint: try again")]
+    #[error("the server's answer ended early: {0}\nhint: try again")]
     Broken(String),
     #[error(
-        "the server wants a token that may read it (status {status}), or there is no such repository\n\
-         hint: check the name; set HF_TOKEN; for a gated model accept its terms on its page first"
+        "the repository does not exist, or reading it needs an access token (status {status})\n\
+         hint: check the name; set HF_TOKEN; for a gated model, first accept its terms on its web page"
     )]
     Forbidden { status: u16 },
     #[error(
-        "the server does not have it (status 404)\nhint: check the name; the hub's page of the repository lists its files"
+        "the server asks for an access token, which is not sent over plain http\n\
+         hint: write https:// in HF_ENDPOINT, or reach the server through this machine (http://127.0.0.1:PORT)"
+    )]
+    TokenWithheld,
+    #[error(
+        "the server does not have this file (status 404)\nhint: check the name; the web page of the repository lists its files"
     )]
     Missing,
-    #[error("the server refuses more requests for now (status 429){}\nhint: a token in HF_TOKEN raises the limit", after(.0))]
+    #[error("the server received too many requests (status 429){}\nhint: an access token in HF_TOKEN raises the limit", after(.0))]
     TooMany(Option<u64>),
     #[error("the server answered with status {0}\nhint: try again, or download the file and give it with -m")]
     Status(u16),
-    #[error("more than {0} redirects\nhint: give the address that they lead to")]
+    #[error("the server redirects more than {0} times\nhint: give the final address of the file")]
     Redirects(u32),
-    #[error("redirected to `{0}`, which is no address that may be followed (https stays https)")]
+    #[error("the server redirects to `{0}`, but only http and https are followed, and https never to http")]
     BadRedirect(String),
     #[error(
-        "the server sends no ranges of a file, so its header cannot be read alone\nhint: download the file and give it with -m"
+        "the server does not support range requests, so the header cannot be read alone\nhint: download the file and give it with -m"
     )]
     NoRanges,
     #[error(
-        "the server sent another range than the one that was asked for: {0}\nhint: try again without a proxy"
+        "the server sent a different part of the file than requested: {0}\nhint: try again without a proxy"
     )]
     WrongRange(String),
     #[error("the file changed on the server while its header was read\nhint: try again")]
     Changed,
     #[error(
-        "the server says {said} bytes and the hub's list says {listed}; one of them is wrong\nhint: try again, or download the file"
+        "the file has {said} bytes on the server, but {listed} in the hub's list of files\nhint: try again, or download the file"
     )]
     Length { said: u64, listed: u64 },
     #[error(
-        "its header is longer than {limit}, or damaged: it asks for {} of the file\n\
-         hint: a real header is shorter; --header-limit raises the limit", Bytes::new(*.needed)
+        "the header of the file is longer than {limit}, or damaged: it continues to {} of the file\n\
+         hint: check the file; if it is sound, --header-limit raises the limit", Bytes::new(*.needed)
     )]
     TooLong { limit: Bytes, needed: u64 },
-    #[error("its header needed more than {0} requests\nhint: download the file and give it with -m")]
+    #[error("reading the header takes more than {0} requests\nhint: download the file and give it with -m")]
     Requests(u32),
     #[error("{0}")]
     Header(#[from] GgufError),
     #[error("{0}")]
     Model(#[from] ModelError),
     #[error(
-        "the hub's answer is not understood: {0}\nhint: check HF_ENDPOINT; an old mirror may lack this interface"
+        "the hub's answer cannot be read: {0}\nhint: check HF_ENDPOINT; an old mirror may lack this interface"
     )]
     Answer(String),
-    #[error("it holds no model in GGUF form\nhint: look for a repository whose name ends in -GGUF")]
+    #[error("the repository contains no GGUF file\nhint: look for a repository whose name ends in -GGUF")]
     NoModel,
-    #[error("it holds a preset (preset.ini), which names other models\nhint: plan one of those")]
+    #[error("the repository has only a preset, which names other models\nhint: plan one of those models")]
     Preset,
-    #[error("it has no file of `{tag}`; it has {}", listed(.has))]
+    #[error("the repository has no file of quantisation `{tag}`; it has {}", listed(.has))]
     NoSuchQuant { tag: String, has: Vec<String> },
-    #[error("it has no file `{file}`; it has {}", listed(.has))]
+    #[error("the repository has no file `{file}`; it has {}", listed(.has))]
     NoSuchFile { file: String, has: Vec<String> },
-    #[error("file {number} of {count} of the set is not in the repository")]
+    #[error("the repository lacks file {number} of the model's {count} files")]
     Incomplete { number: u16, count: u16 },
     #[error(
-        "the token holds characters that no token has\nhint: set HF_TOKEN again, without quotes and line ends"
+        "the access token contains characters that no token has\nhint: set HF_TOKEN again, without quotes and line ends"
     )]
     Token,
     #[error(
-        "no certificate of an authority was found on this machine\nhint: install ca-certificates, or set SSL_CERT_FILE"
+        "this machine has no certificates to check servers with\nhint: install ca-certificates, or set SSL_CERT_FILE"
     )]
     NoRoots,
 }
@@ -116,7 +120,7 @@ impl HubFailure {
 }
 
 fn after(seconds: &Option<u64>) -> String {
-    seconds.map_or_else(String::new, |seconds| format!("; it takes them again in {seconds} s"))
+    seconds.map_or_else(String::new, |seconds| format!("; it accepts requests again in {seconds} s"))
 }
 
 /// A few of the names, and how many there are besides.

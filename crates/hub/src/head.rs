@@ -1,7 +1,6 @@
 //! Reader of a GGUF header over HTTP range requests.
 //!
-//! DECISION: the first request takes 64 KiB, the whole header of most files. The missing rest is mostly the
-//! vocabulary, whose length is known only at its end. So later requests take an estimated length.
+//! The first request takes 64 KiB, the whole header of most files.
 
 use std::fs::File;
 use std::io;
@@ -28,6 +27,8 @@ const SPARE: u64 = 4 << 10;
 /// Requests for one header; three are usual.
 const REQUESTS: u32 = 16;
 
+// DECISION: the missing rest is mostly the vocabulary, whose length is known only at its end. So later
+// requests take an estimated length.
 /// Header in the making: says which bytes it needs, and takes them.
 #[derive(Debug)]
 pub struct HeadReader {

@@ -1,11 +1,8 @@
 //! Headers of models on a server, by HTTP range requests: Hugging Face's hub, its mirrors, and plain
 //! addresses.
 //!
-//! Names, flags and choices are those of llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
-//! Files in a cache on this machine are read there.
-//!
-//! Every answer of a server is hostile input, so sizes, redirects, requests and time are bounded. The access
-//! token goes to the hub's own host only.
+//! Flags and the choice of files follow llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
+//! Files in a cache on this machine are not fetched. All answers of a server are untrusted input.
 #![forbid(unsafe_code)]
 
 mod address;

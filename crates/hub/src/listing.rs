@@ -104,7 +104,7 @@ fn commit(client: &Client, api: &Address) -> Result<String, HubError> {
         refs.branches.into_iter().filter_map(|branch| serde_json::from_value::<Branch>(branch).ok());
     let branches: Vec<Branch> = branches.filter(|branch| is_hex(&branch.commit, 40)).collect();
     let main = branches.iter().find(|branch| branch.name == "main").or(branches.first());
-    let none = || HubFailure::Answer("it names no branch with a commit".to_owned()).of(&address);
+    let none = || HubFailure::Answer("the answer names no branch with a commit".to_owned()).of(&address);
     main.map(|branch| branch.commit.clone()).ok_or_else(none)
 }
 

@@ -1,4 +1,4 @@
-//! Model that flags name by a repository or an address: its cached files, or their headers from the server.
+//! Remote model named by llama-server's flags: its cached files, or their headers from the server.
 
 use std::env;
 use std::ffi::OsString;

@@ -189,25 +189,39 @@ fn a_token_goes_to_the_hub_and_nowhere_else() {
 }
 
 #[test]
+fn a_token_is_not_sent_over_plain_http_to_another_machine() {
+    let file = HostedFile::of(&small()).with(Fault::Gated);
+    let server = FakeHub::start(vec![(REPO, "m-Q4_K_M.gguf", file)]).unwrap();
+    // It leads here, but it is no address of the loopback.
+    let elsewhere = server.address.replace("127.0.0.1", "0.0.0.0");
+    let client = Client::new(Address::parse(&elsewhere).unwrap(), Some("hf_secret"), BOUNDS).unwrap();
+    let hub = Hub::new(client, Caches::default());
+    let refused = located(&hub, &format!("-hf {REPO}")).unwrap_err().to_string();
+    assert!(refused.contains("is not sent over plain http"), "{refused}");
+    assert!(server.requests().iter().all(|request| request.authorization.is_none()));
+    assert!(!server.requests().is_empty(), "what needs no token is asked for all the same");
+}
+
+#[test]
 fn every_fault_of_a_server_is_an_error_that_names_the_file_and_a_remedy() {
     let short = Bounds { patience: Duration::from_millis(600), ..BOUNDS };
     for (fault, said) in [
         (Fault::Status(401), "HF_TOKEN"),
         (Fault::Status(403), "HF_TOKEN"),
         (Fault::Status(404), "check the name"),
-        (Fault::Status(429), "takes them again in 17 s"),
+        (Fault::Status(429), "accepts requests again in 17 s"),
         (Fault::Status(500), "status 500"),
-        (Fault::Loop, "more than 5 redirects"),
-        (Fault::BadRedirect, "redirected to `ftp://127.0.0.1/x`"),
-        (Fault::IgnoresRanges, "no ranges"),
+        (Fault::Loop, "redirects more than 5 times"),
+        (Fault::BadRedirect, "redirects to `ftp://127.0.0.1/x`"),
+        (Fault::IgnoresRanges, "does not support range requests"),
         (Fault::Slow, "no answer within 0.6 s"),
-        (Fault::Truncates, "broke off"),
+        (Fault::Truncates, "ended early"),
         (Fault::Hangs, "hint: "),
         (Fault::Noise, "hint: "),
-        (Fault::OtherRange, "another range"),
+        (Fault::OtherRange, "a different part of the file"),
         (Fault::Changes, "changed on the server"),
-        (Fault::Length(1 << 40), "one of them is wrong"),
-        (Fault::Length(70_000), "one of them is wrong"),
+        (Fault::Length(1 << 40), "in the hub's list of files"),
+        (Fault::Length(70_000), "in the hub's list of files"),
     ] {
         let file = HostedFile::of(&small()).with(fault);
         let server = FakeHub::start(vec![(REPO, "m-Q4_K_M.gguf", file)]).unwrap();
@@ -305,8 +319,8 @@ fn plain_addresses_have_sets_too_and_offline_fetches_nothing() {
         ("-hf user/none".to_owned(), "check the name"),
         ("-hf none".to_owned(), "USER/REPO"),
         ("-hf ../..".to_owned(), "USER/REPO"),
-        (format!("-hf {REPO}:Q9_X"), "it has no file of `Q9_X`; it has m"),
-        (format!("-hf {REPO} -hff no.gguf"), "it has no file `no.gguf`"),
+        (format!("-hf {REPO}:Q9_X"), "the repository has no file of quantisation `Q9_X`; it has m"),
+        (format!("-hf {REPO} -hff no.gguf"), "the repository has no file `no.gguf`"),
         ("-mu ftp://x/y.gguf".to_owned(), "http://HOST"),
     ] {
         let error = located(&hub, &flags).unwrap_err().to_string();

@@ -1,9 +1,4 @@
-//! Load tests of OpenAI-compatible servers, and their effect on the server's memory.
-//!
-//! All quantities are bounded. `plimsoll_telemetry::trend` computes the verdict.
-//!
-//! DECISION: each round repeats the requests of the previous one, and memory is measured between rounds. So
-//! neither an unfinished request nor a deeper prompt can look like growth.
+//! Load tests of OpenAI-compatible servers, which measure the server's memory between rounds of requests.
 
 mod answer;
 mod beside;
@@ -13,6 +8,9 @@ mod last_words;
 mod program;
 mod prompt;
 mod refused;
+// DECISION: each round repeats the requests of the previous one, and memory is measured between rounds. So
+// neither an unfinished request nor a deeper prompt can look like growth. `plimsoll_telemetry::trend`
+// computes the verdict.
 mod rounds;
 mod server;
 mod soak;

@@ -1,12 +1,12 @@
 //! Memory recordings of a machine or a program (`plimsoll watch`).
 //!
-//! DECISION: files of `/proc` stay open, and processes are listed again only after a new PID. Each sample is
-//! one write, so a SIGKILL loses only the current sample.
+//! Each sample is one write, so a SIGKILL loses only the current sample.
 
 mod collector;
 mod guards;
 mod kernel_log;
 mod machine;
+// DECISION: files of `/proc` stay open, and processes are listed again only after a new PID.
 mod processes;
 mod recording;
 mod snapshots;

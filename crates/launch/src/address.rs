@@ -1,8 +1,6 @@
-//! Addresses of engines: a Unix socket in a folder of the engine's own, or a port on the loopback interface.
+//! Addresses of engines: a Unix socket in a private folder, or a port on the loopback interface.
 //!
-//! DECISION: an engine that supports it gets a socket in a private folder, to which no other user can
-//! connect. Other engines get a port; if another program takes that port first, the engine is started again
-//! on another.
+//! An engine that supports it gets a socket, to which no other user can connect. Other engines get a port.
 
 use std::fmt;
 use std::io;

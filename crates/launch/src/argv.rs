@@ -1,7 +1,4 @@
-//! Random API keys for child processes, and the user's own stop commands, in which the child's PID is filled
-//! in.
-//!
-//! A child's own command line comes from the configuration (`Launch::command_line`).
+//! Random API keys for engines, and the user's own stop commands, in which the engine's PID is filled in.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
 //! Confinement of engines: another user, no new privileges, no core dumps, and a private /tmp.
 //!
-//! The trampoline (`plimsoll exec-child`) confines itself and then becomes the engine by exec. DECISION: only
-//! a change of user must succeed. Any other refused step is logged, and the engine runs without it.
+//! Only a change of user must succeed. Any other step that the system refuses is logged, and the engine runs
+//! without it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,7 +1,7 @@
-//! Search for the engine program that runs a model.
+//! Search for the engine, a program with llama-server's command line.
 //!
-//! DECISION: an engine is any program with llama-server's command line. The order is the configured command,
-//! `llama-server` on PATH, then the installed CPU engine, so a user's own build comes first.
+//! The configured command comes first, then `llama-server` on PATH, then the CPU engine that Plimsoll
+//! installed.
 
 mod home;
 mod identity;
@@ -13,11 +13,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 pub use self::home::{EngineHome, HomeError};
+#[cfg(test)]
+pub(crate) use self::identity::version_line;
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
-pub use self::vulkan::{listed_devices, vulkan_cards, vulkan_numbers};
-#[cfg(test)]
-pub(crate) use self::{identity::version_line, vulkan::device};
+pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";

@@ -1,7 +1,4 @@
-//! HTTP health checks of engines: readiness, and liveness after a suspicious log line.
-//!
-//! The pause between two checks grows from 20 ms to 250 ms. No request is sent to a port on which another
-//! user's process listens.
+//! HTTP health checks of engines: readiness after the start, and liveness after a suspicious log line.
 
 use std::future::Future;
 use std::pin::Pin;

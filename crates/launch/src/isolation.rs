@@ -1,8 +1,7 @@
 //! Card isolation: the cards that a child process sees, and the numbers that it uses for them.
 //!
 //! `CUDA_VISIBLE_DEVICES` lists a child's cards by UUID, so the child numbers them from 0. The user's flags
-//! and their variables number all cards, so they are rewritten. With `-dev`, `--main-gpu` and
-//! `--tensor-split` count within its list (`llama.cpp: llama_prepare_model_devices @ b10605`).
+//! number all cards of the machine, so they are rewritten.
 
 use super::environment::Environment;
 
@@ -45,6 +44,8 @@ pub fn renumber(
     all: &[String],
     own: &[String],
 ) -> Vec<String> {
+    // With `-dev`, `--main-gpu` and `--tensor-split` count within its list (`llama.cpp:
+    // llama_prepare_model_devices @ b10605`).
     let numbers = CardNumbering::new(arguments, environment, all, own);
     let mut dropped = numbers.rewrite_variables(environment);
     let mut kept = Vec::with_capacity(arguments.len());

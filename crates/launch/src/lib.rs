@@ -1,8 +1,4 @@
 //! Start and end of engine processes, each in its own process group and with access to its own cards only.
-//!
-//! One thread, the launcher, is the parent of every child, because a parent-death signal is sent when the
-//! forking *thread* ends. A child is reaped after all processes of its group were killed, so its PID cannot
-//! be reused before.
 #![forbid(unsafe_code)]
 
 /// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that
@@ -30,6 +26,9 @@ mod log_ring;
 mod port_owner;
 mod post_mortem;
 mod process;
+// One thread, the launcher, is the parent of every child, because a parent-death signal is sent when the
+// forking *thread* ends. A child is reaped after all processes of its group were killed, so its PID cannot be
+// reused before.
 mod spawn;
 mod stderr_queue;
 mod warden;

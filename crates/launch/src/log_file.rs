@@ -1,7 +1,6 @@
 //! Log file of the engines, written by a separate thread.
 //!
-//! The runtime hands lines to the thread and drops them if the disk is too slow. A failed write (disk full)
-//! is reported once and tried again with the next line.
+//! Lines are dropped if the disk is too slow. A failed write is reported once.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -77,7 +76,8 @@ fn is_shared(path: &Path) -> bool {
 
 fn strangers() -> io::Error {
     io::Error::other(
-        "another user may have put it into a folder that every user can write; choose another place",
+        "another user may have created this file, because every user can write to its folder; choose another \
+            folder",
     )
 }
 

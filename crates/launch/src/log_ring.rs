@@ -1,7 +1,6 @@
 //! Ring buffer of a child's last log lines, bounded in bytes.
 //!
-//! Stdout and stderr are merged in the order of reading. A subscriber that is too slow loses lines but never
-//! delays the child.
+//! A subscriber that is too slow loses lines but never delays the child.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,10 +1,7 @@
 //! Check that the process listening on an engine's port belongs to a trusted user.
 //!
-//! If an engine is reached through a container's NAT rule, no process of this host listens, and the check
-//! passes.
-//!
-//! DECISION: another user could bind the port first and receive prompts and the engine's key. So a listener
-//! must belong to this user, to root, or to the engine's process group.
+//! Another user could bind the port first and receive prompts and the engine's key. So a listener must belong
+//! to this user, to root, or to the engine's process group.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -37,6 +34,9 @@ impl PortOwner {
     /// Returns the user whose process listens on the port instead of the engine; `None` if there is no such
     /// user.
     pub fn stranger(&self) -> Option<u32> {
+        // If an engine is reached through a container's NAT rule, no process of this host listens, and the
+        // check passes.
+
         // Without netlink (some sandboxes) nothing can be said, and nothing was said before either.
         let listener = listener_on(Ipv4Addr::LOCALHOST.into(), self.port).ok()??;
         let trusted = [getuid().as_raw(), 0].contains(&listener.uid);

@@ -1,5 +1,6 @@
-//! Running child process: its pidfd reports its end, its process group receives signals, and dropping the
-//! handle kills the group.
+//! Handle of a running child process, by which its end is awaited and its process group is signalled.
+//!
+//! Dropping the handle kills the group.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +29,8 @@ impl ProcessHandle {
         let id = child.id();
         #[expect(
             deprecated,
-            reason = "this is unsound only if another thread can close the descriptor, which OwnedFd prevents"
+            reason = "the call is unsound only if another thread can close the descriptor, which OwnedFd \
+                prevents"
         )]
         let watched = AsyncFd::with_interest(pidfd, Interest::READABLE);
         match watched {

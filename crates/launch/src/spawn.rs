@@ -84,9 +84,9 @@ pub enum LaunchError {
     },
     #[error("cannot start the warden, the process that kills engines if plimsoll dies: {0}")]
     StartWarden(#[source] io::Error),
-    #[error("cannot start the launcher thread: {0}")]
+    #[error("cannot start the thread that launches engines: {0}")]
     StartThread(#[source] io::Error),
-    #[error("the launcher thread has ended")]
+    #[error("the thread that launches engines has ended; restart plimsoll")]
     LauncherGone,
 }
 
@@ -264,8 +264,8 @@ impl Parent {
         }
         if let Err(cause) = self.warden.strike_off(child.id()) {
             tracing::warn!(
-                "cannot report to the warden, the process that kills engines if plimsoll dies, \
-                that {} has exited: {cause}",
+                "the warden, the process that kills engines if plimsoll dies, could not be told that process \
+                    {} has exited: {cause}",
                 child.id()
             );
         }

@@ -1,7 +1,6 @@
-//! Queue of the daemon's log lines for stderr.
+//! Queue of the daemon's log lines for stderr, written by a separate thread.
 //!
-//! DECISION: a separate thread writes the lines, because a blocked write would stop the single serving
-//! thread. If the queue is full, lines are dropped and counted.
+//! If stderr is blocked and the queue is full, lines are dropped and counted.
 
 use std::io::{self, Write};
 use std::sync::Arc;

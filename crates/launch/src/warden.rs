@@ -1,5 +1,4 @@
-//! Client of the warden, a helper process that kills all engines when the daemon dies (see
-//! `command/warden.rs`).
+//! Client of the warden, a helper process that kills all engines when the daemon dies.
 //!
 //! A warden that died is replaced and gets the whole list of process groups again.
 

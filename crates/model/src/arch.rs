@@ -1,8 +1,7 @@
 //! Table of model architectures and their differences that affect memory.
 //!
-//! The rows hold only rules that no key of the file states (llama.cpp: `src/models/*.cpp: load_arch_hparams @
-//! b10605`). An architecture without a row, or with a cache that [`HyperParameters`](super::HyperParameters)
-//! cannot express, is marked unknown.
+//! It holds only what the keys of a GGUF file do not state (llama.cpp: `src/models/*.cpp: load_arch_hparams @
+//! b10605`). An architecture without a row is marked unknown.
 
 mod keys;
 mod layers;

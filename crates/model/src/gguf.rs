@@ -1,10 +1,7 @@
 //! Reader of GGUF headers: the keys and the list of tensors, never the weights.
 //!
-//! The caller passes the first bytes of the file; if they are too few, [`GgufError::Truncated`] says how much
-//! to read. An [`Excerpt`] is a header without the vocabulary. Counts in a header are not trusted.
-//!
-//! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`. In addition, names must be
-//! UTF-8, a header must end within [`HEADER_LIMIT`], and files of either byte order are read.
+//! The caller passes the first bytes of the file; if they are too few, [`GgufError::Truncated`] says how many
+//! are needed. Counts in a header are not trusted.
 
 mod cursor;
 mod draft;
@@ -90,6 +87,8 @@ pub struct Header<'a> {
 impl<'a> Header<'a> {
     /// Reads the header from `window`, the first bytes of a file of `file_length` bytes.
     pub fn read(window: &'a [u8], file_length: u64, dialect: Dialect) -> Result<Self, GgufError> {
+        // The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`. In addition, names must
+        // be UTF-8, a header must end within `HEADER_LIMIT`, and files of either byte order are read.
         Self::read_at(&mut Cursor::new(window, file_length), file_length, dialect)
     }
 

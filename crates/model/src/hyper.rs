@@ -1,4 +1,4 @@
-//! Hyper-parameters of a model; names and meaning follow `llama-hparams.h @ b10605`.
+//! Hyper-parameters of a model, with the names and meaning of `llama-hparams.h @ b10605`.
 
 /// A quantity that is the same for all layers or differs between them.
 #[derive(Clone, Debug, PartialEq, Eq)]

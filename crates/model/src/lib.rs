@@ -1,7 +1,7 @@
 //! Models as described by their GGUF headers: tensors and hyper-parameters.
 //!
-//! A header is hostile input. To read a model, call [`gguf::Header::read`] for each file of
-//! [`split::siblings`], then [`Model::from_headers`].
+//! To read a model, call [`gguf::Header::read`] for each file of [`split::siblings`], then
+//! [`Model::from_headers`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,7 +1,7 @@
 //! Models in several files (split GGUF): their file names, and the joining of their headers into one model.
 //!
-//! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set. File names only
-//! serve to find the files (`llama.cpp: llama_split_path, llama-model-loader.cpp @ b10605`).
+//! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set (`llama.cpp:
+//! llama_split_path, llama-model-loader.cpp @ b10605`).
 
 use std::collections::HashSet;
 

@@ -1,7 +1,6 @@
-//! Generator of tiny llama models with valid weights, which every build of llama.cpp can load.
+//! Generator of tiny llama models with random weights, which every build of llama.cpp can load.
 //!
-//! `plimsoll quickstart` serves two of them and `plimsoll calibrate` runs one. The weights are random except
-//! for one dimension, which makes the model choose words and end its answers.
+//! `plimsoll quickstart` serves two of them and `plimsoll calibrate` runs one.
 
 mod vocabulary;
 mod weights;

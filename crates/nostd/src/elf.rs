@@ -1,7 +1,4 @@
 //! Reader of the dynamic symbols of an ELF object that the loader has mapped into this process.
-//!
-//! DECISION: the symbols are read from memory, by the object's hash table. `dlsym` is not called, because
-//! guard (the preloaded library) replaces it.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null;
@@ -22,6 +19,8 @@ const NEEDED: i64 = 1;
 const GNU_HASH: i64 = 0x6fff_fef5;
 const FUNCTION: u8 = 2;
 
+// DECISION: the symbols are read from memory, by the object's hash table. `dlsym` is not called, because
+// guard (the preloaded library) replaces it.
 /// A mapped object, valid during the callback of `dl_iterate_phdr`.
 #[derive(Debug)]
 pub struct ElfImage<'a> {

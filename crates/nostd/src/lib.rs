@@ -1,8 +1,8 @@
-//! Replacement for the parts of `std` that guard (preloaded into CUDA programs) and phantom (CUDA without a
-//! card) need.
+//! Replacement for parts of `std`, for the libraries guard (preloaded into CUDA programs) and phantom (CUDA
+//! without a card).
 //!
-//! - [`lock`]: a futex lock of four bytes that allocates nothing and registers nothing.
-//! - [`elf`]: a reader of objects that the dynamic loader has already mapped.
+//! - [`lock`]: a futex lock of four bytes that allocates no memory.
+//! - [`elf`]: a reader of ELF objects that the dynamic loader has already mapped.
 //! - [`heap`]: the return of freed pages to the kernel, also used by the daemon.
 //! - `runtime`: global allocator and panic handler of the shipped libraries.
 //!

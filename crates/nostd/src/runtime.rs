@@ -1,7 +1,4 @@
 //! Global allocator and panic handler of the libraries guard and phantom, over libc's `malloc` and `abort`.
-//!
-//! Memory comes from the `malloc` of the program that loads the library, so a program that uses another
-//! allocator (jemalloc, tcmalloc) still has only one heap.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;

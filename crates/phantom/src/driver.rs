@@ -1,7 +1,7 @@
 //! Functions of libcuda that ggml calls directly: virtual memory management for its pool.
 //!
-//! A CUDA runtime linked statically into the engine needs an undocumented driver interface, which this
-//! library lacks. So that runtime finds no card.
+//! A CUDA runtime that is linked statically into an engine needs further, undocumented driver functions. Such
+//! an engine finds no card here.
 
 use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 

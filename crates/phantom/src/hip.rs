@@ -1,8 +1,6 @@
 //! Functions of the HIP runtime, hipBLAS and rocBLAS: those of CUDA under AMD's names.
 //!
-//! DECISION: ggml's HIP backend is its CUDA backend with other headers (`vendors/hip.h`), so the functions
-//! are shared. Only properties and attributes differ. A card has no virtual memory management here, as in
-//! usual ROCm builds.
+//! ggml's HIP backend is its CUDA backend with other headers (`vendors/hip.h`), so most functions are shared.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,6 +25,8 @@ crate::making! {
     hipEventCreate hipEventCreateWithFlags hipGraphInstantiate hipStreamCreate hipStreamCreateWithFlags hipblasCreate
 }
 
+// Only properties and attributes differ. A card has no virtual memory management here, as in usual ROCm
+// builds.
 /// Functions that are CUDA's, argument for argument.
 macro_rules! same {
     ($($name:ident = $of:path, ($($argument:ident: $type:ty),*);)*) => { $(

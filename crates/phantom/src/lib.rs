@@ -1,7 +1,7 @@
-//! `libplimsoll_phantom.so`: CUDA, HIP and Vulkan without a card, for memory plans without a GPU.
+//! `libplimsoll_phantom.so`: preloaded library that stands in for CUDA, HIP and Vulkan on a machine without a
+//! GPU.
 //!
-//! An engine's own backend runs on this preloaded library, which records the memory that the backend
-//! requests. No installation of CUDA, ROCm or Vulkan is needed.
+//! An unmodified engine runs on it, and the memory that its backend requests is recorded for a plan.
 //!
 //! - `cards`: properties of the simulated cards.
 //! - `memory`: address ranges without memory, and real memory for what the host reads.
@@ -32,6 +32,7 @@ mod runtime;
 mod say;
 #[cfg(panic = "abort")]
 mod unwind;
+mod visible;
 mod vulkan;
 mod vulkan_limits;
 #[cfg(not(test))]

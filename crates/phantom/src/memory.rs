@@ -1,7 +1,6 @@
 //! Memory that the engine requests: device, managed, pool and pinned host memory.
 //!
-//! DECISION: device and pool memory are address ranges that cannot be accessed (`PROT_NONE`); managed and
-//! host memory is real. No request is refused because a card is full, because the plan needs the total.
+//! A request succeeds even if the simulated card is full, because the plan needs the total.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{c_int, c_void};
@@ -46,6 +45,8 @@ impl Kind {
     }
 
     fn protection(self) -> c_int {
+        // DECISION: device and pool memory are address ranges that cannot be accessed (`PROT_NONE`); managed
+        // and host memory is real.
         match self {
             Self::Device | Self::Pool | Self::Vulkan => libc::PROT_NONE,
             Self::Managed | Self::VulkanMapped | Self::Host => libc::PROT_READ | libc::PROT_WRITE,

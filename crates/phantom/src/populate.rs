@@ -1,8 +1,7 @@
-//! Lazy mapping of model files, and host memory that is never cleared.
+//! Replacements of libc and ggml functions, so that model files are not read and caches are not cleared.
 //!
-//! llama.cpp reads a whole file when it maps the file (`llama-mmap.cpp @ b10605`) and clears caches in host
-//! memory (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`). Nothing computes with these
-//! bytes here, so functions of this library replace those of libc and ggml.
+//! Nothing computes with these bytes here. llama.cpp would read a whole file when it maps the file
+//! (`llama-mmap.cpp @ b10605`), and clear its caches in host memory.
 
 use core::ffi::{c_int, c_void};
 
@@ -55,6 +54,7 @@ pub(crate) extern "C" fn posix_madvise(_address: *mut c_void, _length: size_t, _
     0
 }
 
+// Cleared by `llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`.
 /// ggml's own `clear` of a buffer, whose contents are never read.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ggml_backend_buffer_clear(_buffer: *mut c_void, _value: u8) {}

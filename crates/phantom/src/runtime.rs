@@ -1,7 +1,6 @@
 //! Functions of the CUDA runtime.
 //!
-//! DECISION: kernel launches, copies and graphs succeed and do nothing, because no planned size depends on
-//! the data.
+//! Kernel launches, copies and graphs succeed and do nothing, because no planned size depends on the data.
 
 pub(crate) mod allocate;
 pub(crate) mod launch;

@@ -1,7 +1,7 @@
 //! Stubs of the two unwinding symbols to which the standard library's `alloc` refers.
 //!
 //! `alloc` was compiled with unwinding. Nothing in this library unwinds (panic = abort), so the stubs are
-//! never called. They are hidden, because the library exports only the symbols of its list.
+//! never called.
 
 use core::arch::global_asm;
 

@@ -4,10 +4,6 @@
 //! - `object`: cards, devices, queues and command buffers.
 //! - `memory`: buffers and the memory behind them.
 //! - `work`: commands and waiting, which succeed at once and compute nothing.
-//!
-//! DECISION: an engine's Vulkan backend takes nearly every function from `vkGetInstanceProcAddr`. So one
-//! table of names serves the preloaded library (`libvulkan.so.1`) and the driver behind a real loader
-//! (`vk_icdGetInstanceProcAddr`).
 
 mod device;
 mod memory;
@@ -23,6 +19,10 @@ use ash::vk;
 /// # Safety
 /// A C string.
 unsafe fn function(name: *const c_char) -> vk::PFN_vkVoidFunction {
+    // DECISION: an engine's Vulkan backend takes nearly every function from `vkGetInstanceProcAddr`. So one
+    // table of names serves the preloaded library (`libvulkan.so.1`) and the driver behind a real loader
+    // (`vk_icdGetInstanceProcAddr`).
+
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("");
     let found = match name {

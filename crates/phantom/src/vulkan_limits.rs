@@ -1,7 +1,7 @@
 //! Limits of a card in Vulkan, by its vendor.
 //!
-//! The sizes of an engine's buffers follow from ranges and alignments, and its temporary memory from the
-//! other limits. Each limit can be set in the card's description.
+//! An engine's buffer sizes and temporary memory depend on these limits. Each limit can be set in the card's
+//! description.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,7 +1,7 @@
-//! Weights of a mapped model file, which are never copied to a card.
+//! Replacement of ggml's copy function, so that weights of a mapped model file are never read.
 //!
 //! A Vulkan backend copies weights into its host-visible buffers with `memcpy`, and that would read the whole
-//! model file. This preloaded library replaces ggml's copy function by one that skips data in a mapped file.
+//! file.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{CStr, c_int, c_void};

@@ -1,8 +1,7 @@
-//! Table of model architectures whose compute graphs were compared with llama.cpp (`src/models/*.cpp @
-//! b10605`).
+//! Table of the model architectures whose plans were checked against llama.cpp (`src/models/*.cpp @ b10605`).
 //!
-//! An architecture counts as compared if its planned sizes equal the engine's on every recorded row
-//! (`data/measured`, `data/exact`). Any other architecture is planned as an estimate.
+//! For these, planned sizes equal the engine's in every recorded measurement (`data/measured`, `data/exact`).
+//! Any other architecture is planned as an estimate.
 
 use plimsoll_model::{Model, TensorType};
 

@@ -1,8 +1,7 @@
 //! Memory of CUDA contexts, loaded modules and library handles, as measured or published.
 //!
-//! A plan uses the measurements of `plimsoll calibrate` (`contexts`), else this table of published values by
-//! card, else a default. Guard (the preloaded library) counts less than the driver does ([`Counting`]). The
-//! H200's values are those of `data/measured/h200-b10605.json`.
+//! A plan uses the measurements of `plimsoll calibrate`, else this table of published values by card, else a
+//! default.
 
 use std::borrow::Cow;
 
@@ -26,6 +25,8 @@ struct PublishedContext {
     source: &'static str,
 }
 
+// The values of `data/measured/h200-b10605.json`. Guard (the preloaded library) counts less than the driver
+// does (`Counting`).
 const H200: PublishedContext = PublishedContext {
     name: "H200",
     context: Bytes::mib(590),
@@ -40,7 +41,7 @@ const PUBLISHED: &[PublishedContext] = &[
     PublishedContext {
         // No H100 was measured; the chip is the same.
         name: "H100",
-        source: "value of the H200, which has the same chip as the H100",
+        source: "the value of the H200, which has the same chip as the H100",
         ..H200
     },
     PublishedContext {

@@ -1,9 +1,8 @@
 //! Compute buffer: memory for the intermediate results of the largest batch, the logits and the attention
 //! mask.
 //!
-//! The size depends on the order of operations. So this module builds the graph without data and lays it out
-//! by llama.cpp's rules. The result equals the engine's to the byte for the architectures in
-//! `architecture.rs`.
+//! The size depends on the order of operations. So the graph of operations is built without data, and its
+//! tensors are placed by llama.cpp's rules.
 
 mod allocator;
 mod attention;

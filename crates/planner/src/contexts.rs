@@ -1,7 +1,6 @@
 //! Table of measured CUDA context sizes, written by `plimsoll calibrate`.
 //!
-//! DECISION: a row holds for one card model, driver version and engine build. Without a row for its build, a
-//! plan uses the first row of the same engine, which is closer than any published value.
+//! Each row holds for one card model, driver version and engine build.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -109,7 +108,8 @@ pub(super) fn find<'a>(
 ) -> Option<&'a MeasuredContext> {
     let of_engine = |row: &&MeasuredContext| row.is_named(card) && row.engine == engine.kind;
     let mut rows = contexts.iter().filter(of_engine);
-    // A context depends more on the project than on its build, so another build is better than a published value.
+    // DECISION: a context depends more on the project than on its build, so another build's row is closer than
+    // any published value.
     let of_build = rows.clone().find(|row| row.build == engine.build);
     of_build.or_else(|| rows.next())
 }

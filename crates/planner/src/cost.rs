@@ -1,7 +1,6 @@
 //! Sum of all memory terms of a plan, for any context length.
 //!
-//! Terms that do not depend on the context length are computed once; a search computes the others for each
-//! value.
+//! Terms that do not depend on the context length are computed only once.
 
 mod engine_context;
 mod pools;

@@ -22,7 +22,7 @@ pub enum PlanError {
     RowSplit,
     #[error("-ot pattern `{pattern}` cannot be read: {why}")]
     OverridePattern { pattern: String, why: String },
-    #[error("-ot assigns tensors to `{buffer}`, which is no buffer of the planned cards; use CPU or CUDA0 \
+    #[error("-ot assigns tensors to `{buffer}`, but the planned cards have no such buffer; use CPU or CUDA0 \
         to CUDA{last}", last = cards.saturating_sub(1))]
     OverrideBuffer { buffer: String, cards: usize },
     #[error("`{what}` of {value} in the header is more than any model has; the file is damaged")]

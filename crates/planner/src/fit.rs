@@ -1,8 +1,7 @@
 //! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, or split over
 //! cards.
 //!
-//! DECISION: every result is planned in full through [`CostModel`], and so is the next larger value. A result
-//! is a [`RequestChange`], which has the flags to paste.
+//! A result is planned in full, and so is the next larger value, to show that it does not fit.
 
 mod answer;
 mod change;

@@ -1,8 +1,7 @@
-//! Decision of whether flash attention (`-fa`) is on, and its reason.
+//! Rule that decides whether flash attention (`-fa`) is on, and its reason.
 //!
 //! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
-//! b10605`. With `-fa auto`, one layer without a kernel turns flash attention off for all layers. A quantised
-//! V cache keeps flash attention on; layers without a kernel then run on the host.
+//! b10605`.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
@@ -47,6 +46,8 @@ pub(super) fn resolve(
     model: &Model,
     layout: &DeviceLayout,
 ) -> Result<Flash, PlanError> {
+    // With `-fa auto`, one layer without a kernel turns flash attention off for all layers. A quantised V
+    // cache keeps flash attention on; layers without a kernel then run on the host.
     let wish = request.wish;
     let own_kernels = request.engine.kind == EngineKind::IkLlamaCpp;
     let missing = match wish.flash_attention {
@@ -101,17 +102,17 @@ pub(super) fn unsupported(
         _ => false,
     };
     if !sizes {
-        return Some("no CUDA kernel for the model's head size");
+        return Some("CUDA has no attention kernel for the model's head size");
     }
     if !hyper.cached {
         return None;
     }
     // Mixed types have kernels only in builds with GGML_CUDA_FA_ALL_QUANTS, which releases are not.
     if cache_key != cache_value {
-        return Some("no CUDA kernel for K and V of different types");
+        return Some("CUDA has no attention kernel for K and V of different types");
     }
     let supported = matches!(cache_key.name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
-    (!supported).then_some("no CUDA kernel for this cache type")
+    (!supported).then_some("CUDA has no attention kernel for this cache type")
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! Advice for a request that does not fit; each piece of advice is planned to determine its saving.
+//! Advice for a model that does not fit, such as a quantised cache, with the memory that each change saves.
 //!
-//! DECISION: advice that is enough by itself comes first, then the rest by bytes saved in relation to what is
-//! lost (speed, precision, context). If no single change is enough, pairs are tried.
+//! Each saving is the result of a plan. Changes that are enough by themselves come first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -82,6 +81,8 @@ impl Remedy {
     }
 
     fn weight(&self) -> u64 {
+        // DECISION: advice that is not enough by itself is ordered by bytes saved in relation to what is lost (speed, precision,
+        // context). If no single change is enough, pairs are tried.
         self.changes.iter().map(|change| loss_of(&change.advice()).0).sum()
     }
 

@@ -1,7 +1,4 @@
 //! Weights that stay in host memory, where the CPU computes with them.
-//!
-//! Tables of the input layer (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`) are not counted, because
-//! each token reads only one row of them.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};
@@ -24,6 +21,8 @@ pub fn computed_on_host(request: &PlanRequest<'_>) -> Result<Bytes, PlanError> {
 }
 
 fn host_weights(request: &PlanRequest<'_>, model: &Model) -> Result<Bytes, PlanError> {
+    // Tables of the input layer (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`) are not counted, because
+    // each token reads only one row of them.
     let layout = DeviceLayout::new(request, model)?;
     let on_host = |tensor: &&Tensor| !is_input(&tensor.name) && layout.tensor(tensor) == TensorDevice::Host;
     Ok(model.tensors.iter().filter(on_host).map(|tensor| tensor.bytes).sum())

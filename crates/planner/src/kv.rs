@@ -2,8 +2,7 @@
 //! length.
 //!
 //! The code mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and
-//! `llama-memory-recurrent.cpp @ b10605`. Layers with a sliding window have fewer cells. Recurrent states do
-//! not depend on the context length.
+//! `llama-memory-recurrent.cpp @ b10605`.
 
 use std::ops::Range;
 

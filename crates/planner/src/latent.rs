@@ -1,10 +1,4 @@
 //! Latent attention (MLA) in ik_llama.cpp, and its flags `-mla` (mode) and `-amb` (attention buffer).
-//!
-//! Mode 0 caches whole heads. Mode 1 caches the latent vectors and, without flash attention, a transposed
-//! copy. Modes 2 and 3 cache the vectors once and decompress heads in groups under `-amb`.
-//!
-//! DECISION: the sizes come from the engine's sources @ 8337e4cd and published logs only. So every compute
-//! term of that engine is marked as estimated.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};
@@ -22,6 +16,11 @@ const SMALLEST_PASS: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
+// Mode 0 caches whole heads. Mode 1 caches the latent vectors and, without flash attention, a transposed
+// copy. Modes 2 and 3 cache the vectors once and decompress heads in groups under `-amb`.
+//
+// DECISION: the sizes come from the engine's sources @ 8337e4cd and published logs only. So every compute
+// term of that engine is marked as estimated.
 /// Form in which a layer caches a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LatentCache {

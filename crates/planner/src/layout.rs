@@ -1,8 +1,7 @@
 //! Device layout: placement of layers and tensors on cards and the host.
 //!
 //! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
-//! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts`, the split depends on the
-//! memory that is free at load time. Back-references and look-around in `-ot` patterns are refused.
+//! `common/arg.cpp @ b10605`. Without `-ts`, the split depends on the memory that is free at load time.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_flags::{GpuLayers, ModelParams, SplitMode};

@@ -1,8 +1,7 @@
 //! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
 //! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context. [`plan`] is
-//! pure: the same request gives the same plan on any machine, without a GPU. An unknown term is shown as
-//! unknown, not as zero.
+//! pure: the same request gives the same plan on any machine, without a GPU.
 //!
 //! To support a new model, extend the table in `architecture`; to support a new engine build, the table in
 //! `quirks`.

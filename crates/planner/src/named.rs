@@ -1,7 +1,4 @@
-//! Cards that llama.cpp's flags name, such as `-dev`, `-mg` and `-ts`.
-//!
-//! Flags number all cards of the machine, but with `-dev`, `-mg` and `-ts` count within its list (`llama.cpp:
-//! llama_prepare_model_devices @ b10605`). `-mg` without `-sm none` has no effect.
+//! Cards named by llama.cpp's flags `-dev`, `-mg` and `-ts`.
 
 use plimsoll_flags::{ModelParams, SplitMode};
 
@@ -17,6 +14,8 @@ pub struct NamedCards {
 
 /// Returns the cards that `wish` names on a machine with this many.
 pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> {
+    // Flags number all cards of the machine, but with `-dev`, `-mg` and `-ts` count within its list
+    // (`llama.cpp: llama_prepare_model_devices @ b10605`). `-mg` without `-sm none` has no effect.
     if cards == 0 {
         return Ok(NamedCards::default());
     }
@@ -152,7 +151,7 @@ mod tests {
                 "-dev CUDA1 -sm none -mg 1",
                 "-mg 1 names no card; cards are numbered from 0, and there are only 1",
             ),
-            ("-ot exps=CUDA9", "`CUDA9`, which is no buffer of the planned cards"),
+            ("-ot exps=CUDA9", "`CUDA9`, but the planned cards have no such buffer"),
         ] {
             let error = names(line).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");

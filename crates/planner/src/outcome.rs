@@ -1,5 +1,4 @@
-//! Result of a plan (`plimsoll.plan/1`): the document that `plimsoll plan --json` prints, and from which
-//! `serve` takes a model's memory need.
+//! Result of a plan (`plimsoll.plan/1`), as printed by `plimsoll plan --json` and used by `serve`.
 
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::{Serialize, Serializer};

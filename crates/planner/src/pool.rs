@@ -1,9 +1,7 @@
-//! Run-time pool: temporary GPU memory of operations, which the engine does not include in its own memory
-//! estimate.
+//! Run-time pool: temporary GPU memory of operations, which the engine leaves out of its own memory estimate.
 //!
-//! A pool on virtual memory needs as much as the largest operation (`ggml-cuda.cu: ggml_cuda_pool_vmm @
-//! b8799, b10605`). ggml's legacy pool also keeps outgrown blocks, so its peak comes from a simulated prompt
-//! (`legacy`).
+//! A pool with virtual memory management needs as much as the largest operation (`ggml-cuda.cu:
+//! ggml_cuda_pool_vmm @ b8799, b10605`). ggml's legacy pool also keeps blocks that became too small.
 
 mod attention;
 mod ik;

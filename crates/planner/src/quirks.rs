@@ -1,13 +1,13 @@
 //! Differences between engine builds that change planned memory.
 //!
-//! DECISION: only this file compares build numbers; all other files read a named difference (quirk). Most
-//! differences lie between builds b8799 and b10605, so they share one threshold.
+//! Only this file compares build numbers; all other files ask for a named difference (quirk).
 
 use plimsoll_base::Bytes;
 use plimsoll_flags::ProgramKind;
 
 use super::request::{EngineBuild, EngineKind, PlanRequest};
 
+// Most differences lie between builds b8799 and b10605, so they share one threshold.
 /// First build that counts as recent: the f16 copy of a quantised cache is in the compute buffer (PR 23907) and
 /// llama-server reserves only the logits that it can need (PR 23861). Both merged between b9305 and b9893.
 const RECENT: u32 = 9400;

@@ -104,7 +104,7 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
         // Nearly always `-ctk` given without `-ctv`, or the other way round.
         if wish.cache_key != wish.cache_value {
             let smaller = super::hints::smaller_of(wish.cache_key, wish.cache_value).name;
-            text += &format!("; give both the same type: -ctk {smaller} -ctv {smaller}");
+            text += &format!("; give K and V the same type: -ctk {smaller} -ctv {smaller}");
         }
         reasons.push(Reason::new(code, text));
     }
@@ -155,8 +155,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
     if wish.fit && left_open && !fit::fits(request, cost) {
         let text = format!(
-            "llama-server's --fit is on: llama-server reduces unset values (-c to no less than {}, -ngl) \
-            until the model fits by llama-server's estimate, which omits the pool and the CUDA context",
+            "--fit is on, so llama-server may reduce -ngl and -c (to no less than {}); its own estimate \
+                omits the pool and the CUDA context",
             wish.fit_context
         );
         reasons.push(Reason::new("engine_may_shrink", text));

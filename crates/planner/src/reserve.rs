@@ -1,8 +1,7 @@
 //! Sizes that the engine determines before it allocates memory: context, batches, sequences, outputs.
 //!
-//! The code mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`. For
-//! llama-server, it also mirrors the defaults in `tools/server/server.cpp` and the function
-//! `server_output_limits`.
+//! The code mirrors `llama-context.cpp: llama_context::llama_context, sched_reserve` and the defaults in
+//! `tools/server/server.cpp @ b10605`.
 
 use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_model::{Model, Pooling};

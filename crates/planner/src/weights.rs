@@ -1,8 +1,6 @@
 //! Size of the weights on each device, computed exactly from the model's header.
 //!
-//! The code mirrors `ggml-alloc.c: ggml_backend_alloc_ctx_tensors_from_buft` and `ggml-cuda.cu:
-//! ggml_backend_cuda_buffer_type_get_alloc_size @ b10605`. On a card, every tensor starts at a multiple of
-//! 128 bytes, and quantised rows are padded to 512 elements.
+//! On a card, every tensor starts at a multiple of 128 bytes, and quantised rows are padded to 512 elements.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor, TensorType};
@@ -57,6 +55,8 @@ fn tied_output(model: &Model) -> Option<&Tensor> {
 
 /// Bytes of a tensor in a card's buffer.
 pub(super) fn on_card(tensor: &Tensor) -> Bytes {
+    // `ggml-alloc.c: ggml_backend_alloc_ctx_tensors_from_buft`, `ggml-cuda.cu:
+    // ggml_backend_cuda_buffer_type_get_alloc_size @ b10605`.
     (tensor.bytes + row_padding(tensor.kind, tensor.shape[0])).padded(CARD_ALIGNMENT)
 }
 

@@ -254,12 +254,15 @@ fn repacking_is_reported_where_weights_stay_in_host_memory() {
     assert!(reason(&plan, "weights_repacked").unwrap().contains("-rtr"));
     let said = reason(&plan, "latent_attention").unwrap();
     assert!(
-        said.contains("-mla 3 and 64 of 64 heads computed at once") && !said.contains("defaults"),
+        said.contains("-mla 3 and 64 of 64 attention heads computed at once") && !said.contains("defaults"),
         "{said}"
     );
     let plan = planned(&kimi(), "-c 65536 -ngl 99 -np 1", 1);
     let said = reason(&plan, "latent_attention").unwrap();
-    assert!(said.contains("4 of 64 heads computed at once") && said.contains("give -mla and -amb"), "{said}");
+    assert!(
+        said.contains("4 of 64 attention heads computed at once") && said.contains("set -mla and -amb"),
+        "{said}"
+    );
 }
 
 /// MiB by nvidia-smi for a growing prompt, by tokens, and the buffers in the engine's log.

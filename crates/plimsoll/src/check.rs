@@ -1,7 +1,7 @@
 //! Comparison of planned with measured memory, and the margins within which they agree.
 //!
-//! DECISION: a running engine holds at least its planned size after the load and at most its planned size
-//! with a full context. Only a measurement outside that range by more than the margin counts as a deviation.
+//! A running engine should hold at least its planned memory after the load, and at most its planned memory
+//! with a full context.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_planner::Terms;

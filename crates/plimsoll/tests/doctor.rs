@@ -86,7 +86,7 @@ fn a_live_process_is_not_judged_by_an_old_line_of_its_log() {
         ),
         (
             "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
-            "the process is running; its log shows an earlier failure:\ndriver_or_hw",
+            "the process is running; the log shows an earlier failure:\ndriver_or_hw",
         ),
     ] {
         std::fs::write(&log, line).unwrap();

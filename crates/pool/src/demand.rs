@@ -1,10 +1,6 @@
-//! Requests that each operation of ggml's CUDA backend makes to its memory pool: the bytes of each, in order.
+//! Formulas for the requests that operations of ggml's CUDA backend make to its memory pool.
 //!
-//! The card and the engine's build ([`Rules`]) determine the blocks. The blocks of one operation form a
-//! [`DemandGroup`]: allocated in order, freed in reverse.
-//!
-//! DECISION: the formulas take plain numbers, because both the trace generator
-//! ([`generate`](crate::generate)) and the planner use them.
+//! They give the bytes of each request, in order, for a card and a build of the engine.
 
 pub mod attention;
 pub mod latent;
@@ -22,8 +18,10 @@ pub const AMPERE: Capability = 800;
 pub const ADA: Capability = 890;
 pub const BLACKWELL: Capability = 1200;
 
+// The blocks of one operation form a `DemandGroup`: allocated in order, freed in reverse.
 /// Engine builds that differ in their pool requests, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+// Plain numbers, because the trace generator (`generate`) and the planner use these formulas.
 pub enum DemandRules {
     /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
     Ik,

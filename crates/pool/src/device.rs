@@ -2,9 +2,6 @@
 //!
 //! Memory comes as whole allocations (`cuMemAlloc`) or as a region, an address range mapped piece by piece
 //! (`cuMemMap`).
-//!
-//! DECISION: one trait mirrors driver functions one to one, with plain numbers; addresses are never pointers.
-//! Events replace a clock: they show whether the card has finished with a piece.
 
 /// Position in a card's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +38,8 @@ pub struct OutOfMemory {
     pub free: u64,
 }
 
+// DECISION: one trait mirrors driver functions one to one, with plain numbers; addresses are never pointers.
+// Events replace a clock: they show whether the card has finished with a piece.
 /// Interface to a card: its memory and the order of its work.
 pub trait PoolDevice {
     /// Granule of every allocation and every piece of a region; a power of two.

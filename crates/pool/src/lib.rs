@@ -1,8 +1,7 @@
-//! GPU memory allocator policies, as pure offset arithmetic over an abstract device without CUDA, I/O or a
-//! clock.
+//! GPU memory allocator policies, as pure arithmetic on offsets, without CUDA, I/O or a clock.
 //!
-//! A [`Policy`] hands out ranges of memory from a [`PoolDevice`]; [`Direct`] is the simplest policy and the
-//! baseline. The crate does not use `std`, because it is part of guard (the preloaded library).
+//! A [`Policy`] hands out ranges of memory from a [`PoolDevice`]. The crate does not use `std`, because it is
+//! part of guard (the preloaded library).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -10,7 +9,6 @@ extern crate alloc;
 
 pub mod demand;
 mod device;
-pub mod generate;
 mod policies;
 mod policy;
 pub mod replay;

@@ -1,11 +1,6 @@
 //! Interface of a GPU memory allocator policy.
 //!
-//! A free happens on the CPU: GPU work that uses the block may still be running, in the order of the given
-//! stream.
-//!
-//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`; a second trait adds trims
-//! (releases of idle memory) and graphs. The device is passed to every call, so several policies can share a
-//! card.
+//! A free is a call on the CPU: GPU work that uses the block may still be running on the given stream.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
@@ -44,6 +39,9 @@ pub enum Broken {
     AddressesUsedUp,
 }
 
+// DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`; a second trait adds trims
+// (releases of idle memory) and graphs. The device is passed to every call, so several policies can share a
+// card.
 /// Allocator policy: it hands out ranges of device memory and takes them back.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live

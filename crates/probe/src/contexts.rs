@@ -1,7 +1,6 @@
 //! File with the measured CUDA context sizes, written by `plimsoll calibrate` and read for every plan.
 //!
-//! DECISION: the file is in the user's configuration folder (`plimsoll/contexts.toml`), because users may
-//! want to keep it. A plan continues without an unreadable file; `calibrate` refuses to overwrite it.
+//! It is in the user's configuration folder (`plimsoll/contexts.toml`).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -47,10 +46,11 @@ pub fn place() -> Option<PathBuf> {
 
 /// The measurements of this machine, those of its driver first.
 pub fn measured() -> Vec<MeasuredContext> {
+    // DECISION: a plan continues without an unreadable file; `calibrate` refuses to overwrite it.
     let Some(path) = place() else { return Vec::new() };
     let mut contexts = read(&path).unwrap_or_else(|error| {
         // A plan with published values is less exact; no plan at all would be worse.
-        tracing::warn!("published values are used for the sizes of CUDA contexts: {error}");
+        tracing::warn!("the plan uses published sizes of CUDA contexts: {error}");
         Vec::new()
     });
     if !contexts.is_empty() {

@@ -1,7 +1,7 @@
-//! Private folder in memory, shared with child processes and removed after its owner's end.
+//! Private folder in a memory file system, shared with child processes and removed after its owner's end.
 //!
-//! The owner holds a lock on a file in the folder. The next process that creates a folder removes those whose
-//! lock is free, unless a process under guard (the preloaded library) still writes there.
+//! The owner holds a lock on a file in the folder, so a later process can find and remove folders without an
+//! owner.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -29,6 +29,7 @@ pub struct OwnedFolder {
 impl OwnedFolder {
     /// Creates a folder whose name starts with `prefix`, after removing those of dead owners with such names.
     pub fn create(prefix: &str) -> io::Result<Self> {
+        // A folder stays while a process under guard (the preloaded library) still writes there.
         let bases = bases();
         let mut result = Err(io::ErrorKind::NotFound.into());
         for base in &bases {

@@ -1,10 +1,6 @@
 //! Control of guard, the preloaded library that counts and limits GPU memory, from outside a program.
 //!
-//! Guard cannot be preloaded into static or setuid programs; this is reported if the program's file shows it.
-//!
-//! DECISION: this code never loads the library into its own process. Options go into the child's environment,
-//! everything else through files in a folder: one page of figures for each process and one budget ledger. So
-//! no process ever waits for a dead one.
+//! Options go into the program's environment; memory figures and budgets come from files.
 
 mod pages;
 mod preload;
@@ -18,5 +14,7 @@ pub use preload::{Preload, preload};
 pub use reach::{Unreachable, unreachable};
 pub use record::{CardRecord, GuardRefusal, Record};
 
+// DECISION: this code never loads the library into its own process. A folder has one page of figures for each
+// process and one budget ledger, so no process ever waits for a dead one.
 /// The folder of the pages is called so, and then by its owner.
 pub const PAGES: &str = "plimsoll-guard-";

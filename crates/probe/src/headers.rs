@@ -1,8 +1,7 @@
 //! Reader of the GGUF headers of a model's files.
 //!
 //! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only `--exact` needs the whole
-//! header, which is read with a growing window. Without mmap, a file that shrinks gives an error instead of
-//! SIGBUS.
+//! header.
 
 use std::fs::File;
 use std::io;
@@ -50,6 +49,8 @@ fn each_file<T>(
     path: &Path,
     mut read: impl FnMut(&Path) -> Result<T, ReadModelError>,
 ) -> Result<Vec<T>, ReadModelError> {
+    // Without mmap, a file that shrinks gives an error instead of SIGBUS.
+
     // The files of a split model differ only in their number (`-00001-of-00003.gguf`), so the first name
     // gives them all.
     let files = siblings(&path.to_string_lossy()).into_iter();

@@ -1,10 +1,7 @@
 //! Readings of a machine's GPUs (through NVML), memory, processes and files.
 //!
-//! No CUDA context is opened, so a reading takes no GPU memory. A value that a driver does not report stays
-//! unknown.
-//!
-//! The daemon uses a [`Sampler`], whose helper process (`plimsoll look`) loads the driver: `nvmlInit` maps
-//! libcuda (seen with driver 580.159.04). Only short-lived commands call [`look`] themselves.
+//! No CUDA context is opened, so a reading takes no GPU memory. The daemon reads the cards through a helper
+//! process (`plimsoll look`), because `nvmlInit` loads libcuda (seen with driver 580.159.04).
 // The foreign calls are in `nvml-wrapper` and `rustix`.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,4 @@
 //! Paths of Plimsoll's shared libraries: guard (preloaded into programs) and phantom (CUDA without a GPU).
-//!
-//! An environment variable names another path or, if empty, disables a library. Otherwise the program's
-//! folder, `../lib/plimsoll/` and `../guard/` are searched.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,17 +38,17 @@ const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "../guard"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindLibraryError {
     #[error(
-        "the {} does not exist: {}\nhint: build it with `{}`, or name it in {}",
-        .library.title, listed(.looked), .library.chore, .library.variable
+        "the {title} does not exist: {looked}\nhint: build it with `{chore}`, or set {variable} to its path",
+        title = .library.title, looked = listed(.looked), chore = .library.chore, variable = .library.variable
     )]
     Find { library: Library, looked: Vec<PathBuf> },
     #[error(
-        "the {} `{}` cannot be preloaded: the loader splits LD_PRELOAD at spaces and colons; move it to a \
-            path without them",
-        .library.title, path.display()
+        "the {title} `{path}` cannot be preloaded, because the loader splits LD_PRELOAD at spaces and \
+            colons; move it to a path without them",
+        title = .library.title, path = path.display()
     )]
     Split { library: Library, path: PathBuf },
-    #[error("{} is empty, so there is no {}", .0.variable, .0.title)]
+    #[error("the environment variable {} is empty, which switches off the {}", .0.variable, .0.title)]
     SwitchedOff(Library),
 }
 
@@ -65,6 +62,8 @@ impl Library {
     }
 
     fn find_from(self, named: Option<&OsStr>, folder: &Path) -> Result<PathBuf, FindLibraryError> {
+        // An environment variable names another path or, if empty, disables a library. Otherwise the
+        // program's folder, `../lib/plimsoll/` and `../guard/` are searched.
         let candidates = match named {
             // Set but empty means "none", as it does for `PLIMSOLL_NVML`.
             Some(path) if path.is_empty() => return Err(FindLibraryError::SwitchedOff(self)),

@@ -1,7 +1,6 @@
-//! Helper process that loads the GPU driver's libraries (`plimsoll look`), and its client.
+//! Helper process that reads the cards through the GPU driver's libraries (`plimsoll look`), and its client.
 //!
-//! Each request is a line on the helper's stdin, each reply one line of JSON on its stdout. If the helper
-//! dies, the next request starts it again.
+//! Each request is a line on the helper's stdin, each reply one line of JSON on its stdout.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};

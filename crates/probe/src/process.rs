@@ -1,8 +1,4 @@
-//! Processes observed from outside: listeners, descendants, and private memory.
-//!
-//! DECISION: private memory is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`, which is exact.
-//! `VmRSS` lags by up to 32 pages per processor (Linux 6.2 and later); it is used only if the exact sum takes
-//! long.
+//! Processes observed from outside: the process that listens on a port, descendants, and private memory.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,6 +24,9 @@ pub struct MeasuredProcess {
     started: u64,
 }
 
+// DECISION: private memory is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`, which is exact.
+// `VmRSS` lags by up to 32 pages per processor (Linux 6.2 and later); it is used only if the exact sum takes
+// long.
 /// Method of reading a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessGauge {

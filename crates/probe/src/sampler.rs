@@ -1,7 +1,6 @@
 //! Thread that reads the cards' memory for the daemon, because a call to the driver may take milliseconds.
 //!
-//! The driver frees an engine's memory some time after the engine's end. [`Sampler::returned`] waits for it,
-//! so that the next engine does not run out of memory.
+//! It also waits until the driver has freed the memory of an ended engine ([`Sampler::returned`]).
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;

@@ -1,7 +1,6 @@
 //! Access to a machine's system files: the live system, or files captured from another machine into a folder.
 //!
-//! DECISION: captured files are untrusted input. Links are resolved inside the folder, and only regular files
-//! are read, up to a size limit.
+//! Captured files are untrusted input, so links are resolved inside the folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -101,7 +100,8 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut bytes = Vec::new();
+    // Files of /proc and /sys tell no length. Room for most of them makes one read of what would be six.
+    let mut bytes = Vec::with_capacity(4096);
     // One byte more, so that a file of exactly the limit is told from a longer one.
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > LARGEST) {

@@ -1,7 +1,4 @@
 //! Cards that the daemon may use, limited by `CUDA_VISIBLE_DEVICES` in its own environment.
-//!
-//! A job scheduler or the user may have set this variable. It limits the daemon as it would limit a CUDA
-//! program.
 
 use plimsoll_base::Card;
 

@@ -1,9 +1,4 @@
 //! Page cache of a model's files: measurement and release.
-//!
-//! A hole in a file counts as cached, because it needs no disk read.
-//!
-//! DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
-//! sample may load its page, so each measurement samples different pages.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -28,6 +23,9 @@ pub struct OpenModelError {
     error: io::Error,
 }
 
+// DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
+// sample may load its page, so each measurement samples different pages. A hole in a file counts as cached,
+// because it needs no disk read.
 /// A file, and the part of it that is in the page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCache {

@@ -1,7 +1,4 @@
-//! Memory reclaim steps that need root, and the ways to run them.
-//!
-//! DECISION: there are five fixed actions without arguments, so a user with permission to call the helper can
-//! run nothing else. None of them loses data.
+//! Steps of memory reclaim that need root, and the ways to run them as root.
 
 mod huge_pages;
 mod unit;
@@ -15,6 +12,8 @@ use plimsoll_host::ReclaimStep;
 
 pub use self::unit::{UNIT, UnitError, unit};
 
+// DECISION: there are five fixed actions without arguments, so a user with permission to call the helper can
+// run nothing else. None of them loses data.
 /// Way in which steps that need root are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootSteps {
@@ -35,7 +34,7 @@ pub enum TakeStepError {
     Write { path: PathBuf, value: String, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("huge pages cannot be allocated on this kernel: {} does not show their number", path.display())]
+    #[error("this kernel cannot allocate huge pages: the file {} does not show their number", path.display())]
     NoHugePages { path: PathBuf },
     #[error("{} huge pages that were allocated could not be released: {error}\nhint: echo {before} > {}", claimed, path.display())]
     GiveBack { claimed: u64, before: u64, path: PathBuf, error: io::Error },

@@ -1,10 +1,7 @@
 //! Memory reclaim on machines whose GPU shares the host's memory.
 //!
-//! Steps that need root run in a separate process (`plimsoll reclaim-step`), which reports the steps that it
-//! could not take.
-//!
-//! DECISION: only steps that are predicted to help are taken, one at a time, with a measurement after each.
-//! First, other processes under guard (the preloaded library) are asked to release idle memory.
+//! Only steps that are predicted to help are taken, one at a time, with a measurement after each. Steps that
+//! need root run in a separate process.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -46,6 +43,7 @@ pub struct ReclaimRequest {
     pub dry_run: bool,
 }
 
+// DECISION: first, other processes under guard (the preloaded library) are asked to release idle memory.
 /// Guarded processes that may be requested to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NeighbourSelection {
@@ -102,8 +100,7 @@ pub enum ReclaimError {
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),
     #[error(
-        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add \
-        --dry-run"
+        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add --dry-run"
     )]
     Captured,
 }

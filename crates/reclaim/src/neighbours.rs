@@ -1,8 +1,4 @@
 //! Other processes under guard (the preloaded library): their memory, and requests to release the idle part.
-//!
-//! DECISION: a request is written to the process's shared-memory file, and guard acts at the next driver
-//! call. No process is stopped and no work is lost. All processes are asked at once and have a limited time
-//! to answer.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -62,6 +58,10 @@ pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
 /// Asks each neighbour to release idle memory on these cards, or on all, and waits for the answers up to
 /// `patience`.
 pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<AskedNeighbour> {
+    // DECISION: a request is written to the process's shared-memory file, and guard acts at the next driver
+    // call. No process is stopped and no work is lost. All processes are asked at once and have a limited
+    // time to answer.
+
     // All requests are written before the first wait, so the neighbours work in parallel.
     let put = |neighbour| NeighbourQuestion::put(neighbour, cards);
     let questions: Vec<NeighbourQuestion> = neighbours.into_iter().map(put).collect();

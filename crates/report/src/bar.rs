@@ -1,6 +1,6 @@
 //! Bar chart of a card's planned memory: the terms in order of allocation, up to the card's limit and beyond.
 //!
-//! DECISION: each term is marked by letter and hatch, or by a character in text, in addition to colour.
+//! Each term is marked by letter and hatch, or by a character in text, in addition to colour.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,6 @@
 //! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
 //!
-//! DECISION: a page or a picture is one file that loads nothing else. This crate escapes all text; other
-//! crates do not.
+//! A page or a picture is one file that loads nothing else. This crate escapes all text; other crates do not.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -14,7 +13,7 @@ mod wrap;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
 pub use self::chart::{
-    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, charts, steps,
+    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, charts,
 };
 pub use self::page::ReportPage;
 pub use self::table::aligned;

@@ -1,5 +1,4 @@
-//! The scheduler's clock: the time as passed in by its caller, and the next time at which the caller must
-//! call.
+//! The scheduler's clock: the current time as supplied by the caller, and the time of the caller's next call.
 
 use super::time::Moment;
 

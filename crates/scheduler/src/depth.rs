@@ -1,7 +1,7 @@
 //! Depth of a request: the tokens of its prompt plus the longest answer that it allows.
 //!
-//! A prompt has at most as many tokens as its body has bytes. The engine counts the tokens only if memory is
-//! too small for this bound.
+//! A prompt has at most as many tokens as its body has bytes. The tokens are counted only if memory is too
+//! small for this bound.
 
 use plimsoll_base::Slots;
 

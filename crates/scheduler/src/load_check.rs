@@ -1,5 +1,4 @@
-//! Comparison of an engine's claim, the memory that it may take on a card, with the memory that its load
-//! really took.
+//! Comparison of the memory that an engine was granted with the memory that its load really took.
 
 use plimsoll_base::{Bytes, CardId};
 use serde::Serialize;

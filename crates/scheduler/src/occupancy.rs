@@ -1,15 +1,14 @@
-//! Depth of a run (an engine process), which is its number of tokens in the KV cache, and the memory of this
-//! depth.
+//! Depth of a running engine (the number of tokens in its KV cache), and the memory that this depth takes.
 //!
-//! A request in flight counts with the maximum number of tokens that it may reach. In a shared cache, the
-//! tokens that idle slots keep are added. Memory follows the greatest depth so far, because a pool never
-//! shrinks.
+//! A request in flight counts with the maximum number of tokens that it may reach.
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 
 use super::slope::ObservedGrowth;
 use super::time::RequestId;
 
+// In a shared cache, the tokens that idle slots keep are added. Memory follows the greatest depth so far,
+// because a pool never shrinks.
 /// Depth of one run (its tokens in the KV cache), request by request.
 #[derive(Debug)]
 pub(crate) struct Occupancy {

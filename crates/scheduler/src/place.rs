@@ -1,8 +1,7 @@
 //! Placement of models on cards: the ledger of claims, eviction, and the choice between cards.
 //!
-//! The [`Ledger`] records every claim: the memory that an engine process may take on a card. [`place`] is a
-//! pure function over it. The need is a function of the cards ([`MemoryModel`](plimsoll_base::MemoryModel)),
-//! because a split model needs more.
+//! The [`Ledger`] records every claim: the memory that an engine process may take on a card. [`place`]
+//! chooses cards from it and changes nothing.
 
 mod cache;
 mod evict;

@@ -1,7 +1,6 @@
 //! Requests that have not ended, and their deadlines.
 //!
-//! A request is in one place: queued for its model, in flight at a run (an engine process), or held during a
-//! health check. Only [`Queue`] changes a [`RequestLine`].
+//! A request is in one place: queued for its model, in flight at an engine, or held during a health check.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Error messages, causes and retry times for requests that the scheduler refuses.
+//! Refusals of requests by the scheduler: error messages, causes and retry times.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
     };
     let mut reason = Reason::new(code, text);
     if let Some(wait) = wait {
-        let text = format!("loading the model is retried after {:.1} s at the earliest", wait.as_secs_f64());
+        let text = format!("the model is loaded again after {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
     // A load that succeeded since makes the old failure irrelevant.
@@ -162,8 +162,8 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
     let (have, grows) = (card.free, need.saturating_sub(loaded));
     let text = format!(
-        "on {} the model takes {loaded} when loaded and {grows} more at the depth of this request, {need} \
-        in total; {have} is available",
+        "on {} the model takes {loaded} when loaded and {grows} more for the tokens of this request, {need} \
+            in total; {have} is available",
         card.name
     );
     let reason = Reason::new("on_card", text)
@@ -187,12 +187,12 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
         reasons.push(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [
-        ("foreign", account.foreign(), "is held by other processes"),
-        ("reserve", account.reserve(), "is kept in reserve"),
-        ("pinned", account.capacity().saturating_sub(card.free), "is held by pinned models"),
+        ("foreign", account.foreign(), "other processes hold"),
+        ("reserve", account.reserve(), "the reserve is"),
+        ("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"),
     ] {
         if bytes > Bytes::ZERO {
-            reasons.push(Reason::new(code, format!("{bytes} {text}")).fact(code, bytes));
+            reasons.push(Reason::new(code, format!("{text} {bytes}")).fact(code, bytes));
         }
     }
     reasons

@@ -1,8 +1,7 @@
 //! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
 //!
-//! Each part keeps its own invariants ([`ModelTable`], [`Queue`], [`Runs`], [`Placements`], [`Clock`]), and
-//! each submodule handles one kind of event. [`StateRef`] gives read-only access. Whenever memory is taken or
-//! freed, waiting models are placed again.
+//! Each submodule handles one kind of event. Whenever memory is taken or freed, waiting models are placed
+//! again.
 
 mod budget_requests;
 mod commands;
@@ -10,6 +9,7 @@ mod eviction;
 mod growth;
 mod health;
 mod loading;
+mod out_of_memory;
 mod readings;
 mod requests;
 mod running;
@@ -30,7 +30,60 @@ use super::state::{ModelView, SchedulerSnapshot, StateRef};
 use super::time::{ModelId, Moment};
 use crate::place::Ledger;
 
+// Each part keeps its own invariants (`ModelTable`, `Queue`, `Runs`, `Placements`, `Clock`). `StateRef` gives
+// read-only access.
 /// Decides which model runs on which card, and when each request is sent.
+///
+/// The example follows a model from its first request until its memory is free again:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize};
+/// use plimsoll_scheduler::*;
+///
+/// let card = Card {
+///     id: CardId::new("GPU-1"),
+///     kind: CardKind::Cuda,
+///     name: "H200".to_owned(),
+///     uuid: Some("GPU-1".to_owned()),
+///     total: Bytes::gib(140),
+///     free: Bytes::gib(140),
+///     compute_capability: Some((9, 0)),
+///     legacy_pool: false,
+///     counting: Counting::Driver,
+/// };
+/// let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
+/// let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
+/// let (now, model, request) = (Moment::START, ModelId(0), RequestId(0));
+/// let mut tell = |event| {
+///     let mut effects = Vec::new();
+///     scheduler.on_event(now, event, &mut effects);
+///     effects.retain(|effect| !matches!(effect, SchedulerEffect::StateChanged { .. } | SchedulerEffect::WakeAt(_)));
+///     effects
+/// };
+///
+/// tell(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
+/// let deadline = now + Duration::from_secs(60);
+/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, deadline }), [SchedulerEffect::Survey { model }]);
+///
+/// let result = Ok(Arc::new(DeclaredSize(Bytes::gib(24))) as Arc<_>);
+/// assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
+/// let free = vec![(CardId::new("GPU-1"), Bytes::gib(140))];
+/// let effects = tell(SchedulerEvent::CardsRead { free, taken: now });
+/// let [SchedulerEffect::Start { run, placement, .. }] = &effects[..] else { panic!() };
+/// assert_eq!(placement.total(), Bytes::gib(24));
+///
+/// let run = *run;
+/// assert_eq!(tell(SchedulerEvent::Ready { run }), [SchedulerEffect::Dispatch { request, run }]);
+/// assert_eq!(tell(SchedulerEvent::Finished { request, tokens: None }), []);
+///
+/// assert_eq!(tell(SchedulerEvent::UnloadWanted { model }), [SchedulerEffect::Stop { run, how: Stopping::Graceful }]);
+/// let effects = tell(SchedulerEvent::Ended { run, end: End::Expected });
+/// assert!(matches!(&effects[..], [SchedulerEffect::AwaitMemory { .. }]));
+/// assert_eq!(tell(SchedulerEvent::MemoryReturned { run }), []);
+/// ```
 #[derive(Debug)]
 pub struct Scheduler {
     settings: SchedulerSettings,

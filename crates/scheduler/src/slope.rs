@@ -1,11 +1,12 @@
-//! Observed growth of a model's memory per token of context.
+//! Measured growth of a model's memory per token of context.
 //!
-//! Two samples of one run, taken after answers of different depth, give a slope for the range between them.
-//! Depths that are close together give none, because memory grows in pieces of 2 MiB and more.
+//! Two samples of one engine, taken after answers of different depth (tokens in the KV cache), give the
+//! growth.
 
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;
 
+// Depths that are close together give none, because memory grows in pieces of 2 MiB and more.
 /// Tokens between two samples at least.
 const APART: u64 = 256;
 

@@ -1,7 +1,7 @@
 //! Read-only view of the scheduler's state, for decisions and reports.
 //!
-//! All functions that only read the state are methods of [`StateRef`]; only the modules in `scheduler/`
-//! change the state.
+//! Functions that only read the state are methods of [`StateRef`]; only the modules in `scheduler/` change
+//! it.
 
 pub(crate) mod budgets;
 mod depth_gate;

@@ -1,6 +1,6 @@
 //! Types for time, and for identifiers of models and requests.
 //!
-//! The scheduler's caller supplies both; the scheduler reads no clock.
+//! The scheduler reads no clock; its caller supplies time and identifiers.
 
 use std::ops::Add;
 use std::time::Duration;

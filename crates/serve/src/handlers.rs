@@ -1,5 +1,5 @@
-//! Extensions of the daemon: guard (the preloaded library), metrics, memory requests to other processes, page
-//! cache.
+//! Extensions of the daemon: guard (the preloaded library), metrics, page cache, and requests to other
+//! processes for memory.
 
 mod gauges;
 mod guard;

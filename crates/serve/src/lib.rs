@@ -1,7 +1,7 @@
-//! The `serve` daemon: it drives the scheduler, starts engines, and proxies HTTP requests to them.
+//! The `serve` daemon: it starts engines for models and proxies HTTP requests to them.
 //!
-//! [`Daemon`] combines the scheduler's driver (`runtime`), its extensions (`handlers`) and the HTTP server
-//! (`route`). The only interface between driver and HTTP server is `route::model_service`.
+//! [`Daemon`] combines the driver of the scheduler (`runtime`), its extensions (`handlers`) and the HTTP
+//! server (`route`). The only interface between driver and HTTP server is `route::model_service`.
 #![forbid(unsafe_code)]
 
 mod config_file;

@@ -1,8 +1,6 @@
 //! HTTP server and proxy of `serve`: listener, request bodies, routing, and streaming of engines' answers.
 //!
-//! One thread serves all connections. A request's body is read whole before the runtime ([`ModelService`])
-//! decides when and to which engine it is sent. The modules are listed in the order in which a request
-//! reaches them.
+//! One thread serves all connections. The modules are listed in the order in which a request reaches them.
 
 mod connection;
 mod limits;
@@ -24,6 +22,7 @@ mod rope;
 mod headers;
 mod model_service;
 mod proxy;
+mod read_limit;
 mod rewrite;
 mod upstream;
 

@@ -1,13 +1,12 @@
 //! File format of `plimsoll watch` recordings: memory figures of a machine over time.
 //!
-//! A sample lists only the figures that changed, as differences. Recordings come from unknown users, so
-//! everything read is bounded.
-//!
-//! DECISION: a recording is JSON lines in one gzip stream. Each line is written with one call, so a SIGKILL
-//! costs at most one sample. Above 20 MB per day, less important figures are written less often
-//! ([`Encoder`]).
+//! A recording is JSON lines in one gzip stream. A sample lists only the figures that changed, as
+//! differences.
 
 mod about;
+// DECISION: each line is written with one call, so a SIGKILL costs at most one sample. Above 20 MB per day,
+// less important figures are written less often (`Encoder`). Recordings come from unknown users, so
+// everything read is bounded.
 mod encode;
 mod figure;
 mod read;

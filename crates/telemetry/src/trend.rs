@@ -1,14 +1,13 @@
 //! Statistical test for memory leaks: growth with the number of requests, as opposed to a warm-up allocation.
 //!
-//! All samples must be taken with no request in flight, after rounds of the same requests. The first quarter
-//! is warm-up. A figure that falls back, or rises ever more slowly, is not a leak.
-//!
-//! DECISION: a sign test on the increments between equal blocks of samples decides, and the median increment
-//! is the slope. A single large allocation is one increment, whereas it would distort a fit through the
-//! levels (least squares, Theil-Sen).
+//! Each sample is measured after a round of the same requests, with no request in flight. The first quarter
+//! of the samples counts as warm-up.
 
 mod blocks;
 mod course;
+// DECISION: a sign test on the increments between equal blocks of samples decides, and the median increment
+// is the slope. A single large allocation is one increment, whereas it would distort a fit through the levels
+// (least squares, Theil-Sen). A figure that falls back, or rises ever more slowly, is not a leak.
 mod judge;
 mod series;
 mod sign;

@@ -1,7 +1,8 @@
 //! Control channel between a llama-server router and its child processes, on a child's stdin and stdout.
 //!
-//! With `LLAMA_SERVER_ROUTER_PORT` in its environment, a llama-server prints its state changes. It ends when
-//! its stdin is closed. Source: `tools/server/server-models.cpp @ b10605`.
+//! Plimsoll takes the router's place. With `LLAMA_SERVER_ROUTER_PORT` in its environment, a llama-server
+//! prints its state changes and ends when its stdin is closed. Source: `tools/server/server-models.cpp @
+//! b10605`.
 
 /// Starts a state line; JSON `{"state":"loading|ready|sleeping|downloading","payload":{…}}` follows.
 pub const STATE_PREFIX: &str = "cmd_child_to_router:state:";

@@ -1,6 +1,6 @@
 //! Atomics of the shared budget ledger, which one test replaces by those of the model checker loom.
 //!
-//! Run that test with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom` runs that test.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};

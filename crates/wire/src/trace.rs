@@ -1,7 +1,7 @@
 //! Trace format of guard, the preloaded library: 32 bytes for each memory event of a program.
 //!
 //! A file is one [`TraceHeader`] and then [`TraceRecord`]s, little-endian. Blocks are identified by a number
-//! that is never reused. An incomplete last record is recognised by its length.
+//! that is never reused.
 
 use core::mem::{offset_of, size_of};
 

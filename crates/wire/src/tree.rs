@@ -1,14 +1,5 @@
 //! Budget ledger of a process tree: a shared file through which a program and its child processes share a
 //! memory budget.
-//!
-//! A file of zeroes is an empty ledger. `tests/loom.rs` tries all orders of events.
-//!
-//! DECISION: the ledger has one slot for each process and no common sum, because a sum cannot be repaired
-//! after a kill. Any process that finds a slot's owner dead empties the slot.
-//!
-//! DECISION: a claim adds its bytes to its own slot, then sums all slots, and subtracts its bytes if the sum
-//! is too large. A fence between the addition and the sum ensures that the budget is never exceeded, without
-//! a lock.
 
 use core::array;
 use core::mem::size_of;
@@ -36,6 +27,14 @@ pub const SLOTS: usize = match (cfg!(loom), cfg!(miri)) {
 /// Cards of a slot; loom counts atomics.
 const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 
+// A file of zeroes is an empty ledger. `tests/loom.rs` tries all orders of events.
+//
+// DECISION: the ledger has one slot for each process and no common sum, because a sum cannot be repaired
+// after a kill. Any process that finds a slot's owner dead empties the slot.
+//
+// DECISION: a claim adds its bytes to its own slot, then sums all slots, and subtracts its bytes if the sum
+// is too large. A fence between the addition and the sum ensures that the budget is never exceeded, without a
+// lock.
 /// Layout of the budget ledger.
 #[repr(C)]
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Hints for the user, such as advice to use a smaller context, with the bytes that they save.
+//! Hints for the user, such as advice to use a smaller context, with the bytes that each saves.
 
 use std::fmt;
 
@@ -85,14 +85,12 @@ impl fmt::Display for Advice {
             Self::ExpertsOnHost(n) => write!(f, "keep the experts of {n} layers in host memory"),
             Self::FewerLayers(1) => write!(f, "put only 1 layer on the cards"),
             Self::FewerLayers(n) => write!(f, "put only {n} layers on the cards"),
-            Self::NoOpOffload => write!(
-                f,
-                "do not copy weights from host memory to the card for large \
-                batches"
-            ),
+            Self::NoOpOffload => {
+                write!(f, "do not copy weights from host memory to the card for large batches")
+            }
             Self::WindowedCache => write!(f, "omit the flag --swa-full"),
             Self::ProjectorOnHost => write!(f, "keep the multimodal projector in host memory"),
-            Self::DivideLayers(_) => write!(f, "set the share of layers on each card by hand"),
+            Self::DivideLayers(_) => write!(f, "choose by hand how many layers each card holds"),
             Self::Together(all) => {
                 for (place, advice) in all.iter().enumerate() {
                     f.write_str(if place == 0 { "" } else { " and " })?;

@@ -1,11 +1,10 @@
 //! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! Macros are replaced from the last declared to the first, each once. A model's own macro takes the place of
-//! the global macro of the same name.
+//! A model's own macro overrides the global macro of the same name.
 
 use std::sync::Arc;
 
-use plimsoll_flags::{FlagOrigin, quoted};
+use plimsoll_flags::quoted;
 
 use super::tree::{Node, YamlTree};
 use crate::failure::{ConfigError, ConfigProblem};
@@ -34,37 +33,31 @@ impl Macros {
         let Some(pairs) = node.pairs() else {
             let (why, remedy) =
                 ("`macros` is not a YAML mapping", "write `name: value` lines under `macros`");
-            return Err(ConfigError::new(
-                FlagOrigin::file(file, node.line),
-                ConfigProblem::ReadLine { why, remedy },
-            ));
+            return Err(ConfigError::at(file, node.line, ConfigProblem::ReadLine { why, remedy }));
         };
         let mut macros = Self::default();
         for pair in pairs {
             let fail = |why, remedy| {
                 let name = quoted(&pair.key);
-                Err(ConfigError::new(
-                    FlagOrigin::file(file, pair.line),
-                    ConfigProblem::ExpandMacro { name, why, remedy },
-                ))
+                Err(ConfigError::at(file, pair.line, ConfigProblem::ExpandMacro { name, why, remedy }))
             };
             // Each macro may double the text, so their number bounds the work.
             if macros.0.len() == MOST {
-                return fail("exceeds the largest number of macros", "declare at most 256");
+                return fail("the file declares too many macros", "declare at most 256");
             }
             if !is_name(&pair.key) {
-                return fail("has an invalid name", "use up to 63 letters, digits, `_` and `-`");
+                return fail("the name is not valid", "use up to 63 letters, digits, `_` and `-`");
             }
             if matches!(pair.key.as_str(), "PORT" | "PID" | "MODEL_ID") {
-                return fail("has a reserved name", "choose another");
+                return fail("the name is reserved", "choose another");
             }
             let YamlTree::Scalar(value) = &pair.value.tree else {
-                return fail("is not a string, number or boolean", "write one value");
+                return fail("the value is not a string, number or boolean", "write one value");
             };
             let entry = Macro::new(&pair.key, value);
             // A cycle over several macros cannot expand: each is substituted once, last declared first.
             if value.contains(&entry.slug) {
-                return fail("contains itself", "remove the macro from its own value");
+                return fail("the macro contains itself", "remove the macro from its own value");
             }
             macros.0.push(entry);
         }
@@ -87,6 +80,7 @@ impl Macros {
 
     /// Puts the macros into every scalar of a value.
     pub(super) fn expand(&self, file: &Arc<str>, node: &mut Node) -> Result<(), ConfigError> {
+        // From the last declared macro to the first, each in one pass, as llama-swap does.
         node.scalars(&mut |text, line| {
             for Macro { name, slug, value } in self.0.iter().rev() {
                 // Most texts hold no macro at all.
@@ -94,12 +88,9 @@ impl Macros {
                     break;
                 }
                 *text = replaced(text, slug, value).ok_or_else(|| {
-                    let (why, remedy) = ("expands to more than 64 KiB", "shorten its value");
+                    let (why, remedy) = ("the value expands to more than 64 KiB", "shorten it");
                     let name = name.clone();
-                    ConfigError::new(
-                        FlagOrigin::file(file, line),
-                        ConfigProblem::ExpandMacro { name, why, remedy },
-                    )
+                    ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy })
                 })?;
             }
             Ok(())
@@ -116,10 +107,7 @@ pub(super) fn expand_environment(
     node.scalars(&mut |text, line| {
         let fail = |name: &str, why, remedy| {
             let name = format!("env.{}", quoted(name));
-            Err(ConfigError::new(
-                FlagOrigin::file(file, line),
-                ConfigProblem::ExpandMacro { name, why, remedy },
-            ))
+            Err(ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy }))
         };
         let mut done = String::new();
         let mut rest = text.as_str();
@@ -132,13 +120,13 @@ pub(super) fn expand_environment(
             };
             // llama-swap refuses as well: an unset variable is a mistake more often than an empty word.
             let Some(value) = env(name) else {
-                return fail(name, "is not set", "set this variable in the environment of the server");
+                return fail(name, "the variable is not set", "set it in the environment of the server");
             };
             // A second line would become part of a command; a NUL cannot be an argument.
             if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
                 return fail(
                     name,
-                    "contains more than one line, or more than 64 KiB",
+                    "the variable has more than one line, or more than 64 KiB",
                     "set this variable to one short line",
                 );
             }

@@ -29,13 +29,13 @@ const READ: [&str; 13] = [
 ];
 
 const WITHOUT_EFFECT: [(&str, &str); 8] = [
-    ("name", "the model list shows the model's key instead"),
-    ("description", "the model list does not show this key"),
-    ("metadata", "the model list does not show this key"),
-    ("capabilities", "these values are determined from the model, not from the configuration"),
+    ("name", "the list of models shows the model's key instead"),
+    ("description", "the list of models does not show this value"),
+    ("metadata", "the list of models does not show this value"),
+    ("capabilities", "Plimsoll reads the capabilities from the model file, not from the configuration"),
     ("timeouts", "streamed answers have no time limit"),
     ("compat", "remove it"),
-    ("sendLoadingState", "loading progress appears in the status, not in answers"),
+    ("sendLoadingState", "the model's status shows the progress of loading; answers do not"),
     ("healthCheckTimeout", "llama-swap ignores this key too and uses the global value"),
 ];
 
@@ -99,10 +99,7 @@ impl LlamaSwapReader<'_> {
     fn launch(&mut self, node: &Node, model: &str) -> Result<Launch, ConfigError> {
         let Some(argv) = self.command(node, "cmd", &["PORT"])? else {
             let model = quoted(model);
-            return Err(ConfigError::new(
-                FlagOrigin::file(self.file, node.line),
-                ConfigProblem::FindCommand { model },
-            ));
+            return Err(ConfigError::at(self.file, node.line, ConfigProblem::FindCommand { model }));
         };
         // `${PID}` is known only once the child runs, so it stays.
         let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
@@ -125,7 +122,7 @@ impl LlamaSwapReader<'_> {
         let line = node.get(key).map_or(node.line, |node| node.line);
         self.no_left_over(text, line, known)?;
         let split = command::split(text);
-        split.map(Some).map_err(|problem| ConfigError::new(FlagOrigin::file(self.file, line), problem))
+        split.map(Some).map_err(|problem| ConfigError::at(self.file, line, problem))
     }
 
     /// A text in which no macro may be left.
@@ -143,10 +140,10 @@ impl LlamaSwapReader<'_> {
         };
         let problem = ConfigProblem::ExpandMacro {
             name: name.to_owned(),
-            why: "is not known",
+            why: "there is no such macro",
             remedy: "declare the macro under `macros`, before the macros that use it",
         };
-        Err(ConfigError::new(FlagOrigin::file(self.file, line), problem))
+        Err(ConfigError::at(self.file, line, problem))
     }
 
     fn proxy(&self, node: &Node, argv: &[String]) -> Result<String, ConfigError> {
@@ -157,8 +154,7 @@ impl LlamaSwapReader<'_> {
             }
             let (why, remedy) = (
                 "`cmd` does not use `${PORT}`, and `proxy` is not set",
-                "use `${PORT}` in \
-                `cmd`, or set `proxy`",
+                "use `${PORT}` in `cmd`, or set `proxy`",
             );
             return Err(self.fault(node.line, why, remedy));
         };

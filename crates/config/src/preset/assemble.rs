@@ -44,7 +44,7 @@ pub(super) fn options(
 }
 
 fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
-    let text = format!("`{}` is overridden by `{}` on line {}", lost.key, wins.key, wins.line);
+    let text = format!("`{}` has no effect: `{}` on line {} overrides it", lost.key, wins.key, wins.line);
     Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep only one of the two settings")
 }
 
@@ -116,7 +116,7 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
         ),
         "dedup-cache-models" => say(format!("`{}` has no effect in Plimsoll", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
-            format!("`{}` has no effect in a section: it is a setting of the router", line.key),
+            format!("`{}` has no effect in a section: it is a setting of the server", line.key),
             "give this setting to `plimsoll serve` instead",
         ),
         _ => None,
@@ -196,7 +196,7 @@ fn add_model(
         };
         return Err(ConfigError::new(origin.clone(), problem));
     };
-    let text = format!("[{0}] names no model; the section name is used as `hf-repo = {0}`", section.name);
+    let text = format!("section [{0}] names no model, so its name is used: `hf-repo = {0}`", section.name);
     warnings.push(Warning::new(origin.clone(), text).hint("write `hf-repo` in the section"));
     options.push(Setting {
         flag: found.flag,

@@ -1,8 +1,8 @@
-//! Grammar of llama-server's preset files, parsed into sections and keys (`common/preset.cpp:
-//! parse_ini_from_file @ b10605`).
+//! Parser of the INI grammar of llama-server's preset files (`common/preset.cpp: parse_ini_from_file @
+//! b10605`).
 //!
-//! A value ends at the first `;` or `#`, even inside quotes. Of a section written twice, only the second
-//! counts. Unlike in llama.cpp, a section name that continues on the next line is an error.
+//! A value ends at the first `;` or `#`, even inside quotes. If a section occurs twice, only the second
+//! counts.
 
 use std::sync::Arc;
 
@@ -105,8 +105,7 @@ fn read(line: &str) -> Result<Read<'_>, Complaint> {
     if line.starts_with(BLANK) {
         return Err((
             "the line is indented, which llama-server rejects",
-            "remove the spaces at the start of \
-            the line",
+            "remove the spaces at the start of the line",
         ));
     }
     match line.strip_prefix('[') {
@@ -181,8 +180,7 @@ fn suspicion(key: &str, value: &str, cut: &str) -> Option<(String, &'static str)
     }
     value.ends_with('\\').then(|| {
         let text = format!(
-            "the value of `{key}` ends with a backslash, but a value cannot continue on the \
-            next line"
+            "the value of `{key}` ends with a backslash, but a value cannot continue on the next line"
         );
         (text, "write the value on one line")
     })

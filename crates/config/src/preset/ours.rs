@@ -1,13 +1,13 @@
 //! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, which llama-server
 //! ignores as a comment.
 //!
-//! Settings for `plimsoll serve` as a whole are written before the first section or in `[*]`.
+//! Settings before the first section or in `[*]` apply to `plimsoll serve` as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_flags::table::distance_within;
-use plimsoll_flags::{FlagOrigin, quoted, truth};
+use plimsoll_flags::{quoted, truth};
 
 use serde::de::DeserializeOwned;
 
@@ -131,7 +131,7 @@ pub(super) fn apply(
 
 fn bad(file: &Arc<str>, line: &PresetLine, expected: &'static str) -> ConfigError {
     let problem = ConfigProblem::ReadValue { key: line.key.clone(), value: quoted(&line.value), expected };
-    ConfigError::new(FlagOrigin::file(file, line.line), problem)
+    ConfigError::at(file, line.line, problem)
 }
 
 fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
@@ -150,7 +150,7 @@ fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
             nearest: near.min().map(|(_, name)| name.to_owned()),
         }
     };
-    ConfigError::new(FlagOrigin::file(file, line.line), problem)
+    ConfigError::at(file, line.line, problem)
 }
 
 fn length(file: &Arc<str>, line: &PresetLine) -> Result<Duration, ConfigError> {

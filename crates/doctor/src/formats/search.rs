@@ -1,7 +1,4 @@
 //! Search of a log for all known phrases at once.
-//!
-//! DECISION: one Aho-Corasick automaton (a DFA) takes one table look-up per byte. So a line full of phrases
-//! takes no longer than any other.
 
 use std::sync::LazyLock;
 
@@ -12,6 +9,8 @@ use super::table::{PatternRow, rows};
 use crate::pattern::Pattern;
 
 // Overlapping matches need the unanchored start alone, which halves the table.
+// DECISION: one Aho-Corasick automaton (a DFA) takes one table look-up per byte. So a line full of phrases
+// takes no longer than any other.
 static PHRASES: LazyLock<Option<DFA>> = LazyLock::new(|| {
     let phrases = rows().iter().map(|row| row.phrase);
     DFA::builder()

@@ -58,14 +58,14 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
         _ => Decisive,
     };
     let purpose = match refusal.purpose {
-        Purpose::Weights => "for the weights",
-        Purpose::Cache => "for the KV cache",
-        Purpose::Pool => "for the run-time pool, after the buffers were allocated",
-        _ => "for the compute buffers",
+        Purpose::Weights => "the weights",
+        Purpose::Cache => "the KV cache",
+        Purpose::Pool => "the run-time pool, after the buffers were allocated",
+        _ => "the compute buffers",
     };
     let copies = cause == Cause::ComputeBufferTooLarge && facts.says(Pattern::PipelineCopies);
     let lines = copies.then(|| facts.quote(Pattern::PipelineCopies)).flatten();
-    let text = format!("{} {purpose}", requested(refusal));
+    let text = format!("{} for {purpose}", requested(refusal));
     let quotes = [Some(refusal.quote.clone()), lines].into_iter().flatten();
     Some(RuleFinding::new(cause, weight, text, quotes).by(copies.then_some(SubCause::PipelineCopies)))
 }
@@ -89,8 +89,7 @@ fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
 fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     let (placed, cause, card) = straw(facts)?;
     let refusal = facts.refusal()?;
-    let text =
-        format!("of a card with {card}, {placed} were already in use, and then {}", requested(refusal));
+    let text = format!("{placed} of the card's {card} were in use when {}", requested(refusal));
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
 }
 
@@ -131,7 +130,7 @@ const AT_WORK: [Pattern; 4] = [Pattern::SeesImage, Pattern::Works, Pattern::Serv
 fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     let refusal =
         facts.refusal().filter(|refusal| refusal.purpose == Purpose::Unknown && refusal.at_run_time)?;
-    let placed = facts.buffers().iter().any(|buffer| buffer.attempt == refusal.attempt);
+    let placed = facts.buffers.iter().any(|buffer| buffer.attempt == refusal.attempt);
     let weight = match refusal.stage {
         LoadStage::Serving => Strong,
         _ if facts.says_any(&AT_WORK) => Strong,
@@ -141,7 +140,7 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
         _ => return None,
     };
     // PyTorch has rules of its own, and cuBLAS fails on a card that it does not fit.
-    if facts.torch().is_some() || facts.says(Pattern::CublasCreate) {
+    if facts.torch.is_some() || facts.says(Pattern::CublasCreate) {
         return None;
     }
     let quotes = [refusal.quote.clone()].into_iter().chain(facts.quotes(&AT_WORK).into_iter().take(1));
@@ -154,29 +153,29 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
     // Builds before buffer types placed the weights by calls of the run time.
     let is_run_time =
-        refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers().is_empty());
+        refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers.is_empty());
     let open = refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !is_run_time;
     let (cause, when) = match refusal.stage {
-        LoadStage::Weights => (Cause::ModelTooLarge, "while the weights were loaded"),
-        LoadStage::Context => (Cause::KvCacheTooLarge, "while the context was created"),
-        LoadStage::Cache => (Cause::ComputeBufferTooLarge, "after the KV cache was allocated"),
-        LoadStage::Graph => (Cause::ComputeBufferTooLarge, "while memory for the graph was reserved"),
-        LoadStage::Serving => (Cause::PoolGrowth, "while it served"),
+        LoadStage::Weights => (Cause::ModelTooLarge, "the engine loaded the weights"),
+        LoadStage::Context => (Cause::KvCacheTooLarge, "the engine created the context"),
+        LoadStage::Cache => (Cause::ComputeBufferTooLarge, "the engine allocated buffers after the KV cache"),
+        LoadStage::Graph => (Cause::ComputeBufferTooLarge, "the engine reserved memory for the graph"),
+        LoadStage::Serving => (Cause::PoolGrowth, "the engine served requests"),
         LoadStage::Unknown => return None,
     };
-    let text = format!("{} {when}", requested(refusal));
+    let text = format!("{} while {when}", requested(refusal));
     open.then(|| RuleFinding::new(cause, Fair, text, [refusal.quote.clone()]))
 }
 
 /// The log is cut before the line that names the failed buffer: it is the one that comes next.
 fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
-    let last = facts.buffers().iter().rfind(|buffer| buffer.on_card)?;
-    let stage = facts.progress().stage;
-    let quiet = facts.refusals().is_empty() && facts.torch().is_none() && stage < LoadStage::Serving;
+    let last = facts.buffers.iter().rfind(|buffer| buffer.on_card)?;
+    let stage = facts.progress.stage;
+    let quiet = facts.refusals.is_empty() && facts.torch.is_none() && stage < LoadStage::Serving;
     let failed = facts.says_any(&[Pattern::OutOfMemory, Pattern::Died, Pattern::Exception]);
     let (cause, what) = match last.purpose {
-        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the KV cache was allocated"),
-        Purpose::Compute => (Cause::PoolGrowth, "all buffers were allocated"),
+        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the engine allocated the KV cache"),
+        Purpose::Compute => (Cause::PoolGrowth, "the engine allocated all buffers"),
         _ => return None,
     };
     let text = format!("the log ends after {what}, so the next allocation failed");
@@ -188,19 +187,19 @@ fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
     // Some estimates include the cache, which a large context makes the larger part.
-    let weight = if facts.options().context_tokens.is_some() { Fair } else { Strong };
+    let weight = if facts.options.context_tokens.is_some() { Fair } else { Strong };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }
 
 /// ollama prints it for each card that it looks at, and may find another.
 fn no_layers_fit(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::NoLayersFit).filter(|_| facts.buffers().is_empty())?;
+    let line = facts.quote(Pattern::NoLayersFit).filter(|_| facts.buffers.is_empty())?;
     let text = "one of the cards has no room for a single layer of the model";
     Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [line]))
 }
 
 fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch().is_none())?;
+    let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch.is_none())?;
     let text = "the allocation of a tensor was refused during the computation";
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
 }

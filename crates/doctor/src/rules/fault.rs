@@ -1,4 +1,4 @@
-//! Rules for faults of cards, drivers and builds, which no additional memory would fix.
+//! Rules for faults of cards, drivers and builds, which more memory would not fix.
 
 use super::EvidenceWeight::{Decisive, Fair, Hint, Strong};
 use super::RuleFinding;
@@ -12,7 +12,7 @@ rules! {
     library_failed: "cuBLAS: cublasStatus_t";
     driver_mismatch: "the CUDA runtime and NVML report these errors";
     memory_fault: "CUDA reports an illegal memory access, and the kernel's log shows it as Xid 31";
-    unknown_status: "CUDA and HIP use a separate error for out of memory, and this error is a different one";
+    unknown_status: "CUDA and HIP report out of memory with another error code than this one";
     wrong_build: "CUDA finds no kernel image for the card, or cuBLAS cannot start on it";
 }
 
@@ -23,7 +23,7 @@ const HARDWARE: [u64; 25] = [
 ];
 
 fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
-    let (code, quote) = facts.xids().iter().find(|(code, _)| HARDWARE.contains(code))?;
+    let (code, quote) = facts.xids.iter().find(|(code, _)| HARDWARE.contains(code))?;
     let text = format!("the driver reported Xid {code}, an error of the hardware or its firmware");
     Some(RuleFinding::new(Cause::DriverOrHw, Decisive, text, [quote.clone()]))
 }
@@ -77,7 +77,7 @@ fn is_too_old(quote: &Quote) -> bool {
 
 fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
     const OF_PROGRAMS: [u64; 4] = [13, 31, 43, 45];
-    let xid = facts.xids().iter().find(|(code, _)| OF_PROGRAMS.contains(code));
+    let xid = facts.xids.iter().find(|(code, _)| OF_PROGRAMS.contains(code));
     let access = facts.quote(Pattern::IllegalAccess);
     let quote = access.or_else(|| xid.map(|(_, quote)| quote.clone()))?;
     let text = "a GPU kernel accessed an invalid address: the program has a bug, or it uses the wrong card";

@@ -1,4 +1,4 @@
-//! Rules for allocations whose refusal was recorded by guard (the preloaded library) with the memory figures.
+//! Rules for allocations that guard (the preloaded library) recorded as refused.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;
@@ -24,12 +24,12 @@ fn quote(refused: &RefusedAllocation) -> [Quote; 1] {
 
 /// Without the neighbours the request would have fitted.
 fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
-    let refused = facts.guard().as_ref()?;
+    let refused = facts.guard.as_ref()?;
     let held: Bytes = refused.neighbours.iter().map(|(_, held)| *held).sum();
     // A refusal by the budget or by spilling is Plimsoll's own, whatever the neighbours hold.
     let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
     let text = format!(
-        "other programs hold {held} of {}; {} were requested while {} were free",
+        "other programs hold {held} of card {}; the program requested {} while {} were free",
         refused.card, refused.asked, refused.free
     );
     // Beyond doubt where the others hold more than this program held and requested together.
@@ -39,16 +39,15 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn guard_context(facts: &Facts) -> Option<RuleFinding> {
-    let refused = facts.guard().as_ref()?;
-    let text =
-        format!("the program requested a CUDA context on {}, a card that it may not use", refused.card);
+    let refused = facts.guard.as_ref()?;
+    let text = format!("the program requested a CUDA context on {}, which it may not use", refused.card);
     (refused.why == Refusal::Context)
         .then(|| RuleFinding::new(Cause::WrongDeviceContext, Decisive, text, quote(refused)))
 }
 
 /// On shared memory the driver refuses for other reasons than the free size.
 fn guard_room(facts: &Facts) -> Option<RuleFinding> {
-    let refused = facts.guard().as_ref()?;
+    let refused = facts.guard.as_ref()?;
     // Twice the request leaves no room for rounding or a race with another process.
     let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
     let text = format!("a request for {} was refused while {} were free", refused.asked, refused.free);

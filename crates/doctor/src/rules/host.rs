@@ -1,4 +1,4 @@
-//! Rules for host memory and other limits: killed processes, shared memory, limits of a single allocation.
+//! Rules for host memory and limits on it: killed processes, shared memory, limits of a single allocation.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;
@@ -9,7 +9,8 @@ use crate::pattern::Pattern;
 rules! {
     host_killed: "mm/oom_kill.c";
     node_killed: "Ray's memory_monitor counts the memory of the whole node, including page cache";
-    wsl_refused: "in WSL2, dxgkio_make_resident of dxgkrnl returns -ENOMEM for sizes below that of the card";
+    wsl_refused: "in WSL2, dxgkio_make_resident of dxgkrnl returns -ENOMEM even for requests smaller than \
+        the card's memory";
     killed_without_a_word: "a shell prints `Killed` after SIGKILL, which the kernel sends when memory runs \
         out";
     host_refused: "ggml-backend.cpp (CPU buffers) and C++ (std::bad_alloc) print these messages";
@@ -21,7 +22,7 @@ rules! {
 fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::KernelKill)?;
     // A refusal in the log is closer to the cause than the kill that followed it.
-    if facts.says(Pattern::KernelMemory) || !facts.refusals().is_empty() {
+    if facts.says(Pattern::KernelMemory) || !facts.refusals.is_empty() {
         return None;
     }
     // A status of 137 or -9 says SIGKILL, and not who sent it.
@@ -101,7 +102,7 @@ fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
 
 /// No device refused memory and no size is printed: the buffer could not be made at all.
 fn override_of_buffers(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::UnsizedRefused).filter(|_| facts.refusals().is_empty())?;
+    let line = facts.quote(Pattern::UnsizedRefused).filter(|_| facts.refusals.is_empty())?;
     let overridden = facts.quote(Pattern::Override);
     let weight = if overridden.is_some() { Decisive } else { Fair };
     let text =

@@ -1,5 +1,4 @@
-//! Rules for fragmentation: a caching allocator has enough idle memory, but only in blocks that are too
-//! small.
+//! Rules for fragmentation: a caching allocator has enough idle memory, but only in small blocks.
 
 use plimsoll_base::Bytes;
 
@@ -17,7 +16,7 @@ rules! {
 
 /// Idle and free memory would do, free memory alone does not, and the live tensors leave room.
 fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref()?;
+    let torch = facts.torch.as_ref()?;
     let (free, idle) = (torch.free?, torch.idle?);
     let live = torch.allocated.unwrap_or(Bytes::ZERO);
     let room = torch.total.is_none_or(|total| live + torch.asked <= total);
@@ -42,8 +41,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
         () => Weak,
     };
     let text = format!(
-        "{} were requested; {free} are free and {idle} are idle in the allocator, which is enough in total, \
-            but no single block is large enough",
+        "no single block is large enough for the requested {}, although {free} are free and {idle} are idle \
+            in the allocator",
         torch.asked
     );
     fits.then(|| RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]))

@@ -1,7 +1,7 @@
 //! Rules for pinned host memory: its limits, and refusals that the program survives.
 //!
-//! If pinned memory is refused, ggml continues with pageable memory. Other programs fail with `out of
-//! memory`, the driver's error for a full card as well.
+//! ggml continues with pageable memory if pinned memory is refused. Other programs fail with `out of memory`,
+//! the same error as for a full card.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
@@ -18,7 +18,7 @@ rules! {
 }
 
 fn went_on(facts: &Facts) -> bool {
-    let fatal = !facts.refusals().is_empty() || facts.torch().is_some();
+    let fatal = !facts.refusals.is_empty() || facts.torch.is_some();
     !fatal && facts.says_any(&[Pattern::Serves, Pattern::Works])
 }
 

@@ -26,6 +26,7 @@ fn refused(why: Refusal, ago: u64) -> RefusedAllocation {
     RefusedAllocation {
         why,
         card: "H200".to_owned(),
+        id: None,
         asked: Bytes::mib(512),
         allocated: Bytes::mib(7900),
         budget: Some(Bytes::gib(8)),
@@ -63,7 +64,7 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
         let End::OutOfMemory { reason, shortfall, .. } = refused_verdict(lines, &refusal) else {
             panic!("not seen as out of memory");
         };
-        assert_eq!(shortfall, Some(Bytes::mib(short)));
+        assert_eq!(shortfall.map(|short| short.bytes), Some(Bytes::mib(short)));
         let told = reason.because.iter().find(|cause| cause.code == "guard_refused").unwrap();
         assert_eq!(told.because[0].text, "3072 MiB on H200 are held by beta");
     }
@@ -87,7 +88,7 @@ fn an_oom_carries_size_stage_and_the_true_line() {
     assert_eq!(
         reason.to_string(),
         format!(
-            "alpha ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the run-time pool grew after the load, and no memory was left for its growth (75 %)\n    hint: leave memory free after the load: use a shorter context, fewer layers on the card, or an f16 cache in builds that convert a quantised cache to f16\n    hint: plimsoll run --pool ours -- CMD replaces ggml's legacy pool; plimsoll plan -- FLAGS shows how large the pool grows"
+            "alpha: the engine ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the run-time pool grew after the load, and no memory was left for its growth (75 %)\n    hint: leave memory free after the load: use a shorter context, fewer layers on the card, or an f16 cache in builds that convert a quantised cache to f16\n    hint: plimsoll run --pool ours -- CMD replaces ggml's legacy pool; plimsoll plan -- FLAGS shows how large the pool grows"
         )
     );
 }

@@ -50,7 +50,7 @@ fn gone(setting: &Setting) -> Option<Warning> {
     let KnownFlag::Before(instead) = setting.flag.known else {
         return None;
     };
-    let what = format!("{} was removed from llama-server", setting.flag.name());
+    let what = format!("llama-server no longer has the flag {}", setting.flag.name());
     Some(Warning::new(setting.origin.clone(), what).hint(instead))
 }
 
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(wish("--spec-type draft-mtp,ngram-mod").speculation, ["draft-mtp", "ngram-mod"]);
         assert_eq!(
             options("--draft-max 8").remarks()[0].to_string(),
-            "argument 1: --draft-max was removed from llama-server; use --spec-draft-n-max or \
+            "argument 1: llama-server no longer has the flag --draft-max; use --spec-draft-n-max or \
                 --spec-ngram-mod-n-max"
         );
     }
@@ -241,12 +241,16 @@ mod tests {
                 "argument 1: `,1` is not a valid value for --tensor-split; write up to 15 proportions of at least 0, \
                     e.g. 3,1",
             ),
-            ("-fa maybe", "argument 1: `maybe` is not a valid value for --flash-attn; write on, off or auto"),
+            (
+                "-fa maybe",
+                "argument 1: `maybe` is not a valid value for --flash-attn; write one of on, off and auto",
+            ),
         ] {
             assert_eq!(refusal(line), message, "{line}");
         }
         assert!(
-            refusal("-ctk q4_K").ends_with("write f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 or q5_1")
+            refusal("-ctk q4_K")
+                .ends_with("write one of f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 and q5_1")
         );
     }
 
@@ -304,6 +308,6 @@ mod tests {
         let ranks = wish("--reranking");
         assert!(ranks.embeddings && ranks.pooling == Some(Pooling::Rank));
         let error = refusal("--pooling most");
-        assert!(error.to_string().contains("none, mean, cls, last or rank"), "{error}");
+        assert!(error.to_string().contains("one of none, mean, cls, last and rank"), "{error}");
     }
 }

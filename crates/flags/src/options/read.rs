@@ -1,8 +1,7 @@
 //! Reader of llama-server flags from a command line or the environment (`common/arg.cpp:
 //! common_params_parse_ex @ b10605`).
 //!
-//! `-fa` without a value is accepted, as in older builds. Values are interpreted later, when
-//! [`ModelParams`](crate::ModelParams) is built.
+//! Values stay text; they are interpreted when [`ModelParams`](crate::ModelParams) is built.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Budget claim for one device memory request: bytes are reserved before the driver is called.
+//! Claim on the memory budget for one device memory request: bytes are reserved before the driver is called.
 //!
 //! If the driver then refuses the request, the claim is returned to the budget.
 

@@ -1,7 +1,6 @@
-//! Available host memory, as a limit for spilling (placing device memory requests in host memory).
+//! Host memory that guard may use for allocations that do not fit on the card.
 //!
-//! Spilled memory cannot be swapped out. So spilled bytes stay within MemAvailable, minus a reserve for other
-//! processes.
+//! Such memory cannot be swapped out. So it stays within MemAvailable, minus a reserve for other processes.
 
 use crate::say::say_some;
 use crate::state::shared_file;
@@ -20,7 +19,7 @@ pub(super) fn has(bytes: u64) -> bool {
     let enough = bytes <= available - available / LEFT;
     if !enough {
         say_some!(
-            "the host has {} of memory left, too little for {} more",
+            "the host has only {} of memory left, too little for an allocation of {}",
             ByteSize(available),
             ByteSize(bytes)
         );

@@ -1,14 +1,12 @@
 //! Free room on a card for a request, computed from the budget, the driver's figures and the options.
 //!
-//! [`crate::policy::room`] uses this figure to split a request between card and host memory. A small reserve
-//! stays free for later small requests and for the driver itself.
+//! [`crate::policy::room`] uses it to split a request between card and host memory.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::UNLIMITED;
 
-use super::Substitute;
-use super::spilled;
+use super::{Substitute, spilled};
 use crate::policy::room::{CardRoom, LARGE};
 use crate::state::{CardIndex, card, ledger, uuid};
 use crate::{driver_guard, settings};

@@ -1,7 +1,6 @@
-//! Physical memory from `cuMemCreate`, with its handles and mappings.
+//! Table of physical memory from `cuMemCreate`, with its handles and mappings.
 //!
-//! The card gets the memory back when no handle and no mapping is left. The driver may then reuse the
-//! handle's value, so each piece of memory has a number of its own.
+//! The card gets the memory back when no handle and no mapping is left.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -23,6 +22,7 @@ pub(crate) enum BackingMemory {
     Host,
 }
 
+// Each piece of memory has a number of its own, because the driver may reuse a handle's value.
 /// Memory of one `cuMemCreate`.
 #[derive(Clone, Copy, Debug)]
 struct PhysicalMemory {

@@ -1,7 +1,7 @@
 //! Count of the host memory that the program has pinned.
 //!
-//! Where card and host share memory, pinned memory reduces what is left for the card. It is counted but never
-//! refused.
+//! Pinned memory is never refused. On a machine whose GPU shares the host's memory, it leaves less for the
+//! card.
 
 use crate::driver::CuResult;
 use crate::driver_guard::context;

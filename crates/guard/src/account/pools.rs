@@ -1,7 +1,6 @@
 //! Memory reserved by the driver's stream-ordered pools (`cudaMallocAsync`).
 //!
-//! DECISION: the driver's figure for a whole pool is counted, not its blocks, because the driver returns
-//! freed blocks unseen. The figure is read after every call that may change it, and before a refusal.
+//! The driver's figure for each pool is read after every call that may change it, and before a refusal.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance_mut;
@@ -15,6 +14,8 @@ use crate::state::{CardIndex, ledger};
 const RESERVED: i32 = 5;
 const USED: i32 = 7;
 
+// DECISION: the driver's figure for a whole pool is counted, not its blocks, because the driver returns freed
+// blocks unseen.
 #[derive(Clone, Copy, Debug)]
 struct DriverPool {
     handle: usize,

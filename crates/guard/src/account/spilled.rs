@@ -1,4 +1,4 @@
-//! Count of this process's spilled bytes: memory that was requested on a card and placed in host memory.
+//! Count of this process's spilled bytes: GPU memory requests that guard placed in host memory.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,6 @@
 //! Stack trace of the calling thread on stderr: one line for each frame, with object, offset and symbol.
 //!
-//! Only exported names are shown, and an object without unwind tables ends the trace. For stripped programs,
-//! `addr2line -e OBJECT OFFSET` finds the source line.
+//! For stripped programs, `addr2line -e OBJECT OFFSET` finds the source line.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;

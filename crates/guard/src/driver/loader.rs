@@ -1,7 +1,6 @@
 //! libc's own `dlsym`, `dlopen` and `dladdr`, found by walking the loaded objects.
 //!
-//! DECISION: this library exports its own `dlsym`, so it cannot import libc's. An import of `dlopen` or
-//! `dladdr` would require either glibc 2.34 or an older one, because these functions moved between libraries.
+//! Guard exports its own `dlsym`, so it cannot import libc's.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
@@ -26,6 +25,8 @@ const HOMES: [&CStr; 2] = [c"libc.so.6", c"libdl.so.2"];
 
 /// True if the loader's functions are known; looks for them at the first call.
 pub(crate) fn ready() -> bool {
+    // DECISION: `dlopen` and `dladdr` are not imported, because they moved between libraries in glibc 2.34.
+    // An import would require either a newer or an older glibc.
     !NEXT_DLSYM.load(Acquire).is_null() || find()
 }
 

@@ -1,8 +1,6 @@
-//! Memory source of a ggml pool that this library replaced: the CUDA driver as a
-//! [`plimsoll_pool::PoolDevice`].
+//! Memory source of guard's replacement for a ggml pool: the CUDA driver, within the program's budget.
 //!
-//! DECISION: every byte is claimed from the budget before the driver is called. After a refusal, the pool
-//! first releases its own idle memory, then tries the ladder (a sequence of remedies, [`Backing::insist`]).
+//! Every byte is claimed from the budget before the driver is called.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;
@@ -16,8 +14,7 @@ use crate::driver::{self, CuResult, DevicePointer, SUCCESS};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::ladder;
 use crate::spill::vmm::{self, Location};
-use crate::state::captures;
-use crate::state::{self, CardIndex, ledger};
+use crate::state::{self, CardIndex, captures, ledger};
 use crate::trace::{TraceEvent, TraceKind};
 
 mod real {
@@ -115,6 +112,8 @@ impl Backing {
 
     /// Asks the driver for `size` bytes by `give`, within the budget.
     fn ask(&self, size: u64, mut give: impl FnMut() -> CuResult) -> Result<(), OutOfMemory> {
+        // DECISION: after a refusal, the pool first releases its own idle memory, then tries the ladder (a
+        // sequence of remedies, `Backing::insist`).
         let mut ask = || self.within(&mut give);
         let given = if self.insist {
             ladder::ask(self.card, size, Substitute::Nothing, &mut ask) == ClaimOutcome::Given

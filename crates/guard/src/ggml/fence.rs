@@ -1,8 +1,4 @@
-//! Fence: a marker in the GPU work of a CUDA context, which is passed when all work submitted before it has
-//! finished.
-//!
-//! DECISION: a fence is an event on each stream of the context (see [`streams`]). If an event cannot be
-//! created, the fence counts as passed only after a wait for the whole card.
+//! Fence: a marker in the GPU work of a CUDA context, passed when all work submitted before it has finished.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};
@@ -38,6 +34,8 @@ pub(super) struct StreamFence {
 impl StreamFence {
     /// Records a fence behind the work of a context, which must be the calling thread's.
     pub(super) fn record(context: usize) -> Self {
+        // DECISION: a fence is an event on each stream of the context (see `streams`). If an event cannot be
+        // created, the fence counts as passed only after a wait for the whole card.
         let streams = streams::of(context);
         let mut fence = Self { events: Vec::new(), broken: streams.is_empty(), over: false };
         for stream in streams {

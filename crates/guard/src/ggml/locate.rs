@@ -1,10 +1,4 @@
-//! Search for the class of ggml's legacy pool in all loaded objects.
-//!
-//! All methods are collected before any vtable is checked, because a vtable may be in a different object than
-//! its methods.
-//!
-//! DECISION: the class is found by its symbols, in memory first and then in the objects' files. The vtable in
-//! memory must contain the methods' addresses, so a replaced file cannot mislead the search.
+//! Search for the C++ class of ggml's legacy pool in all loaded objects, by its symbols.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -46,6 +40,11 @@ const SLOTS: usize = 32;
 
 /// Searches all loaded objects. Needs the loader's lock.
 pub(super) fn search(searched: &mut SearchedObjects) -> FoundClass {
+    // All methods are collected before any vtable is checked, because a vtable may be in a different object
+    // than its methods.
+    //
+    // DECISION: symbols are searched in memory first and then in the objects' files. The vtable in memory
+    // must contain the methods' addresses, so a replaced file cannot mislead the search.
     let mut found = FoundClass::default();
     mapped_objects::walk(|object| {
         let place = (object.bias, hash(object.path));

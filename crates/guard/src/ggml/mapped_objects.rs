@@ -1,10 +1,4 @@
 //! Walk over the objects (executable and libraries) that are loaded in this process, under the loader's lock.
-//!
-//! No object can be unmapped while a callback of `dl_iterate_phdr` runs. So the search runs inside such a
-//! callback, and the memory of the objects stays mapped.
-//!
-//! DECISION: `dl_iterate_phdr` is used and `dlsym` is not. `dlsym` takes the loader's main lock, which a
-//! thread may hold while it waits for the CUDA runtime.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
@@ -35,6 +29,11 @@ pub(super) struct LoadCounts {
 
 /// Runs `act` while no object can be loaded or unloaded. `act` may walk.
 pub(super) fn locked<A: FnMut(LoadCounts)>(mut act: A) {
+    // No object can be unmapped while a callback of `dl_iterate_phdr` runs. So the search runs inside such a
+    // callback, and the memory of the objects stays mapped.
+    //
+    // DECISION: `dl_iterate_phdr` is used and `dlsym` is not. `dlsym` takes the loader's main lock, which a
+    // thread may hold while it waits for the CUDA runtime.
     iterate(&mut |info| {
         act(LoadCounts { loaded: info.dlpi_adds, unloaded: info.dlpi_subs });
         false

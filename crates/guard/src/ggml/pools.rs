@@ -1,13 +1,4 @@
-//! Table of this library's own memory pools, one for each ggml pool object whose calls it serves.
-//!
-//! No deadlock is possible. A thread takes a pool's lock while it holds no other lock of this library, and
-//! the trim of idle memory skips a locked pool.
-//!
-//! DECISION: the table has a fixed size and is searched from its start. Entries are reused and never freed,
-//! so no reference becomes stale.
-//!
-//! DECISION: each pool has its own lock, which is held during driver calls and for up to `wait=SECONDS`. ggml
-//! calls a pool object from one thread at a time, so no other `alloc` waits.
+//! Table of guard's own memory pools, one for each ggml pool object that guard has replaced.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -69,6 +60,12 @@ pub(super) enum PoolEnd {
 /// Pools whose objects have ended and whose memory could not be released yet.
 static LEFT: Lock<Vec<ServedPool>> = Lock::new(Vec::new());
 
+// DECISION: the table has a fixed size and is searched from its start. Entries are reused and never freed, so
+// no reference becomes stale.
+//
+// DECISION: each pool has its own lock, which is held during driver calls and for up to `wait=SECONDS`. ggml
+// calls a pool object from one thread at a time, so no other `alloc` waits. No deadlock is possible: a thread
+// takes a pool's lock while it holds no other, and the trim of idle memory skips a locked pool.
 static POOLS: [PoolEntry; PLACES] = [const { PoolEntry::none() }; PLACES];
 /// Entries from the start that have ever been used; a process without such a pool searches none.
 static USED: AtomicUsize = AtomicUsize::new(0);

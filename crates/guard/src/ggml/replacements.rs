@@ -1,21 +1,18 @@
 //! Functions that replace the methods of ggml's legacy memory pool.
 //!
-//! Their prototypes follow the C++ ABI: a method is a function whose first argument is the object. No panic
-//! can unwind into C++ code, because guard (this library) is built with panic = abort.
+//! They follow the C++ ABI: a method is a function whose first argument is the object.
 
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use plimsoll_wire::options::GgmlPoolMode;
-
+use super::mapped_objects;
 use super::pools::{self, PoolEnd};
 use super::symbols::ClassPart;
 use super::takeover::{self, Takeover};
-use super::{managed, mapped_objects};
 use crate::say::say;
-use crate::{arm, driver_guard, ladder, settings, state};
+use crate::{arm, driver_guard, ladder, state};
 
 type Alloc = unsafe extern "C" fn(*mut c_void, usize, *mut usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
@@ -45,9 +42,6 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     };
     if !arm::armed() || !taken.serves() {
         return theirs();
-    }
-    if settings::options().pool == GgmlPoolMode::Managed {
-        return managed::around(theirs);
     }
     // Only before the first block: afterwards the prototype is known to be right.
     if taken.fresh() && !sane(this, size, actual) {

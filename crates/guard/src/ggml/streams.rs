@@ -1,10 +1,4 @@
-//! Streams of each CUDA context, on which fences (completion events) are recorded.
-//!
-//! After the first context has ended, no more fences are made, because the driver does not report the end of
-//! each stream.
-//!
-//! DECISION: a fence has an event on every stream of the context, because a pool cannot tell which stream it
-//! serves.
+//! Table of the streams of each CUDA context, for fences that wait for all work of a context.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,6 +31,10 @@ pub(crate) fn gone(stream: CuStream) {
 
 /// The context's default stream and all others; none if they are not known with certainty.
 pub(super) fn of(context: usize) -> Vec<usize> {
+    // DECISION: a fence has an event on every stream of the context, because a pool cannot tell which stream
+    // it serves. After the first context has ended no more fences are made: the driver does not report the
+    // end of each stream.
+
     // A handle of a destroyed stream must not be passed to the driver.
     if UNSURE.load(Relaxed) {
         return Vec::new();

@@ -1,9 +1,6 @@
-//! Symbol tables of an ELF file on disk, for objects whose dynamic symbol table lacks ggml's pool class.
+//! Symbol tables of an ELF file on disk, for programs that hide ggml's pool class from the dynamic linker.
 //!
-//! Such objects are statically linked executables without `-rdynamic`, and libraries with hidden classes.
-//!
-//! DECISION: the file is hostile input, read in bounded pieces with `pread`. A mapping would raise SIGBUS if
-//! the file were truncated.
+//! Such programs contain ggml and were linked without `-rdynamic`, or they use libraries with hidden classes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -32,6 +29,9 @@ struct ElfSection {
 
 /// Passes every sought symbol that the file defines to `found`.
 pub(super) fn search(file: &impl ByteSource, mut found: impl FnMut(ClassSymbol)) {
+    // DECISION: the file is hostile input, read in bounded pieces with `pread`. A mapping would raise SIGBUS
+    // if the file were truncated.
+
     // The full table first; the dynamic one repeats a part of it.
     for kind in [SYMTAB, DYNSYM] {
         let mut any = false;

@@ -1,7 +1,4 @@
 //! Mangled names of ggml's legacy pool: its vtable and the methods in it.
-//!
-//! DECISION: the vtable's slots are identified by comparing them with the methods' addresses. So a different
-//! order of declaration breaks nothing.
 
 use core::ffi::CStr;
 
@@ -22,6 +19,8 @@ pub(super) enum ClassPart {
     Destroy,
 }
 
+// DECISION: the vtable's slots are identified by comparing them with the methods' addresses. So a different
+// order of declaration breaks nothing.
 pub(super) const NAMES: [(&CStr, ClassPart); 6] = [
     (c"_ZTV18ggml_cuda_pool_leg", ClassPart::Vtable),
     (c"_ZN18ggml_cuda_pool_leg5allocEmPm", ClassPart::Alloc),

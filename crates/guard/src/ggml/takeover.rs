@@ -1,11 +1,7 @@
-//! Takeover of ggml's legacy pool by replacing the function pointers (slots) in its vtable.
+//! Takeover of ggml's legacy pool: replacement of the function pointers in its vtable.
 //!
-//! `alloc` is changed last and restored first, so every block that this library allocates is also freed by
-//! it. `alloc` is restored if its first arguments are implausible, or if no block is freed within
-//! [`PROBATION`] allocations.
-//!
-//! DECISION: the slots are replaced, not the symbols. g++ compares a slot with the address of `alloc` and
-//! runs an inlined copy if they are equal. A substituted symbol would change both sides and never be called.
+//! The original `alloc` is restored if the arguments of the first call are invalid, or if no block is
+//! freed within 128 allocations.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -25,9 +21,12 @@ const COPIES: usize = 8;
 /// Function that returns the address of a method's replacement; 0 for none.
 pub(super) type ReplacementOf = fn(ClassPart) -> usize;
 
+// `alloc` is changed last and restored first, so every block that this library allocates is also freed by it.
 /// The methods in the order in which their slots are changed.
 const ORDER: [ClassPart; 4] = [ClassPart::Free, ClassPart::Destroy, ClassPart::Delete, ClassPart::Alloc];
 
+// DECISION: the slots are replaced, not the symbols. g++ compares a slot with the address of `alloc` and runs
+// an inlined copy if they are equal. A substituted symbol would change both sides and never be called.
 /// A vtable whose slots were replaced by guard's functions.
 #[derive(Debug)]
 pub(super) struct Takeover {

@@ -1,8 +1,4 @@
-//! Interval between releases (trims) of idle memory by a ggml pool that this library replaced.
-//!
-//! DECISION: trims happen during the program's own calls, at most once a second, because this library has no
-//! thread. A trim releases only memory that was idle during several trims, so memory that every prompt needs
-//! stays mapped.
+//! Interval between releases (trims) of idle memory by guard's replacement for a ggml pool.
 
 use crate::clock;
 
@@ -20,6 +16,9 @@ pub(super) struct TrimInterval {
 impl TrimInterval {
     /// Counts a free that left `live` bytes; true if a trim is due.
     pub(super) fn due(&mut self, live: u64) -> bool {
+        // DECISION: trims happen during the program's own calls, at most once a second, because this library
+        // has no thread. A trim releases only memory that was idle during several trims, so memory that every
+        // prompt needs stays mapped.
         self.frees = self.frees.saturating_add(1);
         live == 0 && self.frees >= FREES && self.late()
     }

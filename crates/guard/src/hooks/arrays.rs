@@ -1,7 +1,7 @@
 //! Hooks of CUDA arrays and mipmapped arrays.
 //!
-//! The driver reports an array's size only with CUDA_ARRAY3D_DEFERRED_MAPPING. So a deferred array with the
-//! same description is created, measured and destroyed. If that fails, the element sizes are added up.
+//! The driver does not report the size of most arrays. So guard creates a deferred array (without memory) of
+//! the same description, reads its size and destroys it.
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;

@@ -1,7 +1,6 @@
 //! Hooks of streams and of stream capture into CUDA graphs.
 //!
-//! DECISION: ggml pools that this library replaced are notified before a capture begins and after it ends. In
-//! between, the pools release no memory and wait for nothing. Only the driver's report ends a capture.
+//! Guard's memory pools are notified before a capture begins and after it ends.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
@@ -31,12 +30,13 @@ hooks! {
         created(stream, real(stream, flags, priority))
     }
 
-    fn cuStreamDestroy = "cuStreamDestroy" since 2000 (stream: CuStream) calls real {
-        destroyed(stream, || real(stream))
-    }
-
     fn cuStreamDestroy_v2 = "cuStreamDestroy" since 4000 (stream: CuStream) calls real {
-        destroyed(stream, || real(stream))
+        // The handle is forgotten before the driver may give it to another stream.
+        if ggml::wanted() {
+            ggml::stream_gone(stream);
+        }
+        graphs::end(stream.addr(), None);
+        real(stream)
     }
 
     fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" since 10000 (
@@ -77,15 +77,6 @@ unsafe fn created(stream: *mut CuStream, result: CuResult) -> CuResult {
         ggml::stream_made(unsafe { *stream });
     }
     result
-}
-
-/// The handle is forgotten before the driver may give it to another stream.
-fn destroyed(stream: CuStream, real: impl FnOnce() -> CuResult) -> CuResult {
-    if ggml::wanted() {
-        ggml::stream_gone(stream);
-    }
-    graphs::end(stream.addr(), None);
-    real()
 }
 
 fn begin(stream: CuStream, real: impl FnOnce() -> CuResult) -> CuResult {

@@ -1,6 +1,6 @@
 //! Hooks of CUDA context creation and destruction, which count a context's memory.
 //!
-//! If configured, a context on a card that the plan does not include is refused.
+//! If so configured, a context on a card that the program was not given is refused.
 
 use core::ffi::{c_int, c_uint, c_void};
 

@@ -1,10 +1,7 @@
-//! Hooks of CUDA graphs, which track the graphs and executable graphs that contain captured work.
+//! Hooks of CUDA graphs, which track the graphs that contain captured work.
 //!
-//! Captured work uses memory of ggml pools that this library replaced. That memory must stay until the last
-//! handle to the work is destroyed.
-//!
-//! DECISION: only calls that put the work of one graph into another are tracked. A graph leaves the table
-//! before the driver destroys it, because the next graph may get the same address.
+//! Captured work uses memory of guard's pools, which must stay until the last handle to the work is
+//! destroyed.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -28,6 +25,8 @@ struct NodeParameters {
     child: CuGraph,
 }
 
+// DECISION: only calls that put the work of one graph into another are tracked. A graph leaves the table
+// before the driver destroys it, because the next graph may get the same address.
 /// CU_GRAPH_NODE_TYPE_GRAPH.
 const CHILD: c_int = 4;
 

@@ -1,4 +1,4 @@
-//! Hook of `cuInit`: after the first success, this library starts to act in the process.
+//! Hook of `cuInit`, after whose first success guard starts to act in the process.
 
 use core::ffi::c_uint;
 

@@ -1,8 +1,7 @@
-//! Hooks of interprocess memory sharing, which spilled memory (device memory followed by host memory) does
-//! not support.
+//! Hooks of memory sharing between processes (CUDA IPC), which is refused for spilled memory.
 //!
-//! Such calls return CUDA_ERROR_NOT_SUPPORTED for spilled memory, because the driver has no legacy IPC handle
-//! for it. Programs then fall back to copies.
+//! The driver has no IPC handle for such memory (device memory followed by host memory). Programs then fall
+//! back to copies.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,11 +1,7 @@
-//! Hooks of NVML: memory within the budget, and an answer to PyTorch's process query where NVML fails.
+//! Hooks of NVML, which report memory within the budget.
 //!
-//! PyTorch (2.1 to 2.10) asserts that NVML can list the card's processes when it builds an out-of-memory
-//! message. On Jetson, MIG and sandboxes the query fails, so this library answers with the processes that it
-//! counts.
-//!
-//! DECISION: a stand-in device handle is returned only while NVML is not initialised, because NVML then
-//! refuses calls before it reads a handle.
+//! They also list the card's processes where NVML cannot (Jetson, MIG, sandboxes). PyTorch 2.1 to 2.10 needs
+//! that list when it builds an out-of-memory message.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::sync::atomic::AtomicBool;
@@ -30,6 +26,8 @@ const NOT_SUPPORTED: CuResult = 3;
 /// True while the last `nvmlInit_v2` of the program has failed.
 static INIT_FAILED: AtomicBool = AtomicBool::new(false);
 
+// DECISION: a stand-in device handle is returned only while NVML is not initialised, because NVML then
+// refuses calls before it reads a handle.
 /// Stand-ins for devices of an NVML that is not initialised: the address is the handle, the position the
 /// card.
 static STAND_INS: [u64; CARDS] = [0; CARDS];

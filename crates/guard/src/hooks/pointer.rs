@@ -1,18 +1,17 @@
 //! Hooks of pointer queries, which make spilled ranges look like memory of `cuMemAlloc`.
 //!
-//! A spilled range is device memory followed by host memory. The driver would describe only one of its
-//! mappings, which misleads UCX and cudart. So each range is reported as one block of device memory.
+//! A spilled range is device memory followed by host memory. The driver would describe only one of the two
+//! parts, which misleads UCX and the CUDA runtime.
 
 use core::ffi::{c_int, c_uint, c_void};
 
 use crate::account::physical;
 use crate::driver::{CuResult, CuStream, DeviceOrdinal, DevicePointer, INVALID_VALUE, SUCCESS};
-use crate::driver_guard;
 use crate::hooks::hooks;
 use crate::spill::vmm::Location;
 use crate::state::peers;
 use crate::state::ranges::{self, SpillRange};
-use crate::{ggml, spill};
+use crate::{driver_guard, ggml, spill};
 
 /// `CUpointer_attribute`.
 type Attribute = c_int;

@@ -1,15 +1,14 @@
 //! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
 //!
-//! During a stream capture the memory belongs to the graph, so the calls pass unchanged. Bytes that a pool
-//! can provide without growing are not claimed again.
+//! A request is charged to the budget only if the pool must grow for it. During a stream capture the memory
+//! belongs to the graph, so the calls pass unchanged.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
-use crate::account::Substitute;
 use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
 use crate::account::claim::ClaimOutcome;
-use crate::account::pools;
+use crate::account::{Substitute, pools};
 use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;

@@ -1,7 +1,6 @@
 //! Hooks of virtual memory management: physical memory, its handles and its mappings.
 //!
-//! Only memory on a card is counted. If a handle was imported from another process, that other process counts
-//! the memory.
+//! Only memory on a card is counted. Memory imported from another process is counted by that process.
 
 use core::ffi::{c_int, c_void};
 
@@ -78,7 +77,7 @@ hooks! {
             .find(|given| real(address, usize::try_from(*given).unwrap_or(0), alignment, hint, flags) == SUCCESS);
         let Some(given) = given else { return result };
         reservations::remember(*address, bytes(size), given);
-        say_some!("a reservation of {} of address space was refused; {} were reserved instead", ByteSize(bytes(size)), ByteSize(given));
+        say_some!("the driver refused to reserve {} of address space; {} were reserved instead", ByteSize(bytes(size)), ByteSize(given));
         SUCCESS
     }
 

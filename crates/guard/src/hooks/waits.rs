@@ -1,7 +1,7 @@
 //! Hooks of calls that wait for the card, such as `cuStreamSynchronize`.
 //!
-//! After the wait, other processes' requests for idle memory are handled. This library has no thread, and a
-//! program that replays graphs makes few calls except waits.
+//! After the wait, guard answers other processes' requests for idle memory. Guard has no thread of its own,
+//! and many programs make few other driver calls.
 
 use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;

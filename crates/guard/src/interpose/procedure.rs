@@ -1,8 +1,6 @@
 //! Replacement of `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
 //!
-//! DECISION: the driver is asked first, and the address of a hooked function is then replaced by the hook's.
-//! If the driver's address differs from `dlsym`'s, the requested version decides the ABI. A version whose ABI
-//! was not checked gets the driver's own function.
+//! The driver is asked first; if guard has a hook for the function, the hook's address is returned instead.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,6 +39,8 @@ unsafe fn substitute(symbol: *const c_char, function: *mut *mut c_void, version:
 /// newer ones, all up to [`KNOWN`] have one.
 #[cold]
 fn by_version(name: &[u8], theirs: *mut c_void, version: c_int, flags: u64) -> Option<&'static Hook> {
+    // DECISION: if the driver's address differs from `dlsym`'s, the requested version decides the ABI. A
+    // version whose ABI was not checked gets the driver's own function.
     variants(name).next()?;
     if version > KNOWN {
         unknown(name, version);

@@ -1,8 +1,4 @@
-//! Replacement of `dlsym`, in assembly: hooked names get this library's function, all others the next
-//! `dlsym`'s answer.
-//!
-//! DECISION: the code jumps to the next `dlsym` instead of calling it. glibc identifies the calling object by
-//! the return address, on which RTLD_NEXT and RTLD_DEFAULT depend.
+//! Replacement of `dlsym`, in assembly: names with a hook get guard's function, all others libc's answer.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
@@ -12,6 +8,8 @@ use crate::driver::loader::{self, NEXT_DLSYM};
 use crate::interpose::named;
 use crate::settings;
 
+// DECISION: the code jumps to the next `dlsym` instead of calling it. glibc identifies the calling object by
+// the return address, on which RTLD_NEXT and RTLD_DEFAULT depend.
 /// Result of the look-up, which is returned in two registers.
 #[repr(C)]
 pub(super) struct SymbolAnswer {

@@ -1,11 +1,7 @@
 //! Requests from other processes to release idle memory, made through this process's page (a shared-memory
 //! file).
 //!
-//! Idle blocks of pools are released, except those that a live graph uses. During a stream capture, the
-//! request stays open.
-//!
-//! DECISION: each card has a request number and a reply number on the page, which are compared during the
-//! program's own calls. This library has no thread, so a program without calls never replies.
+//! Pools then release idle blocks, except those that a CUDA graph uses.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,6 +14,9 @@ use crate::state::{CardIndex, card, page};
 /// Answers open requests. For a safe point of the program.
 #[inline]
 pub(crate) fn answer() {
+    // DECISION: each card has a request number and a reply number on the page, which are compared during the
+    // program's own calls. This library has no thread, so a program without calls never replies. During a
+    // stream capture, the request stays open.
     if asked().next().is_some() {
         give_back();
     }

@@ -1,8 +1,5 @@
 //! Report of a refused allocation: on the page (the shared-memory file for the daemon), in the trace, and on
 //! stderr.
-//!
-//! After the first eight refusals, only the 16th, 32nd, 64th and so on are written to stderr, because PyTorch
-//! is refused memory regularly.
 
 use core::sync::atomic::Ordering::Relaxed;
 

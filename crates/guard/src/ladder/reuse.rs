@@ -1,8 +1,7 @@
 //! Release of idle pool memory after a refused allocation: the first rung of the ladder (the sequence of
 //! remedies).
 //!
-//! The driver's own pools, and the ggml pools that this library replaced, can release freed memory. The ggml
-//! module imports the ladder, so it registers its release function with [`also_trim`].
+//! The driver's own pools and guard's pools can release freed memory.
 
 use plimsoll_nostd::lock::Lock;
 
@@ -12,6 +11,7 @@ use crate::state::CardIndex;
 /// Function that releases the idle memory of one kind of pool on a card and returns the number of bytes.
 pub(crate) type TrimPools = fn(CardIndex) -> u64;
 
+// The ggml module imports the ladder, so it registers its release function here.
 static OTHER_POOLS: Lock<Option<TrimPools>> = Lock::new(None);
 
 /// Enters the trim of further pools.

@@ -1,7 +1,7 @@
 //! Requests to the daemon to make room on a card, made through this process's page (a shared-memory file).
 //!
-//! A request is a number on the page that grows by one, with the needed bytes. The daemon writes the number
-//! back after its attempt. After a request without a reply, later requests wait only briefly.
+//! Guard writes the needed bytes and a request number to the page. The daemon writes the number back after
+//! its attempt.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -40,7 +40,7 @@ pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
     // Release: a daemon that sees the number sees the bytes and the card.
     let number = page.plea.fetch_add(1, Release) + 1;
     if number == 1 {
-        say!("card {}: asking plimsoll serve to make room for {}", card.number(), ByteSize(bytes));
+        say!("card {}: plimsoll serve was asked to make room for {}", card.number(), ByteSize(bytes));
     }
     RoomRequest { number }
 }

@@ -1,7 +1,6 @@
 //! Exponential backoff between attempts to allocate: from 1 ms to 100 ms, within a time limit.
 //!
-//! A process that exits frees its memory within milliseconds, so the first waits are short. A daemon takes
-//! about a second to evict a model, so the later waits are long.
+//! A process that exits frees its memory within milliseconds; a daemon needs about a second to evict a model.
 
 use core::time::Duration;
 

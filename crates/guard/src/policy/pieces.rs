@@ -1,7 +1,6 @@
 //! Sizes of the physical memory pieces that form an address range: as few pieces as the driver allows.
 //!
-//! The first piece tried is the whole range, and each refusal halves the size. If a piece of `floor` bytes is
-//! refused, the driver has no memory left.
+//! The first piece tried is the whole range, and each refusal halves the size.
 
 /// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]

@@ -1,22 +1,7 @@
-//! Split of a memory request between card and host memory, so that the earliest requests overflow to the
-//! host.
+//! Split of a memory request between card and host memory, if the program needs more than fits on the card.
 //!
-//! With a known total (`need`, from the plan), each request leaves room for all later ones:
-//!
-//! ```text
-//! small  = reserve for requests that are too small to split
-//! later  = need - bytes allocated before - size of this request
-//! left   = min(free budget - small, free bytes of the card - reserve for the driver)
-//! if left >= size + later, or the request is too small to split: the whole request is on the card
-//! otherwise: min(size, left - later) bytes are on the card, in whole granules; the rest is in host memory
-//! ```
-//!
-//! So if O bytes of the need do not fit on the card, the first O requested bytes overflow, and no others. The
-//! option `keep` sets the reserved room by hand.
-//!
-//! DECISION: the earliest requests overflow, because the GPU reads host memory slowly and llama.cpp allocates
-//! weights, its least-read memory, first. Without a need, the last request overflows. Earlier blocks are
-//! never moved, because another thread may be using them.
+//! If the program's total need is known from a plan, the earliest requests go to host memory, otherwise the
+//! last one. The option `keep` sets the room reserved for later requests by hand.
 
 use plimsoll_wire::page::UNLIMITED;
 
@@ -69,6 +54,20 @@ impl CardRoom {
 
     /// The bytes of a request of `size` that go to the card, in whole granules.
     pub(crate) fn head(self, size: u64, granule: u64) -> u64 {
+        // DECISION: the earliest requests overflow, because the GPU reads host memory slowly and llama.cpp
+        // allocates weights, its least-read memory, first. Earlier blocks are never moved, because another
+        // thread may be using them.
+
+        // With a known total (`need`, from the plan), each request leaves room for all later ones:
+        //
+        //     small  = reserve for requests that are too small to split
+        //     later  = need - bytes allocated before - size of this request
+        //     left   = min(free budget - small, free bytes of the card - reserve for the driver)
+        //     if left >= size + later, or the request is too small to split: the whole request is on the card
+        //     otherwise: min(size, left - later) bytes are on the card, in whole granules
+        //
+        // So if O bytes of the need do not fit on the card, the first O requested bytes overflow, and no
+        // others.
         let wanted = self.left().saturating_sub(self.later(size)).min(size);
         // If host memory cannot take the rest, the card has to give more than this request should have.
         let least = up(size.saturating_sub(down(self.spillable, granule)), granule);

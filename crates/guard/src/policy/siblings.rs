@@ -36,18 +36,18 @@ impl Siblings {
     }
 }
 
-/// `; process 123 of this run holds 1945 MiB, process 124 12 MiB, 3 more 30 MiB`, or nothing.
+/// `; process 123 of this run holds 1945 MiB, process 124 holds 12 MiB, 3 more hold 30 MiB`, or nothing.
 impl fmt::Display for Siblings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut before = "; ";
         for (process, held) in self.named.iter().filter(|(_, held)| *held > 0) {
-            let verb = if before == "; " { " of this run holds" } else { "" };
-            write!(f, "{before}process {process}{verb} {}", ByteSize(*held))?;
+            let of = if before == "; " { " of this run" } else { "" };
+            write!(f, "{before}process {process}{of} holds {}", ByteSize(*held))?;
             before = ", ";
         }
         match self.rest {
             (0, _) => Ok(()),
-            (count, held) => write!(f, "{before}{count} more {}", ByteSize(held)),
+            (count, held) => write!(f, "{before}{count} more hold {}", ByteSize(held)),
         }
     }
 }
@@ -64,12 +64,13 @@ mod tests {
         let two = [mib(7, 12), mib(123, 1945), mib(8, 0)];
         assert_eq!(
             Siblings::of(two.into_iter()).to_string(),
-            "; process 123 of this run holds 1945 MiB, process 7 12 MiB"
+            "; process 123 of this run holds 1945 MiB, process 7 holds 12 MiB"
         );
         let many = (1..=7).map(|process| mib(process, u64::from(process)));
         assert_eq!(
             Siblings::of(many).to_string(),
-            "; process 7 of this run holds 7 MiB, process 6 6 MiB, process 5 5 MiB, process 4 4 MiB, 3 more 6 MiB"
+            "; process 7 of this run holds 7 MiB, process 6 holds 6 MiB, process 5 holds 5 MiB, process 4 \
+                holds 4 MiB, 3 more hold 6 MiB"
         );
     }
 }

@@ -1,18 +1,17 @@
 //! Construction of a spilled range: reserved addresses, device memory in as few pieces as possible, then host
 //! memory.
 //!
-//! An incomplete range belongs to a [`RangeDraft`], which undoes everything when it is dropped.
+//! If a step fails, dropping the [`RangeDraft`] undoes the earlier ones.
 
 use alloc::vec::Vec;
 
 use super::vmm::{self, Location};
 use crate::account::spilled;
 use crate::driver::{CuResult, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::driver_guard;
 use crate::policy::pieces::{PieceSizes, up};
 use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
-use crate::trace;
+use crate::{driver_guard, trace};
 
 /// Parameters of a range to build.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,8 @@
 //! Release of spilled ranges (device memory followed by host memory) after the GPU work that uses them has
 //! finished.
 //!
-//! `cuMemUnmap` does not wait for the card, unlike `cuMemFree`, so this library waits instead. During a
-//! stream capture, waiting is forbidden. The range then goes to a list with a CUDA event, and the list is
-//! checked at later calls.
+//! `cuMemUnmap` does not wait for the card, so guard waits. During a stream capture waiting is forbidden; the
+//! range is then released at a later call.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};

@@ -1,8 +1,7 @@
-//! GPU kernel that adds one to each byte of a range, to test whether GPU code can access a kind of host
+//! GPU kernel that adds one to each byte of a range, to test whether the GPU can access a kind of host
 //! memory.
 //!
-//! Some cards (consumer Blackwell) reportedly map host memory but fault when a kernel accesses it. The kernel
-//! is PTX, compiled by the driver; if the driver cannot compile, the test runs without a kernel.
+//! Some cards (consumer Blackwell) reportedly map host memory but fault when a kernel accesses it.
 
 use core::ffi::{c_char, c_uint, c_void};
 use core::ptr::null_mut;

@@ -1,9 +1,6 @@
 //! Wrappers of the driver's virtual memory functions. A wrapper that fails leaves nothing allocated.
 //!
-//! Cards with peer access get access to each mapping, as they would to memory of cuMemAlloc.
-//!
-//! DECISION: a handle is released as soon as it is mapped, because the mapping keeps the memory. So only the
-//! mapping must be stored.
+//! Cards with peer access also get access to each mapping, as to memory of `cuMemAlloc`.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
@@ -44,6 +41,8 @@ impl Location {
     }
 }
 
+// DECISION: a handle is released as soon as it is mapped, because the mapping keeps the memory. So only the
+// mapping must be stored.
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,4 @@
 //! Concurrent map from addresses or handles to values.
-//!
-//! DECISION: the map consists of shards, so that threads rarely wait for each other. Each shard is an ordered
-//! map, which is never rehashed.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,6 +10,8 @@ use crate::driver::{CuResult, SUCCESS};
 /// A power of two; 64 locks of 32 bytes are half a page.
 const SHARDS: usize = 64;
 
+// DECISION: the map consists of shards, so that threads rarely wait for each other. Each shard is an ordered
+// map, which is never rehashed.
 /// Map from 64-bit keys to values, which are returned as copies.
 #[derive(Debug)]
 pub(crate) struct AddressMap<T> {

@@ -1,8 +1,6 @@
 //! Stream captures in progress, and the graphs that contain finished captures.
 //!
-//! DECISION: each capture has a number, kept as long as any graph made from the capture exists. Until then,
-//! pools keep the memory of that capture. Graphs built node by node need no number, because ggml makes all
-//! its graphs by capture.
+//! Pools keep the memory of a capture as long as any graph made from the capture exists.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
@@ -13,6 +11,8 @@ use plimsoll_pool::CapturedGraph;
 /// Handle of a CUgraph or CUgraphExec; two live ones never have the same address.
 pub(crate) type GraphHandle = usize;
 
+// DECISION: each capture has a number. Graphs built node by node need none, because ggml makes all its graphs
+// by capture.
 #[derive(Debug, Default)]
 struct CaptureTable {
     /// Captures under way, by their stream.

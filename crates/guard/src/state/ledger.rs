@@ -1,11 +1,8 @@
-//! Claims of this process on the memory budget, which all processes of one command share in a file, the
-//! ledger.
+//! Claims of this process on the memory budget, in the ledger: a file that all processes of one command
+//! share.
 //!
-//! Each armed process has a slot in the ledger. A process without a slot reports that and uses a private
-//! ledger.
-//!
-//! DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. Other
-//! processes look for ended ones whenever a claim fails.
+//! Each process has a slot in the ledger. A process that gets no slot reports that and keeps a ledger of its
+//! own.
 
 use alloc::boxed::Box;
 use core::fmt::Write;
@@ -20,10 +17,9 @@ use plimsoll_wire::tree::{ClaimResult, FILE, SLOTS, SlotOwner, TreeLedger, key};
 
 use super::shared_file::{self, errno};
 use super::{CardIndex, card, liveness, uuid};
-use crate::clock;
-use crate::process;
 use crate::say::say;
 use crate::text::Text;
+use crate::{clock, process};
 
 /// Nanoseconds between two sweeps where no claim has failed: a sweep costs some microseconds for each
 /// process.
@@ -31,6 +27,8 @@ const SWEEPS: u64 = 10_000_000;
 /// Attempts of a claim that collides with others: each is over in well under a microsecond.
 const TRIES: u32 = 64;
 
+// DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. Other processes
+// look for ended ones whenever a claim fails.
 /// This process's slot in a ledger.
 #[derive(Debug)]
 struct LedgerSeat {

@@ -1,7 +1,6 @@
-//! Page of this process: the file from which the daemon reads the library's memory figures.
+//! Page of this process: the file from which the daemon reads guard's memory figures.
 //!
-//! The file is written completely and then renamed, so a reader never finds half a page. The daemon removes
-//! the file, because a killed process's last figures are still needed.
+//! The daemon removes the file, because it still needs the last figures of a killed process.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_int};
@@ -40,8 +39,8 @@ pub(crate) fn create(fill: impl FnOnce(&Page)) {
         Ok(shared) => PAGE.store(shared, Release),
         Err(act) => {
             say!(
-                "cannot {act} a shared-memory file in {folder} (error {}); the memory figures of this \
-                process are not published",
+                "cannot {act} a shared-memory file in {folder} (error {}); plimsoll does not see this \
+                    process's memory",
                 errno()
             );
             PAGE.store(Box::into_raw(new), Release);

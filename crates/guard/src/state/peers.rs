@@ -1,7 +1,7 @@
 //! Peer access between cards (access of one GPU to another's memory), as enabled by the program.
 //!
-//! Mapped memory does not get this access by itself. So each enabled pair of cards is stored, and access to
-//! this library's ranges is granted. Access is never revoked.
+//! Memory that guard maps does not get this access by itself. So guard stores the enabled pairs of cards and
+//! grants access to its ranges.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,4 @@
-//! Table of address ranges that this library allocated instead of the driver, searched by any address in
-//! them.
-//!
-//! DECISION: the table is a sorted list under one lock, because a program has only a few such ranges.
+//! Table of the address ranges that guard allocated instead of the driver, found by any address in them.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
@@ -65,17 +62,13 @@ impl SpillRange {
         self.size - self.head
     }
 
-    /// The address at which device memory ends and host memory begins; none if it has only one kind.
-    pub(crate) fn border(&self) -> Option<u64> {
-        (self.head > 0 && self.spilled() > 0).then_some(self.base + self.head)
-    }
-
     pub(crate) const fn holds(&self, address: u64) -> bool {
         // Subtraction first: the end of a range may be the end of all addresses.
         self.base <= address && address - self.base < self.size
     }
 }
 
+// DECISION: the table is a sorted list under one lock, because a program has only a few such ranges.
 static RANGES: Lock<Vec<SpillRange>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -155,11 +148,11 @@ mod tests {
         assert_eq!(base(0xfff), None);
         assert_eq!(base(0x1100), None);
         assert_eq!(take(0x5001), None);
-        assert_eq!(take(0x5000).map(|range| range.border()), Some(Some(0x5100)));
+        assert_eq!(take(0x5000).map(|range| range.spilled()), Some(0x100));
         assert_eq!(take(0x5000), None);
         assert!(!has(0x5000) && has(0x1000) && !none());
-        assert_eq!(take(0x1000).and_then(|range| range.border()), None);
-        assert_eq!(take(0x5200).and_then(|range| range.border()), None);
+        assert_eq!(take(0x1000).map(|range| range.spilled()), Some(0));
+        assert_eq!(take(0x5200).map(|range| range.spilled()), Some(0x100));
         assert!(none());
     }
 

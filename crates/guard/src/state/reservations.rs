@@ -1,7 +1,7 @@
-//! Address reservations that were granted smaller than the program requested.
+//! Address reservations that guard granted with a smaller size than the program requested.
 //!
-//! The memory pool of llama.cpp reserves 32 GiB of addresses, which Tegra's driver refuses (llama.cpp
-//! #29142). A mapping beyond the smaller reservation fails with out of memory.
+//! llama.cpp's memory pool reserves 32 GiB of addresses, which Tegra's driver refuses (llama.cpp #29142). A
+//! mapping beyond the smaller reservation fails with out of memory.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;

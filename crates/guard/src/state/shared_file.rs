@@ -1,4 +1,4 @@
-//! Shared-memory files between this library and other processes: opening, allocating, mapping and reading.
+//! Shared-memory files between guard and other processes: opening, allocating, mapping and reading.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! Figures of a memory snapshot from which the steps to free host memory (reclaim) are chosen.
+//! Figures of a memory snapshot that the choice of reclaim steps is based on.
 
 use plimsoll_base::Bytes;
 

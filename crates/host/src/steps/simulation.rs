@@ -62,7 +62,7 @@ impl Simulation {
             ReclaimStep::DropSlab => {
                 after.ground.slab = Bytes::ZERO;
                 let text = format!(
-                    "at most {} of directory entries and inodes can be freed (SReclaimable)",
+                    "the kernel can free at most {} of cached directory entries and inodes (SReclaimable)",
                     ground.slab
                 );
                 (ground.slab, Reason::new("drop_slab", text))
@@ -88,10 +88,8 @@ impl Simulation {
         };
         if joins > dropped {
             let beside = joins.saturating_sub(dropped);
-            reason.text += &format!(
-                "; another {beside} in smaller free blocks may merge with the freed \
-                memory"
-            );
+            reason.text +=
+                &format!("; another {beside} in smaller free blocks may merge with the freed memory");
         }
         (after, PlannedStep { step, frees, joins, reason })
     }
@@ -107,10 +105,8 @@ impl Simulation {
             (Some(pieces), Some(_)) => pieces.gain(frees, after.ground.page),
             _ => Bytes::ZERO,
         };
-        let text = format!(
-            "{frees} are idle in the pools of guarded programs, which can be asked to \
-            release them"
-        );
+        let text =
+            format!("{frees} are idle in the pools of guarded programs, which can be asked to release them");
         let planned = PlannedStep {
             step: ReclaimStep::AskNeighbours,
             frees,
@@ -129,12 +125,12 @@ impl Simulation {
             // it.
             joins = pieces.loose.min(within.saturating_sub(pieces.whole));
             let which = if pieces.by_type {
-                "are free in smaller blocks among movable pages"
+                "these are among movable pages"
             } else {
-                "are free in smaller blocks; only root can read which of them are among movable pages"
+                "only root can read which of these are among movable pages"
             };
             text = format!(
-                "at most {joins} {which}; blocks of order {} hold {} now",
+                "at most {joins} are free in smaller blocks, and {which}; blocks of order {} hold {} now",
                 pieces.order, pieces.whole
             );
             pieces.whole += joins;
@@ -149,8 +145,8 @@ impl Simulation {
 fn advised(ground: &Baseline) -> (Bytes, Reason) {
     let gives = ground.files.min(ground.droppable);
     let text = format!(
-        "about {} of page cache belong to the files, and {} of all page cache are clean and not mapped by \
-            any process; {gives} can be dropped",
+        "the model files have about {} in the page cache; of all page cache, {} are clean and not mapped by \
+            a process; {gives} can be dropped",
         ground.files, ground.droppable
     );
     (gives, Reason::new("advise_files", text))
@@ -165,8 +161,7 @@ fn dropped(ground: &Baseline, written: Bytes) -> (Bytes, Reason) {
     );
     if !written.is_zero() {
         text += &format!(
-            ", and {written} more after they are written to disk (Dirty + Writeback); {gives} \
-            in total"
+            ", and {written} more will be once they are written to disk (Dirty + Writeback); {gives} in total"
         );
     }
     (gives, Reason::new("drop_page_cache", text))

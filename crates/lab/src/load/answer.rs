@@ -1,5 +1,4 @@
-//! Parser of streamed chat completions, which measures speed and time to the first token, and reads token
-//! counts.
+//! Parser of streamed chat completions, which measures speed and time to the first token and counts tokens.
 
 use std::time::Duration;
 
@@ -90,7 +89,7 @@ impl StreamParser {
         self.line.extend_from_slice(rest);
         // Checked after each feed, so a server that never ends its line cannot fill the memory.
         match self.line.len() > MOST_EVENT {
-            true => Err(LoadFailure::Malformed("a server-sent event without its closing blank line")),
+            true => Err(LoadFailure::Malformed("a server-sent event has no closing blank line")),
             false => Ok(()),
         }
     }
@@ -121,12 +120,8 @@ impl StreamParser {
             self.is_done = true;
             return Ok(());
         }
-        let event: Value = serde_json::from_slice(data).map_err(|_| {
-            LoadFailure::Malformed(
-                "a server-sent event that is \
-                not JSON",
-            )
-        })?;
+        let event: Value = serde_json::from_slice(data)
+            .map_err(|_| LoadFailure::Malformed("a server-sent event is not JSON"))?;
         // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
             return Err(LoadFailure::Event(told(&event["error"])));

@@ -1,11 +1,4 @@
 //! Coexistence test: a server and a second program on the same cards, started in both orders.
-//!
-//! Between the orders, the model of a plimsoll server is unloaded. After the program's end, one more request
-//! distinguishes a temporary shortage from a crash; a program stopped at its time limit has already freed its
-//! memory.
-//!
-//! DECISION: the program counts as started once it prints something, or once the used memory has grown and
-//! settled. After a fixed wait, a slow program might not have taken its memory yet.
 
 use std::io;
 use std::pin::pin;
@@ -30,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const REST: Duration = Duration::from_secs(2);
 /// Wait for a program that prints something but takes no memory.
 const SPOKEN: Duration = Duration::from_secs(10);
+// DECISION: the program counts as started once it prints something, or once the used memory has grown and
+// settled. After a fixed wait, a slow program might not have taken its memory yet.
 /// Start-up limit of a program that neither prints anything nor takes memory.
 const UP_WITHIN: Duration = Duration::from_secs(60);
 /// Time for the memory of an unloaded model to be returned.
@@ -45,6 +40,8 @@ pub enum StartOrder {
     ProgramFirst,
 }
 
+// After the program's end, one more request distinguishes a temporary shortage from a crash. Between the
+// orders, the model of a plimsoll server is unloaded.
 /// Result of a coexistence test in one order.
 #[derive(Clone, Debug)]
 pub struct OrderResult {
@@ -181,12 +178,12 @@ impl Beside {
             let tally = tokio::select! {
                 tally = &mut round => tally,
                 () = sleep_until(end) => {
-                    notes.push(format!("the program had not ended after {} s", self.limit.as_secs()));
+                    notes.push(format!("the program was stopped after {} s", self.limit.as_secs()));
                     let ending = program.stopped().await;
                     // Dropping the round would leave requests in flight for the next order.
                     served.add(round.await);
                     if served.tally.unanswered > 0 {
-                        notes.push(format!("{} requests had no answer by then", served.tally.unanswered));
+                        notes.push(format!("{} requests had no answer at that time", served.tally.unanswered));
                     }
                     return Ok((served, ending));
                 }
@@ -222,8 +219,8 @@ impl Beside {
 async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
     if !server.is_plimsoll {
         return Some(
-            "the server keeps its model loaded, so only requests, not the load of the model, follow the \
-            start of the program; with plimsoll serve, the model is also loaded after the program"
+            "this server keeps its model loaded, so the test cannot load the model after the program has \
+                started; with plimsoll serve it can"
                 .to_owned(),
         );
     }
@@ -234,12 +231,9 @@ async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
         sleep(LOOK).await;
     }
     sleep(UNLOADED).await;
-    unloaded.err().map(|failure| {
-        format!(
-            "the model could not be unloaded before the program was started: \
-        {failure}"
-        )
-    })
+    unloaded
+        .err()
+        .map(|failure| format!("the model could not be unloaded before the program was started: {failure}"))
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.
@@ -270,8 +264,8 @@ async fn come_up(
     }
     let seconds = UP_WITHIN.as_secs();
     Ok(Some(format!(
-        "the program allocated no GPU memory within {seconds} s; the requests to the server were started \
-        after that time"
+        "the program allocated no GPU memory within {seconds} s; after that time the test sent its requests \
+            to the server"
     )))
 }
 

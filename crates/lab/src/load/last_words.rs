@@ -1,7 +1,6 @@
-//! Last log lines of an ended process that another program started.
+//! Last log lines of a process that has ended and was not started by Plimsoll.
 //!
-//! The log file is opened while the process runs, because its descriptors cannot be looked up afterwards.
-//! Output to a pipe or a terminal is not read.
+//! The process's log file is opened while the process runs. Output to a pipe or a terminal is not read.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -12,6 +11,7 @@ use plimsoll_probe::process::MeasuredProcess;
 /// Bytes read from the end of the log.
 const MOST: u64 = 1 << 20;
 
+// An ended process has no descriptors to look up.
 /// Log of a process from a given moment on.
 #[derive(Debug)]
 pub(super) struct LastWords {

@@ -1,9 +1,6 @@
 //! Second program of a coexistence test, which runs on the same cards as the server under test.
 //!
-//! The program runs under `plimsoll doctor`, in its own process group, so refused allocations are recorded
-//! and its end is diagnosed.
-//!
-//! DECISION: the program's output goes to stderr, so that doctor's stdout has only the verdict.
+//! It runs under `plimsoll doctor`, so refused allocations are recorded and its end is diagnosed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -66,6 +63,8 @@ struct ProgramWords {
 
 impl NeighbourProgram {
     pub(super) fn start(command: &str) -> io::Result<Self> {
+        // DECISION: the program's output goes to stderr, so that doctor's stdout has only the verdict.
+
         // The command follows on its own line, so that it may start with a comment, an assignment or a
         // keyword.
         let script = format!("exec >&2\n{command}");

@@ -1,7 +1,4 @@
 //! Synthetic prompts of a given depth in tokens, identical in every round.
-//!
-//! DECISION: the number of tokens per word is measured with two prompts, because it depends on the model's
-//! vocabulary.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;
@@ -30,6 +27,8 @@ pub(super) struct LoadPrompt {
     pub nonce: u64,
 }
 
+// DECISION: the number of tokens per word is measured with two prompts, because it depends on the model's
+// vocabulary.
 /// Size of the words in a server's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WordLength {

@@ -1,5 +1,4 @@
-//! Parser of a server's error responses: OpenAI's error object, and the tree of reasons that plimsoll adds to
-//! it.
+//! Parser of a server's error responses: OpenAI's error object, and the reasons that plimsoll adds to it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Rounds of a load test: each is a fixed set of requests, divided among the clients, and ends when all are
+//! Rounds of a load test: each is a fixed set of requests, sent by several clients, and ends when all are
 //! answered.
 
 use std::cell::RefCell;

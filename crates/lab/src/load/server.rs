@@ -1,4 +1,4 @@
-//! Server that is being load-tested: its model, its build and its process.
+//! Server under a load test: its model, its build and its process.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
-//! and plotted.
+//! State of a soak test (a long load test for memory leaks), which can be saved and resumed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -91,8 +90,8 @@ pub enum StateError {
     Read { path: PathBuf, error: io::Error },
     #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
     Parse { path: PathBuf, error: serde_json::Error },
-    #[error("`{}` belongs to {before}, but this test is {now}; name another file, or remove it to start \
-        again", path.display())]
+    #[error("the soak test saved in `{}` is of {before}, but this test is of {now}; name another file, or \
+        remove it to start again", path.display())]
     Other { path: PathBuf, before: String, now: String },
     #[error("cannot save the soak test in `{}`: {error}", path.display())]
     Save { path: PathBuf, error: io::Error },

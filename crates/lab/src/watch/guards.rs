@@ -1,7 +1,8 @@
-//! Guard pages as a source of a memory recording: memory of each process, and newly refused allocations.
-//!
-//! A guard page is a shared-memory file in which guard, the preloaded library, records a process's GPU
+//! Memory figures of guarded processes for a recording: memory of each process, and newly refused
 //! allocations.
+//!
+//! They are read from guard pages: shared-memory files in which guard, the preloaded library, records a
+//! process's GPU allocations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -84,8 +85,8 @@ fn refusal(oom: &OomSnapshot) -> String {
     };
     let of = oom.budget.map_or_else(String::new, |budget| format!(" of a budget of {}", Bytes::new(budget)));
     format!(
-        "a request for {asked} more on card {} was refused by {by}: the program held {allocated}{of}, and \
-        {free} were free",
+        "card {}: {by} refused a request for {asked} more; the program held {allocated}{of}, and {free} were \
+            free",
         oom.card
     )
 }

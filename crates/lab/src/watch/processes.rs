@@ -1,7 +1,4 @@
 //! Memory figures of a process tree, or of the largest processes of the machine.
-//!
-//! The processes are searched for again only after the kernel has assigned a new PID (the last field of
-//! `/proc/loadavg`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -63,6 +60,8 @@ impl Processes {
     }
 
     pub(super) fn look(&mut self, look: &mut Look) {
+        // The processes are searched for again only after the kernel has assigned a new PID (the last field
+        // of `/proc/loadavg`).
         if self.is_due() {
             self.search();
         }

@@ -1,9 +1,5 @@
 //! Supervisor task of a child process: reads the output, stops the child on request, kills a child that
 //! hangs.
-//!
-//! DECISION: once a child serves requests, a log line only starts a health check ([`HangCheck`]), because
-//! engines log text of clients. During a load, no client has sent text, so a line that looks like an abort is
-//! trusted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -83,6 +79,9 @@ pub(crate) fn supervise(
     Ok((child, outbox))
 }
 
+// DECISION: once a child serves requests, a log line only starts a health check (`HangCheck`), because
+// engines log text of clients. During a load, no client has sent text, so a line that looks like an abort is
+// trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Loading,

@@ -1,7 +1,5 @@
-//! Folders that hold installed engines.
-//!
-//! DECISION: the folder is `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`.
-//! An empty or relative XDG_DATA_HOME counts as not set.
+//! Folder of installed engines: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
+//! `~/.local/share/plimsoll`.
 
 use std::env;
 use std::ffi::OsString;

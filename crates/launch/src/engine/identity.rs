@@ -1,10 +1,6 @@
 //! Identity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
 //!
-//! Build numbers 0 and 1 mean an unstamped build, whose number is unknown. The result is cached until the
-//! program's file changes.
-//!
-//! DECISION: the program is run with `--version`, because a file name proves nothing. Where that is
-//! ambiguous, `--help` decides: only ik_llama.cpp lists a flag to repack weights at run time.
+//! The program is run with `--version`, and the result is cached until the program's file changes.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,6 +15,8 @@ use super::EngineProgram;
 use super::run::{ProgramEnded, run};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
+// DECISION: a file name proves nothing. Where `--version` is ambiguous, `--help` decides: only ik_llama.cpp
+// lists a flag to repack weights at run time.
 /// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
 const IK_FLAG: &str = "--run-time-repack";
 /// The ending by which llama-server knows a Unix socket (`arg.cpp: --host @ b10605`).

@@ -1,9 +1,7 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! A lock file excludes a second installer. An adapter of an older Plimsoll is replaced without a download.
-//!
-//! DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. The folder is built
-//! under a temporary name and then renamed, so an installed engine is complete.
+//! A lock file prevents two installations at once. The folder is renamed into place at the end, so an
+//! installed engine is complete.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -16,6 +14,8 @@ use std::time::Duration;
 use super::run::{ProgramEnded, run};
 use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
 
+// DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. An adapter of an older
+// Plimsoll is replaced without a download.
 /// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 pub const RELEASE: &str = "2026.10.11549";
 /// SHA-256 of the release's Linux wheels on PyPI: x86-64, aarch64.

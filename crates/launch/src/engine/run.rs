@@ -1,7 +1,4 @@
-//! Runner for short helper programs: it applies a time limit and captures the output.
-//!
-//! DECISION: stdout and stderr both go into one unlinked file. So a program that writes a lot cannot block on
-//! a full pipe, and a grandchild that keeps the output open cannot delay the caller.
+//! Runner for short helper programs, with a time limit and captured output.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -78,6 +75,8 @@ fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
 }
 
 fn unlinked_file() -> io::Result<File> {
+    // DECISION: stdout and stderr both go into one unlinked file. So a program that writes a lot cannot block
+    // on a full pipe, and a grandchild that keeps the output open cannot delay the caller.
     use rustix::fs::{MemfdFlags, memfd_create};
     Ok(File::from(memfd_create("plimsoll-helper-output", MemfdFlags::CLOEXEC)?))
 }

@@ -1,5 +1,4 @@
-//! Reader of one model's GGUF keys, `<architecture>.<name>`, including keys that hold either one number or a
-//! list with one number for each layer.
+//! Reader of one model's GGUF keys, `<architecture>.<name>`. A value may be one number or one for each layer.
 
 use crate::gguf::{GgufValue, Header};
 use crate::{ModelError, PerLayer};

@@ -1,5 +1,4 @@
-//! Reader of the hyper-parameters that all architectures share. The code mirrors `llama-model.cpp:
-//! load_hparams @ b10605`.
+//! Reader of the hyper-parameters that all architectures share (`llama-model.cpp: load_hparams @ b10605`).
 
 use super::keys::ArchKeys;
 use super::{Rotates, Traits, layers, traits};

@@ -1,6 +1,5 @@
 //! Writer of GGUF headers for tiny models, synthetic models and tests.
 //!
-//! It writes versions 2 and 3 in both byte orders, and places tensors at offsets that GGUF readers accept.
 //! The caller writes the tensor data after the header, or leaves a hole in the file.
 
 use plimsoll_base::Bytes;

@@ -104,7 +104,7 @@ pub enum GgufError {
     #[error("tensor `{tensor}` at byte {offset} has {dimensions} dimensions; ggml has at most 4")]
     Dimensions { tensor: String, dimensions: u32, offset: u64 },
 
-    #[error("tensor `{tensor}` at byte {offset} has the shape {shape:?}, more elements than 2^63")]
+    #[error("tensor `{tensor}` at byte {offset} has the shape {shape:?}, which is more than 2^63 elements")]
     Shape { tensor: String, shape: [u64; 4], offset: u64 },
 
     #[error(
@@ -114,8 +114,8 @@ pub enum GgufError {
     TensorType { tensor: String, id: u32, offset: u64 },
 
     #[error(
-        "tensor `{tensor}` at byte {offset} has rows of {row} elements, which is not a multiple of the \
-            block size of {kind}, {block}"
+        "tensor `{tensor}` at byte {offset} has rows of {row} elements, but rows of type {kind} must be a \
+            multiple of {block}"
     )]
     RowLength { tensor: String, row: u64, block: u64, kind: &'static str, offset: u64 },
 

@@ -1,7 +1,6 @@
-//! Partial GGUF header without the vocabulary, read piece by piece.
+//! GGUF header without the vocabulary, read piece by piece.
 //!
-//! DECISION: the vocabulary takes up nearly all of a header (3 to 10 MiB), and a plan needs only its size. So
-//! the words are skipped while reading. Errors are the same as for a whole header.
+//! The vocabulary takes up nearly all of a header (3 to 10 MiB), and a plan needs only its size.
 
 use std::ops::Range;
 

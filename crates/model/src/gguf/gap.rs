@@ -1,4 +1,4 @@
-//! Gaps of a partial GGUF header: the byte ranges (the vocabulary) that it leaves out.
+//! Byte ranges that a GGUF header without the vocabulary leaves out.
 
 /// Range of the file's bytes that was left out.
 #[derive(Debug)]

@@ -1,8 +1,6 @@
-//! Copy of a GGUF header with its vocabulary removed.
+//! Copy of a GGUF header with its vocabulary removed, so that an engine starts faster.
 //!
-//! DECISION: engines spend most of their start on parsing words, and memory depends only on the number of
-//! words. That number is stored as for models without a vocabulary (`llama-vocab.cpp: llama_vocab::impl::load
-//! @ b10605, b8799`). Callers compare the engine's memory with both headers.
+//! Engines spend most of their start on parsing words, and memory depends only on the number of words.
 
 use super::draft::{Datum, Writer};
 use std::ops::Range;
@@ -10,6 +8,8 @@ use std::ops::Range;
 use super::{Header, VOCABULARY, ValueType};
 
 const WORDS: &str = "tokenizer.ggml.tokens";
+// The number of words is stored as for models without a vocabulary (`llama-vocab.cpp: llama_vocab::impl::load @
+// b10605, b8799`). Callers compare the engine's memory with both headers.
 /// Of the tokenizer's keys the one that sizes a tensor.
 const KEPT: &str = "tokenizer.ggml.token_type_count";
 

@@ -1,5 +1,4 @@
-//! Lookup of keys in a GGUF header. Numbers of any integer width are accepted, because file converters
-//! differ.
+//! Look-up of keys in a GGUF header. Integers of any width are accepted, because file converters differ.
 
 use super::error::{GgufError, shortened};
 use super::{Array, GgufEntry, GgufValue, Header};

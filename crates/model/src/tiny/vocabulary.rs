@@ -1,7 +1,6 @@
 //! Vocabularies of tiny models in SentencePiece's form, which every build of llama.cpp reads.
 //!
-//! Tokens for the 256 byte values follow the three control tokens. SentencePiece merges two neighbours at a
-//! time, so every prefix of a word must itself be a token.
+//! SentencePiece merges two neighbouring tokens at a time, so every prefix of a word must itself be a token.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

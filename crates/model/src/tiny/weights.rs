@@ -1,7 +1,4 @@
 //! Random weights of tiny and synthetic models, and their encodings.
-//!
-//! DECISION: every embedding has the same number in dimension 0 (the beacon), and no layer writes to it. So
-//! the output matrix can favour or exclude tokens through this dimension.
 
 use super::vocabulary::{END, Vocabulary};
 use crate::TensorType;
@@ -12,6 +9,8 @@ use crate::types::{F16, F32, Q8_0};
 const SPREAD: f32 = 0.05;
 const WORD_SPREAD: f32 = 0.1;
 
+// DECISION: every embedding has the same number in dimension 0 (the beacon), and no layer writes to it. So
+// the output matrix can favour or exclude tokens through this dimension.
 /// Dimension 0 of every embedding.
 const BEACON: f32 = 0.2;
 

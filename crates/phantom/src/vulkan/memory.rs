@@ -1,7 +1,6 @@
 //! Vulkan buffers, their memory, and its mappings.
 //!
-//! DECISION: a memory handle is the memory's address. Memory of the card only cannot be accessed; memory that
-//! the host may map is real.
+//! Memory that the host may map is real; memory of the card is only an address range.
 
 use alloc::collections::BTreeMap;
 use core::ffi::c_void;

@@ -1,8 +1,7 @@
 //! Simulation of ggml's graph allocator: the peak size of each buffer, without allocating memory.
 //!
 //! The code mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes,
-//! ggml_gallocr_alloc_graph_impl @ b10605`. A tensor gets the best-fitting free block, or the memory of an
-//! operand that is not used again.
+//! ggml_gallocr_alloc_graph_impl @ b10605`.
 
 use super::graph::{Id, OpGraph, OpKind};
 use crate::layout::TensorDevice;

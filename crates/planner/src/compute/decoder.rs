@@ -1,8 +1,7 @@
 //! Builder of a decoder's whole compute graph: embedding, layers and output.
 //!
-//! The code mirrors `models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp, gemma3.cpp, openai-moe.cpp,
-//! deepseek2.cpp @ b10605`. A layer's operations follow from its tensors, so unknown architectures with
-//! familiar tensors can be estimated.
+//! The operations of a layer follow from its tensors, so the graph of an unknown architecture can be
+//! estimated.
 
 mod layer;
 mod parts;
@@ -21,6 +20,8 @@ use crate::reserve::Reserve;
 pub(super) const WEIGHT: &str = ".weight";
 pub(super) const BIAS: &str = ".bias";
 
+// The code mirrors `models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp, gemma3.cpp, openai-moe.cpp,
+// deepseek2.cpp @ b10605`.
 pub(super) struct Decoder<'a> {
     pub(super) graph: OpGraph,
     pub(super) layers: &'a ModelLayers<'a>,

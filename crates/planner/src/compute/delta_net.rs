@@ -1,8 +1,7 @@
 //! Gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is one matrix for each head.
 //!
-//! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and
-//! `models/delta-net-base.cpp: build_conv_state, build_recurrent_attn, build_delta_net_fused,
-//! build_delta_net_chunking @ b10605`. The fused kernel is used only if every layer's device has it.
+//! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp` and `models/delta-net-base.cpp @
+//! b10605`.
 
 use super::decoder::Decoder;
 use super::graph::Id;

@@ -1,7 +1,6 @@
-//! Compute graph without data: sizes, sources, views and devices of the tensors that its operations create.
+//! Compute graph without data: the tensors that its operations create, with sizes, sources and devices.
 //!
-//! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. Kinds of
-//! operations are distinguished only where memory allocation or device placement depends on the kind.
+//! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`.
 
 use std::num::NonZeroU32;
 

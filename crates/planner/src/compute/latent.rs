@@ -1,7 +1,6 @@
 //! Compute graph of latent attention (MLA) in ik_llama.cpp.
 //!
-//! Keys and values are decompressed from the latent vectors, or the key matrix is absorbed into the queries.
-//! The code mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd).
+//! The code mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention @ ik_llama.cpp 8337e4cd`.
 
 use super::decoder::{Decoder, WEIGHT};
 use super::graph::{F16, Id, OpKind};

@@ -1,8 +1,7 @@
-//! Selection of the layers for a simulated compute graph: of many equal layers, the first few and the last
-//! ones.
+//! Selection of the layers for a simulated compute graph: of many equal layers, only the first few and the
+//! last ones.
 //!
-//! The allocator's state repeats from layer to layer, so more layers of one kind do not change the peak. If
-//! the layers do not repeat, all of them are built.
+//! The allocator's state repeats from layer to layer, so more layers of one kind do not change the peak.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;

@@ -1,14 +1,14 @@
-//! Recurrent layers, which keep a state of fixed size instead of attention: Mamba, Mamba 2, short
+//! Recurrent layers, which keep a state of fixed size instead of a KV cache: Mamba, Mamba 2, short
 //! convolutions.
 //!
 //! The code mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer,
-//! build_mamba2_layer` and `models/lfm2.cpp: build_shortconv_block @ b10605`. Each sequence has its own
-//! state, with one copy for each token that can be rolled back.
+//! build_mamba2_layer` and `models/lfm2.cpp: build_shortconv_block @ b10605`.
 
 use super::decoder::Decoder;
 use super::graph::Id;
 use super::model_layers::Layer;
 
+// Each sequence has its own state, with one copy for each token that can be rolled back.
 /// A layer's states, and the rows from which the batch continues.
 pub(super) struct RecurrentState {
     pub(super) states: Id,

@@ -1,8 +1,6 @@
 //! Simulation of ggml's backend scheduler: the device of each operation, and the copies between devices.
 //!
-//! The code mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`. An operation runs on the
-//! device of its weights or, without weights, of its neighbours. With pipeline parallelism, each copied
-//! tensor exists four times.
+//! The code mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`.
 
 use super::allocator::{AllocationStep, Allocator};
 use super::graph::{Id, OpGraph, OpKind, OpNode};
@@ -115,6 +113,7 @@ fn follow(graph: &OpGraph, places: &mut [Option<TensorDevice>]) {
     }
 }
 
+// With pipeline parallelism, each copied tensor exists four times.
 /// Pass 5: the order of steps, with copies at the start of each split.
 struct Splitter {
     backends: BackendSet,

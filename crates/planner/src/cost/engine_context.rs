@@ -1,5 +1,5 @@
-//! Memory terms of one `llama_context` of the engine (the model's, or that of a draft model) that do not
-//! depend on the context length.
+//! Memory terms of one engine context (the model's or a draft model's) that do not depend on the context
+//! length.
 
 use std::ops::Range;
 

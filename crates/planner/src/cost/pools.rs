@@ -1,5 +1,5 @@
-//! Run-time memory of an engine context at a given depth (tokens in use): its memory pools, and the growth of
-//! its compute buffer.
+//! Memory of an engine at a given depth (tokens in use): its memory pools, and the growth of its compute
+//! buffer.
 
 use plimsoll_base::Bytes;
 

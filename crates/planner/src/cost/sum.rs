@@ -1,4 +1,4 @@
-//! Running sums of memory terms (weights, cache, buffers, pool) over the engine contexts of one process.
+//! Running sums of memory terms (weights, cache, buffers, pool) over the model and its draft model.
 
 use plimsoll_base::{Bytes, Source};
 

@@ -1,14 +1,12 @@
 //! Parser for the buffer sizes in an engine's log: `FUNCTION: PLACE KIND buffer size = N MiB`.
 //!
-//! The lines are those of `llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
-//! `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`,
-//! `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`. A line must match completely, because the log
-//! also quotes texts of the model file.
+//! A line must match completely, because the log also quotes texts of the model file.
 
 use std::fmt;
 
 use plimsoll_base::Bytes;
 
+use super::stand_in::{self, GrownMemory};
 use crate::named::device_number;
 use crate::request::EngineBuild;
 
@@ -89,12 +87,24 @@ pub(super) enum EngineLogLine<'a> {
         card: usize,
         bytes: Bytes,
     },
+    /// Memory of a card after a prompt.
+    Grown {
+        card: usize,
+        memory: GrownMemory,
+    },
+    /// The engine uses cuBLAS on this card.
+    Cublas(usize),
+    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
+    WithoutCode(u32),
     /// An error message of the engine.
     Complaint(&'a str),
     Nothing,
 }
 
 pub(super) fn read(line: &str) -> EngineLogLine<'_> {
+    // The lines are those of `llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
+    // `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`,
+    // `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`.
     let text = without_prefix(line.trim_end());
     if text.len() > LONGEST {
         return EngineLogLine::Nothing;
@@ -122,7 +132,7 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
             tokens.map_or(EngineLogLine::Nothing, EngineLogLine::Context)
         }
-        "plimsoll_phantom" => of_stand_in(rest),
+        "plimsoll_phantom" => stand_in::read(rest),
         _ if FLASH_ATTENTION_OFF.contains(&rest) => EngineLogLine::FlashAttentionOff,
         _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
             EngineLogLine::CopiesDropped
@@ -138,27 +148,6 @@ fn is_graph_size(words: &str) -> bool {
         let rest = rest.rsplit_once(": ").map_or(rest, |(_, sizes)| sizes);
         rest.trim_start().starts_with("nodes")
     })
-}
-
-/// `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
-fn of_stand_in(words: &str) -> EngineLogLine<'_> {
-    let words: Vec<&str> = words.split_ascii_whitespace().take(6).collect();
-    let read = match words[..] {
-        ["CUDA", "runtime", version] => {
-            version.parse().ok().map(|version| EngineLogLine::Runtime(CardInterface::Cuda(version)))
-        }
-        ["ROCm", "runtime"] => Some(EngineLogLine::Runtime(CardInterface::Rocm)),
-        ["Vulkan", "device"] => Some(EngineLogLine::Runtime(CardInterface::Vulkan)),
-        ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
-        [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
-            (Some(BufferPlace::Card(card)), Ok(bytes)) => {
-                Some(EngineLogLine::Asked { card, bytes: Bytes::new(bytes) })
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    read.unwrap_or(EngineLogLine::Nothing)
 }
 
 /// b8799 and b10605.
@@ -251,7 +240,7 @@ fn kind_of(words: &str) -> BufferKind {
 }
 
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
-fn place_of(name: &str) -> Option<BufferPlace> {
+pub(super) fn place_of(name: &str) -> Option<BufferPlace> {
     if let Some((_, number)) = device_number(name) {
         return Some(BufferPlace::Card(number));
     }

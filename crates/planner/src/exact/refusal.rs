@@ -1,7 +1,6 @@
-//! Refusals of a model or a flag by the engine, with its own error message.
+//! Refusals of a model or a flag by the engine, with the engine's own error message.
 //!
-//! One cause leads to several error messages, each less specific than the one before. The specific messages
-//! are in a table; if the log has none of them, its first message is used.
+//! One cause leads to several messages; the most specific one is shown.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Result of the search in one dimension, such as context: the largest value that fits, and the reason for
-//! this limit.
+//! Result of the search for one setting, such as the context: the largest value that fits, and what limits
+//! it.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};
@@ -132,7 +132,7 @@ pub(super) struct FitQuestion<'a, P> {
 }
 
 /// The text of an answer after the price model has stopped answering.
-const OPEN: &str = "unknown: the limit on engine runs was reached";
+const OPEN: &str = "unknown, because the engine may not be run more often";
 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];

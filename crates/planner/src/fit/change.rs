@@ -1,7 +1,7 @@
-//! One change of a plan request: its effect on the parsed flags ([`ModelParams`]) and its command-line flags.
+//! One change of a plan request, such as a smaller context: its effect on the plan and its command-line
+//! flags.
 //!
-//! DECISION: every search and every piece of advice consists of these changes. A test checks that both forms
-//! have the same effect.
+//! Every search and every piece of advice consists of these changes.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};
@@ -73,6 +73,7 @@ impl RequestChange {
 
     /// The change as flags of llama-server; empty where a flag is left out.
     pub fn flags(&self) -> Vec<String> {
+        // A test checks that a change and its flags have the same effect.
         let flag = |name: &str, value: String| vec![name.to_owned(), value];
         match self {
             Self::Context(tokens) => flag("-c", tokens.to_string()),

@@ -1,8 +1,6 @@
-//! Quick estimate of the memory after a change of the request: weights and cache are computed anew, the rest
-//! stays.
+//! Quick estimate of the memory after a change of the request, from which a search starts.
 //!
-//! Memory changes in steps when layers move, so interpolation is poor. The search starts at this estimate and
-//! plans the values around it in full.
+//! Weights and cache are computed anew; all other terms stay.
 
 use plimsoll_base::Bytes;
 

@@ -1,7 +1,6 @@
 //! Cost model of a search: the memory of each card after changes of the request.
 //!
-//! DECISION: the search only calls [`CostModel::price`]. [`ClosedForms`] answers with the planner's formulas,
-//! and `plan --exact` by running the engine.
+//! The memory is computed by the planner's formulas or, for `plan --exact`, measured by running the engine.
 
 use plimsoll_base::{Bytes, Card};
 

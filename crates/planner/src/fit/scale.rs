@@ -1,5 +1,4 @@
-//! Scale of a numeric search dimension, such as the context: its range, its step, and the flags for each
-//! value.
+//! Range and step of a number that a search varies, such as the context, and the flags for each value.
 
 use std::ops::RangeInclusive;
 

@@ -1,10 +1,6 @@
-//! Search for the largest number that fits, with as few evaluations as possible.
+//! Search for the largest number that fits, with as few plans as possible.
 //!
-//! Memory does not always grow with slots or micro-batches, so a few numbers above the result are evaluated
-//! too.
-//!
-//! DECISION: one evaluation may take 100 ms, so the search starts at a guess and then alternates between
-//! interpolation and bisection. The result was itself evaluated, and so was the next number.
+//! Memory does not always grow with slots or micro-batches, so a few numbers above the result are tried too.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -28,6 +24,8 @@ const STRAIGHT: u32 = 4;
 /// Callback that receives the numbers that will be evaluated next.
 pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
+// DECISION: one evaluation may take 100 ms, so the search starts at a guess and then alternates between
+// interpolation and bisection. The result was itself evaluated, and so was the next number.
 /// A search over `range`. `slack` returns the free bytes; below 0 they are the missing bytes, and `None`
 /// means that the engine refuses.
 pub(crate) struct LargestSearch<'a, F> {

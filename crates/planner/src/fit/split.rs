@@ -1,7 +1,7 @@
 //! Search for the best split of a model's layers over the cards.
 //!
-//! The search uses as few cards as possible. It moves layers from the card with the least memory left to the
-//! one with the most, as long as the smallest amount left on any card grows.
+//! Layers move from the card with the least free memory to the one with the most, until the least free memory
+//! no longer grows.
 
 use plimsoll_base::CardKind;
 
@@ -54,8 +54,8 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     }
     let text = match tightest {
         Some(division) => format!(
-            "no split across the cards fits; `{}` comes closest: it is {} short on the card with the \
-                largest shortfall",
+            "no split across the cards fits; the closest, `{}`, lacks {} on the card with the largest \
+                shortfall",
             division.change().flags().join(" "),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),

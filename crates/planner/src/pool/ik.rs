@@ -1,8 +1,6 @@
-//! Pool memory of operations that only ik_llama.cpp has: decompression, latent attention (MLA), fused
-//! experts.
+//! Pool memory of operations that only ik_llama.cpp has: latent attention (MLA) and fused experts.
 //!
-//! The sizes come from the engine's sources @ 8337e4cd and agree with `data/measured/h200-ik.json`. With
-//! `-amb`, a shallow cache may need more than a deep one, because more heads are decompressed at once.
+//! The sizes come from the engine's sources @ 8337e4cd and agree with `data/measured/h200-ik.json`.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Tensor, TensorType};
@@ -57,6 +55,8 @@ impl LatentPool {
 
     /// Blocks of a prompt, operation by operation: one pass and its attention, or the cache's copy and its attention.
     pub(super) fn groups(&self, cells: u64) -> [DemandGroup<5>; 2] {
+        // With `-amb`, a shallow cache may need more than a deep one, because more heads are decompressed at
+        // once.
         let latent = &self.latent;
         if latent.restores(true, self.tokens) {
             let [vectors, matrix, narrow, product] = self.pass(cells, cells);

@@ -1,7 +1,6 @@
 //! Size of ggml's legacy pool after a prompt has filled the cache, simulated micro-batch by micro-batch.
 //!
-//! The requests are replayed on `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`. The
-//! result equals the recorded traces (`data/traces`).
+//! The simulation uses the crate `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`.
 
 use plimsoll_pool::GgmlLegacy;
 use plimsoll_pool::demand::{DemandGroup, Rules};

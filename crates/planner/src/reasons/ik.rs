@@ -23,7 +23,7 @@ pub(super) fn caveats(
         if !computed.is_zero() {
             let text = format!(
                 "at load, the engine computes the latent attention (MLA) matrices that the model file does \
-                not contain; their {computed} are counted as weights"
+                not contain; the plan counts these {computed} as weights"
             );
             reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
         }
@@ -32,8 +32,8 @@ pub(super) fn caveats(
     let host = cost.host.weights.known();
     if request.wish.repack && !host.is_zero() {
         let text = format!(
-            "-rtr repacks the weights in host memory, so their {host} are memory of the engine and no \
-            longer page cache of the model file"
+            "-rtr repacks the weights in host memory, so the engine allocates their {host} instead of \
+                reading them from the page cache"
         );
         reasons.push(Reason::new("weights_repacked", text).fact("bytes", host));
     }
@@ -51,13 +51,12 @@ fn estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &Request
         false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
     };
     let mut text = format!(
-        "latent attention (MLA) is planned with -mla {mode} and {at_once} of {heads} heads computed at \
-        once, as in ik_llama.cpp's sources of 2026-08; the result agrees within 1 % with measurements on an \
-        H200; builds before its PR 1211 (2026-01) need more memory with -amb"
+        "the plan assumes -mla {mode} and {at_once} of {heads} attention heads computed at once, as in \
+            ik_llama.cpp of 2026-08; builds before 2026-01 need more memory with -amb"
     );
     // Defaults of both flags changed between builds.
     if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
-        text += "; older builds have other defaults, so give -mla and -amb explicitly";
+        text += "; older builds have other defaults, so set -mla and -amb explicitly";
     }
     Reason::new("latent_attention", text).fact("mla", u64::from(mode)).fact("heads_at_once", at_once)
 }

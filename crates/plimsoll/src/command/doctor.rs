@@ -1,8 +1,6 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: all of these are turned into evidence for the `doctor` crate, whose rules also diagnose dead
-//! engines under `serve`. The verdict is printed on stdout (JSON: `plimsoll.diagnosis/1`), everything else on
-//! stderr.
+//! The verdict is printed on stdout (JSON: `plimsoll.diagnosis/1`), everything else on stderr.
 
 mod log;
 mod machine;
@@ -57,6 +55,8 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
+// DECISION: all inputs are turned into evidence for the `doctor` crate, whose rules also diagnose dead
+// engines under `serve`.
 /// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
 struct Findings {
     reader: LogReader,
@@ -112,7 +112,7 @@ fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, is_alive: bool
     // The lines of a log are older than the process that writes it is alive.
     if is_alive {
         let told = match diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
-            true => format!("its log shows an earlier failure:\n{}", diagnosis.reason),
+            true => format!("the log shows an earlier failure:\n{}", diagnosis.reason),
             false => "no failure of this process is known".to_owned(),
         };
         return words + "the process is running; " + &told + "\n";

@@ -1,4 +1,4 @@
-//! `plimsoll engine`: list of the engines on this machine, and installation of one for the CPU.
+//! `plimsoll engine`: list of the engines on this machine, and installation of an engine for the CPU.
 
 use std::io::Write;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn list(json: bool) -> Result<(), ErrorReport> {
 /// Prints the next step of the installation on stderr; a failed write does not stop the installation.
 pub(super) fn report(step: InstallStep, to: &mut impl Write) {
     let _ = match step {
-        InstallStep::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
+        InstallStep::WaitForOther => writeln!(to, "another installation is running; waiting until it ends"),
         InstallStep::MakeVenv => writeln!(to, "making a Python environment"),
         InstallStep::FetchWheel => writeln!(to, "fetching xllamacpp {RELEASE} from PyPI (34 MB)"),
         InstallStep::WriteAdapter => writeln!(to, "writing the llama-server adapter"),

@@ -1,8 +1,7 @@
 //! `plimsoll exec-child`: program that sets its parent-death signal and then becomes the engine by exec
 //! (hidden command).
 //!
-//! A process can set this signal only for itself, and safe Rust cannot run code between fork and exec. The
-//! parent may have died before, so its process ID is checked afterwards.
+//! A process can set this signal only for itself, and safe Rust cannot run code between fork and exec.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

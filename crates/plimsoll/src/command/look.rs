@@ -1,5 +1,5 @@
-//! `plimsoll look`: process that loads the GPU driver's libraries for the daemon and returns memory readings
-//! (hidden command).
+//! `plimsoll look`: helper process that loads the GPU driver's libraries and reads the cards' memory for the
+//! daemon (hidden command).
 
 use std::process::ExitCode;
 

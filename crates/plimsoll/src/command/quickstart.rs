@@ -1,6 +1,4 @@
-//! `plimsoll quickstart`: tour of the daemon on a fresh machine.
-//!
-//! Only the models are artificial (tiny); the engine, the daemon and the evictions are real.
+//! `plimsoll quickstart`: demonstration of the daemon on a fresh machine, with two tiny models.
 
 mod client;
 mod folder;
@@ -14,11 +12,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Card;
-use plimsoll_launch::engine;
-use plimsoll_launch::engine::{EngineHome, EngineProgram};
+use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
-use plimsoll_serve::Listen;
-use plimsoll_serve::{Daemon, DaemonError, Setup};
+use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
 
 use self::folder::Folder;
 use self::talk::{patiently, quote, say, title};

@@ -1,7 +1,6 @@
 //! `plimsoll raise-signal`: program that ends itself by a given signal (hidden command).
 //!
-//! `plimsoll run` becomes this program to end by the same signal as its child. Only exec resets every signal
-//! handler in safe Rust.
+//! `plimsoll run` becomes this program by exec, to end by the same signal as its child.
 
 use std::process::ExitCode;
 

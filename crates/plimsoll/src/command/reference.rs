@@ -1,4 +1,4 @@
-//! `plimsoll reference`: man pages, completions and the schema of the configuration (hidden).
+//! `plimsoll reference`: man pages, completions and the schema of the configuration (hidden command).
 //!
 //! `cargo xtask docs` writes them into `docs/reference`; CI fails if they are out of date.
 

@@ -1,11 +1,8 @@
 //! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
 //! memory.
 //!
-//! With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the
-//! others visible, because a context on a hidden card could not be observed.
-//!
-//! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone, with its exit code or its signal. Its own
-//! failures have the exit codes of `env`: 125, 126 and 127.
+//! The command ends with the program's exit code or signal. Failures of Plimsoll itself have the exit codes
+//! of `env`: 125, 126 and 127.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -27,7 +24,6 @@ use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
 use plimsoll_probe::{Machine, Sampler, library};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
-use tokio::runtime;
 use tokio::time::timeout;
 
 use self::cards::{Chosen, RequestedCard};
@@ -55,6 +51,8 @@ Without options, the program's memory is counted and no limit is enforced; one l
 Exit status: the exit status of the program (a signal that ends the program also ends plimsoll); 125 if plimsoll itself fails, 126 if the program \
 cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQUIT to the program; plimsoll does not repeat them.";
 
+// With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the others
+// visible, because a context on a hidden card could not be observed.
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
@@ -97,10 +95,7 @@ pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
 }
 
 fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot wait for the program"))?;
+    let runtime = super::runtime()?;
     let (summary, end) = runtime.block_on(guarded(arguments))?;
     // Before the report: a report that cannot be written must not cost the user the summary.
     summary.print();
@@ -145,7 +140,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     // The environment is inherited, so a static launcher still passes guard on to its dynamic children.
     if let Some(why) = unreachable(&program) {
         say(&format!(
-            "note: {} itself is not guarded: {why}; the programs that it starts are guarded",
+            "note: the program {} is not guarded: {why}; the programs that it starts are guarded",
             program.display()
         ));
     }

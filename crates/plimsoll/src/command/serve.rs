@@ -11,9 +11,7 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
 use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
-use plimsoll_serve::Listen;
-use plimsoll_serve::widest;
-use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup, widest};
 use tokio::runtime::{self, LocalOptions};
 
 use super::rungs::{OomLadder, words};
@@ -61,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
-    /// budget also refuses allocations beyond the claim [default: observe]
+    /// budget also refuses allocations beyond the plan [default: observe]
     #[arg(long, value_name = "MODE", value_parser = words::<GuardMode>(&["off", "observe", "budget"]))]
     guard: Option<GuardMode>,
     /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a
@@ -156,7 +154,7 @@ pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
-        .map_err(ErrorReport::of("cannot start the runtime"))?;
+        .map_err(ErrorReport::of("cannot start the server's event loop"))?;
     runtime.block_on(work)
 }
 

@@ -1,7 +1,6 @@
 //! `plimsoll ps`, `load`, `unload`, `reload` and `logs`: requests to a running `plimsoll serve`.
 //!
-//! `--url` gives the server's address. The commands call the server's HTTP API; `--json` prints its answers
-//! unchanged.
+//! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

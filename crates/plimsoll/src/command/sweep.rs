@@ -12,7 +12,6 @@ use plimsoll_base::Bytes;
 use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, Target, sweep, warm_up};
 use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
 use plimsoll_probe::Sampler;
-use tokio::runtime;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;
@@ -55,10 +54,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot start"))?;
+    let runtime = super::runtime()?;
     let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
     let report =
         SweepReport { target: server.target.to_string(), model: &server.model, planned, sweep: &sweep };
@@ -120,7 +116,7 @@ fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
 
 /// Reads a depth in tokens, such as `4k`, `4096` or `128k`.
 fn depth(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a depth; write 4k or 4096, at most {MOST_DEPTH}");
+    let wrong = || format!("`{text}` is not a number of tokens; write 4k or 4096, at most {MOST_DEPTH}");
     let (number, scale) = match text.strip_suffix(['k', 'K']) {
         // Contexts are powers of two in every engine, so `4k` means 4096 tokens.
         Some(number) => (number, 1024),

@@ -1,7 +1,6 @@
 //! `plimsoll warden`: helper process that kills all engines when the daemon has died (hidden command).
 //!
-//! The daemon holds the only write end of the warden's pipe, so its death closes the pipe. It registers and
-//! removes process groups with the lines `+GROUP` and `-GROUP`.
+//! The daemon holds the only write end of the warden's pipe, so its death closes the pipe.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -14,6 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> ExitCode {
+    // The daemon adds and removes process groups with the lines `+GROUP` and `-GROUP`.
+
     // A session of its own keeps the terminal's signals away. The call fails only if the process leads one
     // already.
     let _ = setsid();

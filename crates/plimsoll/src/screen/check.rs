@@ -63,7 +63,7 @@ fn difference(row: &Row) -> String {
     let margin = row.margin;
     match (row.measured, row.difference, row.ok) {
         (None, ..) => "not measured".to_owned(),
-        (_, 0, _) => "none, because the measured memory is between loaded and peak".to_owned(),
+        (_, 0, _) => "no difference: the measured memory is between loaded and peak".to_owned(),
         (_, 1.., true) => format!("{size} above the peak, within the margin of {margin}"),
         (_, 1.., false) => format!("{size} above the peak, more than the margin of {margin}"),
         (_, _, true) => format!("{size} below the loaded memory, within the margin of {margin}"),

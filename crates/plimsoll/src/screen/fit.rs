@@ -1,5 +1,5 @@
-//! Text output of `plimsoll plan --fit`: the largest value for each direction (context, slots, layers) and
-//! its reason.
+//! Text output of `plimsoll plan --fit`: the largest value for each setting (context, slots, layers) and what
+//! limits it.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,6 @@
-//! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
+//! HTML page of a plan: memory bars, memory over context length, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script: it has the bars, the charts and a table of all planned
-//! contexts. The script only shows the bars and charts for another row of that table, and computes no memory.
+//! The page is complete without its script, which only shows another planned context in the bars and charts.
 
 use std::fmt::Write;
 
@@ -57,7 +56,7 @@ fn largest(points: &[ContextPoint]) -> u64 {
 fn head(plan: &Plan, page: &mut ReportPage) {
     let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
     page.faint(&format!(
-        "{}{build}; host memory {}; each further token of context costs {}",
+        "{}{build}; the host needs {}; each further token of context costs {}",
         plan.engine.kind, plan.host.peak, plan.growth.bytes_per_token
     ));
     let verdict = if plan.fits { "fits" } else { "does not fit" };
@@ -138,7 +137,6 @@ fn chart(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan) ->
             text: "this context".to_owned(),
             id: Some(format!("mark-{index}")),
         }],
-        stops: Vec::new(),
         key: key.to_vec(),
     }
 }

@@ -1,7 +1,6 @@
-//! Width and colours of a terminal, and lines that fit it.
+//! Width and colours of a terminal, and text lines that fit the width.
 //!
-//! DECISION: colour is never the only information. Texts always have colour codes, which the output stream
-//! removes if it is no terminal.
+//! Texts always have colour codes, which are removed if the output is no terminal.
 
 use std::fmt::{self, Write};
 

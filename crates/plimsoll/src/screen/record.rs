@@ -1,4 +1,4 @@
-//! Report of a memory recording made by `plimsoll watch`: as text, HTML page and CSV.
+//! Report of a memory recording made by `plimsoll watch`: as text, as an HTML page and as CSV.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -9,8 +9,7 @@ use plimsoll_telemetry::record::{
 };
 
 use super::soak::lasted;
-use plimsoll_report::ReportPage;
-use plimsoll_report::{Chart, MOST_LINES, Mark, written};
+use plimsoll_report::{Chart, MOST_LINES, Mark, ReportPage, written};
 
 /// Rows of a table in the text.
 const MOST_ROWS: usize = 10;
@@ -187,10 +186,9 @@ impl<'a> RecordReport<'a> {
         let ran_out = self.summary.events.iter().filter(|event| is_oom(event.source, &event.text)).count();
         let verdict = match ran_out {
             0 => self.title(),
-            count => format!(
-                "{}. Memory ran out, according to the program's output (matching lines: {count})",
-                self.title()
-            ),
+            count => {
+                format!("{}. Memory ran out: {count} lines of the program's output say so", self.title())
+            }
         };
         page.verdict(&verdict, ran_out > 0);
         for note in &self.summary.about.notes {

@@ -1,4 +1,4 @@
-//! Report of a soak, a load test for memory leaks: as text, JSON and HTML page.
+//! Report of a soak, a load test for memory leaks: as text, JSON and an HTML page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -8,8 +8,7 @@ use plimsoll_lab::load::{CardStats, RouterState, SoakVerdict, failed_so, thousan
 use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
-use plimsoll_report::ReportPage;
-use plimsoll_report::{Chart, Mark, written};
+use plimsoll_report::{Chart, Mark, ReportPage, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ impl<'a> SoakReport<'a> {
         let state = self.state;
         writeln!(
             out,
-            "{} at {}: {} requests in {} rounds, {}, {} failed",
+            "model {} at {}: {} requests in {} rounds, {}, {} failed",
             state.model,
             state.target,
             state.requests,
@@ -58,7 +57,7 @@ impl<'a> SoakReport<'a> {
                 let way = if step.to > step.from { "taken" } else { "given back" };
                 writeln!(
                     out,
-                    "    in one step: {} {way} by request {} (memory in use went from {} to {})",
+                    "    {} {way} in one step, by request {} (memory in use went from {} to {})",
                     step.size(),
                     step.at,
                     step.from,
@@ -269,13 +268,13 @@ fn card_stats_json(name: &str, card: &CardStats) -> Value {
 /// Verdict on one figure, in a sentence.
 fn verdict(figure: &SoakVerdict<'_>) -> String {
     let trend = &figure.trend;
-    let course = format!("{} at the start, {} at the end", figure.first, figure.last);
+    let course = format!("{} were in use at the start, {} at the end", figure.first, figure.last);
     let slope = format!(
-        "{:.0} B per request ({:.0} to {:.0} with 99 % confidence)",
+        "{:.0} B per request (between {:.0} and {:.0} B with 99 % confidence)",
         trend.slope, trend.slope_low, trend.slope_high
     );
     let rising = format!(
-        "rising in {} of {} intervals",
+        "memory rose in {} of {} intervals",
         trend.rising,
         // Each stretch is compared with the one before, so the first has no comparison.
         trend.blocks.saturating_sub(1)

@@ -1,4 +1,5 @@
-//! Report of a sweep, a load test with prompts of growing length: memory and speed as table, JSON and chart.
+//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table, JSON and a
+//! chart.
 
 use std::fmt::{self, Write};
 
@@ -80,7 +81,7 @@ impl SweepReport<'_> {
             if let (Some(slope), Some(first), Some(last)) = (slope(&curve), curve.first(), curve.last()) {
                 writeln!(
                     out,
-                    "{name}: {slope:.0} B per token of depth; {} at the start, {} at {} tokens",
+                    "{name}: each token in use adds {slope:.0} B; {} were used at the start, {} at {} tokens",
                     first.1, last.1, last.0
                 )?;
             }
@@ -104,7 +105,7 @@ impl SweepReport<'_> {
         writeln!(
             out,
             "plan for the server's flags and {build}: {} when loaded, {} at the full context of {} tokens; \
-            {} B of cache per token of context, {} B of run-time pool per token of depth",
+                per token, {} B of KV cache and {} B of run-time pool",
             planned.loaded,
             planned.peak,
             planned.context,
@@ -118,7 +119,7 @@ impl SweepReport<'_> {
         let off = i128::from(held.get()) - i128::from(planned.at(tokens).get());
         writeln!(
             out,
-            "at {tokens} tokens the server holds {held} on the cards, {} MiB {} than planned",
+            "at {tokens} tokens the server holds {held} on the cards, which is {} MiB {} than planned",
             off.unsigned_abs() >> 20,
             if off < 0 { "less" } else { "more" }
         )
@@ -218,7 +219,7 @@ impl SweepReport<'_> {
             chart("prompt speed", &[("prompt".to_owned(), prompt)], &rate),
             chart("answer speed", &[("answer".to_owned(), answer)], &rate),
         ];
-        charts(None, &drawn.into_iter().flatten().collect::<Vec<_>>())
+        charts(&drawn.into_iter().flatten().collect::<Vec<_>>())
     }
 }
 

@@ -123,7 +123,7 @@ fn quantisations_are_listed_with_the_best_that_fits_first() {
     assert_eq!(list["quantisations"][0]["name"], "Q4_K_M");
     let one = plan(&server, home.path(), &["--json", "-hf", REPO, "--card", SMALL, "--", "-c", "8192"]);
     assert_eq!(list["quantisations"][0]["cards"][0]["peak"], json(&one)["cards"][0]["peak"]);
-    assert!(text(&one.stderr).contains("--quants compares the 3 quantisations"), "{}", text(&one.stderr));
+    assert!(text(&one.stderr).contains("--quants compares all 3 quantisations"), "{}", text(&one.stderr));
     let tiny = "name=small,total=1GiB,cc=8.6";
     assert_eq!(plan(&server, home.path(), &["-hf", REPO, "--quants", "--card", tiny]).status.code(), Some(1));
 }
@@ -151,7 +151,7 @@ fn a_failed_fetch_exits_2_and_names_file_and_remedy() {
         (vec!["-hf", "user/gated-GGUF"], "HF_TOKEN"),
         (vec!["-hf", "user/none"], "user/none"),
         (vec!["-hf", "user/model-GGUF:Q9"], "it has Q2_K, Q4_K_M, Q8_0"),
-        (vec!["-hf", REPO, "-hff", "x.gguf"], "it has no file `x.gguf`"),
+        (vec!["-hf", REPO, "-hff", "x.gguf"], "the repository has no file `x.gguf`"),
         (vec!["-hf", REPO, "--header-limit", "100KiB"], "--header-limit"),
         (vec!["--", "-hf", REPO, "--offline"], "--offline"),
         (vec!["http://127.0.0.1:9/m.gguf"], "127.0.0.1:9/m.gguf"),

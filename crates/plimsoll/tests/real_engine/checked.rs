@@ -55,5 +55,5 @@ fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
     let (status, check) = json(&asked);
     assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
     let said = String::from_utf8_lossy(&asked.stderr);
-    assert!(said.contains("asked llama-server: 1 run of the engine"), "{said}");
+    assert!(said.contains("asked llama-server: the engine ran once"), "{said}");
 }

@@ -6,15 +6,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod asked;
 mod burst;
 mod checked;
 mod crowd;
 mod cuda;
+mod debian;
 mod depth;
 mod drift;
 mod exact;
 mod exact_rows;
 mod fleet;
+mod growth;
+mod hip;
 mod leaving;
 mod openai;
 mod quickstart;

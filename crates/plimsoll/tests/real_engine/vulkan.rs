@@ -34,15 +34,7 @@ impl Bench {
         let engine = cuda::engine();
         let folder = tempfile::tempdir().unwrap();
         let libraries = libraries(folder.path());
-        let program = folder.path().join("llama-server");
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *--model*) env > '{1}.env'; '{0}' --list-devices > '{1}' 2>&1;; esac\n\
-             exec '{0}' \"$@\"\n",
-            engine.program.display(),
-            folder.path().join("seen").display()
-        );
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let program = recorder(folder.path(), &engine.program);
         let model = folder.path().join("tiny.gguf");
         plimsoll_specimens::write("tiny", &model, &plimsoll_specimens::Changes::default()).unwrap();
         Self { folder, program, libraries }
@@ -103,7 +95,7 @@ fn a_plan_is_the_answer_of_the_engines_own_vulkan_backend() {
         let plan = exact::json(&asked);
         let terms = &plan["cards"][0]["terms"];
         let reasons = plan["reasons"].to_string();
-        assert!(reasons.contains("llama-server (with its own backend for Vulkan)"), "{reasons}");
+        assert!(reasons.contains("llama-server with its backend for Vulkan"), "{reasons}");
         assert_eq!(terms["kv"].as_u64(), Some(1024 << 20));
         // As Mesa's software driver was asked for (`data/vulkan`): 108.01 MiB.
         assert_eq!(terms["compute"].as_u64().map(|bytes| bytes >> 20), Some(108), "{card} {terms}");
@@ -121,7 +113,21 @@ pub(crate) fn libraries(folder: &Path) -> String {
     format!("{}:{}", folder.display(), cuda::engine().libraries.display())
 }
 
-fn devices(listed: &str) -> Vec<String> {
+/// A llama-server in this folder that runs another and writes to `seen` which devices that one lists.
+pub(crate) fn recorder(folder: &Path, engine: &Path) -> PathBuf {
+    let program = folder.join("llama-server");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *--model*) env > '{1}.env'; '{0}' --list-devices > '{1}' 2>&1;; esac\n\
+         exec '{0}' \"$@\"\n",
+        engine.display(),
+        folder.join("seen").display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+pub(crate) fn devices(listed: &str) -> Vec<String> {
     let devices = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split_once(" ("));
     devices.map(|(device, _)| device.to_owned()).filter(|device| device.contains(": ")).collect()
 }

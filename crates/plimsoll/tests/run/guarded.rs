@@ -228,9 +228,7 @@ fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
     let (text, _) = said(&shown);
     assert!(text.contains("OOM guard:"), "{text}");
     assert!(
-        text.contains(
-            "a request for 9000 MiB more on card 0 was refused by the driver: the program held 600 MiB"
-        ),
+        text.contains("card 0: the driver refused a request for 9000 MiB more; the program held 600 MiB"),
         "{text}"
     );
     assert!(text.contains("allocated on card 0, 600 MiB at first, peak 600 MiB"), "{text}");

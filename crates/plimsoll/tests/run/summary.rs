@@ -36,7 +36,7 @@ fn one_line_a_card_says_peak_reserve_spill_and_refusals_and_the_report_says_the_
         format!(
             "plimsoll run: {UUID}: peak 3247 MiB of a budget of 8192 MiB, reserved 1024 MiB, spilled 256 MiB, \
              2 refused (1 by the budget, 1 by the driver; the largest requested 512 MiB)\n\
-             plimsoll run: host memory: peak 48 MiB pinned\n"
+             plimsoll run: host memory: at most 48 MiB were pinned\n"
         )
     );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();

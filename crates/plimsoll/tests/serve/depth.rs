@@ -167,7 +167,7 @@ fn the_same_eight_crash_the_engine_where_depth_is_not_asked() {
     let daemon = yard.serve(total, &yard.section("deep", total, 2000, &unasked));
     let answers = at_once(&daemon, "deep", &EIGHT);
     assert!(answers.iter().any(|answer| answer.status != 200));
-    daemon.told("deep ran out of card memory while serving");
+    daemon.told("deep: the engine ran out of card memory while serving");
 }
 
 #[test]
@@ -259,9 +259,7 @@ fn a_check_says_what_each_model_takes_and_ends_with_status_1_if_one_does_not_fit
     let said = String::from_utf8_lossy(&fits.stdout).into_owned();
     assert_eq!(fits.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&fits.stderr));
     assert!(
-        said.contains(
-            "are used only when the context is full, and a request that needs more than is free waits"
-        ),
+        said.contains("are used only when the context is full; until they are free, a long request waits"),
         "{said}"
     );
     let refused = check(yard.peak - MIB);

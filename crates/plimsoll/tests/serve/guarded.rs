@@ -359,7 +359,7 @@ fn an_engine_that_outgrows_its_claim_is_refused_and_gets_what_it_lacked() {
     assert_eq!(deep(&daemon, "alpha", 1000).status, 200);
     // 20 000 tokens are 1250 MiB; the claim is 1 GiB. It dies, its claim grows by what lacked, and it answers.
     assert_eq!(deep(&daemon, "alpha", 20_000).status, 200);
-    daemon.told("alpha ran out of card memory while serving");
+    daemon.told("alpha: the engine ran out of card memory while serving");
     let status = daemon.status();
     let claim = model(&status, "alpha")["claim"][0]["bytes"].as_u64().expect("a claim");
     assert!((1762 * MIB..1900 * MIB).contains(&claim), "{claim}");

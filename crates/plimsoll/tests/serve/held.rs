@@ -2,8 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::daemon::{Daemon, Setup};
 use crate::http;
@@ -35,13 +38,16 @@ const STREAMS: [(usize, usize); 5] =
 const STREAMS_AT_ONCE: usize = 12;
 
 /// An engine whose one event never ends: its bytes come in segments of the size that the path names, then nothing more.
+/// A GET tells how many of its answers are sent.
 const DRIPPING: &str = r#"
 import http.server, socket, socketserver, sys, time
+sent = []
 class Engine(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     def do_GET(self):
-        self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
+        told = str(len(sent)).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(told))); self.end_headers(); self.wfile.write(told)
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         size, total = (int(word) for word in self.path.rsplit("/", 2)[1:])
@@ -49,7 +55,7 @@ class Engine(http.server.BaseHTTPRequestHandler):
         for _ in range(total // size):
             self.wfile.write(b"%x\r\n" % size + b"x" * size + b"\r\n"); self.wfile.flush()
             if size < 1000: time.sleep(0)
-        time.sleep(600)
+        sent.append(size); time.sleep(600)
     def log_message(self, *words): pass
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
@@ -155,10 +161,9 @@ fn a_gibibyte_of_bodies_is_given_back_within_ten_seconds() {
     falls_to(&daemon, before + 32 * MIB, "after 1 GiB of bodies");
 }
 
-#[test]
-fn streams_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment() {
-    let folder = tempfile::tempdir().expect("the daemon and this test talk");
-    let engine = folder.path().join("engine.py");
+/// A daemon with an engine whose one event never ends.
+fn dripping(folder: &Path) -> Daemon {
+    let engine = folder.join("engine.py");
     std::fs::write(&engine, DRIPPING).expect("the daemon and this test talk");
     let model = format!(
         "[models.a]\ncmd = \"python3 {} ${{PORT}}\"\nmemory = \"64MiB\"\nconcurrency = 64\n",
@@ -166,30 +171,70 @@ fn streams_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment()
     );
     let daemon = Setup::new().config(&model).start();
     assert_eq!(http::get(daemon.address, "/upstream/a/health").status, 200);
-    for (segment, total) in STREAMS {
-        let before = resident(&daemon);
-        let streams: Vec<TcpStream> = (0..STREAMS_AT_ONCE)
-            .map(|_| {
-                let path = format!("/upstream/a/{segment}/{total}");
-                http::open(daemon.address, "POST", &path, Some(&serde_json::json!({})))
-            })
-            .collect();
-        let counted = STREAMS_AT_ONCE * total;
-        let most = counted * BOUND / 100 + OWN + STREAMS_AT_ONCE * CONNECTION;
-        // The engine is slow: it is watched for longer than it takes to send all.
-        let end = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < end {
-            let held = resident(&daemon).saturating_sub(before);
-            assert!(held <= most, "segments of {segment}: {counted} bytes, {held} held");
-            thread::sleep(Duration::from_millis(50));
+    daemon
+}
+
+/// Answers that the engine has sent whole.
+fn sent(daemon: &Daemon) -> usize {
+    http::get(daemon.address, "/upstream/a/sent").text().parse().expect("the engine counts")
+}
+
+/// Streams of `total` bytes in segments of this size, watched until the engine has sent all, and a while longer.
+fn watch_streams(daemon: &Daemon, (segment, total): (usize, usize), meanwhile: impl FnOnce()) {
+    let (before, sent_before) = (resident(daemon), sent(daemon));
+    let streams: Vec<TcpStream> = (0..STREAMS_AT_ONCE)
+        .map(|_| {
+            let path = format!("/upstream/a/{segment}/{total}");
+            http::open(daemon.address, "POST", &path, Some(&serde_json::json!({})))
+        })
+        .collect();
+    meanwhile();
+    let counted = STREAMS_AT_ONCE * total;
+    let most = counted * BOUND / 100 + OWN + STREAMS_AT_ONCE * CONNECTION;
+    let (began, mut all_sent) = (Instant::now(), None::<Instant>);
+    // The last bytes may still lie in the sockets.
+    while all_sent.is_none_or(|at| at.elapsed() < Duration::from_millis(400)) {
+        let held = resident(daemon).saturating_sub(before);
+        assert!(held <= most, "segments of {segment}: {counted} bytes, {held} held");
+        if all_sent.is_none() && sent(daemon) == sent_before + STREAMS_AT_ONCE {
+            all_sent = Some(Instant::now());
         }
-        for mut stream in streams {
-            stream.set_nonblocking(true).expect("the daemon and this test talk");
-            // Nothing of an event that has not ended reaches the client but the head.
-            let mut got = [0; 4096];
-            let length = stream.read(&mut got).unwrap_or(0);
-            assert!(!got[..length].windows(8).any(|window| window == b"xxxxxxxx"));
-        }
-        falls_to(&daemon, before + 16 * MIB, "after the streams");
+        assert!(began.elapsed() < Duration::from_secs(100), "{} answers were sent", sent(daemon));
+        thread::sleep(Duration::from_millis(20));
+    }
+    for mut stream in streams {
+        stream.set_nonblocking(true).expect("the daemon and this test talk");
+        // Nothing of an event that has not ended reaches the client but the head.
+        let mut got = [0; 4096];
+        let length = stream.read(&mut got).unwrap_or(0);
+        assert!(!got[..length].windows(8).any(|window| window == b"xxxxxxxx"));
+    }
+    falls_to(daemon, before + 16 * MIB, "after the streams");
+}
+
+#[test]
+fn streams_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment() {
+    let folder = tempfile::tempdir().expect("the daemon and this test talk");
+    let daemon = dripping(folder.path());
+    for stream in STREAMS {
+        watch_streams(&daemon, stream, || {});
+    }
+}
+
+#[test]
+fn streams_hold_no_more_after_the_daemon_was_kept_from_reading() {
+    let folder = tempfile::tempdir().expect("the daemon and this test talk");
+    let daemon = dripping(folder.path());
+    let pid = Pid::from_raw(i32::try_from(daemon.pid()).expect("a process ID")).expect("a process ID");
+    for stream in [(1100, 900_000), (64 * KIB, 900_000)] {
+        watch_streams(&daemon, stream, || {
+            // So that every socket is full when it reads again.
+            for _ in 0..4 {
+                kill_process(pid, Signal::STOP).expect("the daemon runs");
+                thread::sleep(Duration::from_millis(250));
+                kill_process(pid, Signal::CONT).expect("the daemon runs");
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
     }
 }

@@ -1,9 +1,6 @@
-//! Pool memory of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
-//! results.
+//! Pool memory of flash attention: copies of a quantised cache, mask bounds, partial results.
 //!
-//! The engine is assumed to be compiled for the card's own generation. Source:
-//! `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`, `fattn-common.cuh:launch_fattn @
-//! b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp 8337e4cd`.
+//! The engine is assumed to be compiled for the card's own generation.
 
 use super::tile::AttentionTile;
 pub use super::tile::partial_results;
@@ -12,6 +9,9 @@ use super::{ADA, DemandGroup, DemandRules, Rules, TURING, VOLTA, times};
 /// Cells of the cache that kernels take at a time: `FATTN_KQ_STRIDE`.
 pub const STRIDE: u64 = 256;
 
+// Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
+// `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
+// 8337e4cd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     Vector,

@@ -1,8 +1,5 @@
 //! Pool memory of latent attention (MLA) in ik_llama.cpp, which decompresses keys and values from latent
 //! vectors.
-//!
-//! Source: `graphs/build_deepseek2.cpp` (groups of heads under `-amb`), `ggml-cuda.cu:ggml_cuda_op_mul_mat,
-//! ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (copy as floats, product in f16).
 
 use super::{DemandGroup, times};
 
@@ -32,6 +29,10 @@ pub fn heads_a_pass(pass: Option<u64>, length: u64, heads: u64, cells: u64) -> u
 /// One pass: the latent vectors made contiguous, the matrix in f16, the vectors in f16 where the cache is
 /// quantised, and the product in f16. `length` is that of the keys and values of all its heads.
 pub fn restored(rank: u64, length: u64, quantised: bool, cells: u64) -> DemandGroup<4> {
+    // Source: `graphs/build_deepseek2.cpp` (groups of heads under `-amb`),
+    // `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (copy as
+    // floats, product in f16).
+
     // An f16 cache is multiplied as it is; only a quantised one is converted.
     let narrow = if quantised { times([2, rank, cells]) } else { 0 };
     [times([4, rank, cells]), times([2, rank, length]), narrow, times([2, length, cells])]

@@ -1,11 +1,7 @@
 //! Pool memory of matrix multiplications.
 //!
-//! Quantised matrices use MMQ kernels (`tiled`) or, for few columns, a vector kernel. cuBLAS (`cublas`)
-//! multiplies float matrices and types without a kernel.
-//!
-//! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799,
-//! b10605`; `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp
-//! 8337e4cd`.
+//! Quantised matrices use MMQ kernels (`tiled`) or, for few columns, a vector kernel. The rest use
+//! cuBLAS (`cublas`).
 
 mod cublas;
 mod tiled;
@@ -30,6 +26,9 @@ pub fn vectors(width: u64, columns: u64) -> u64 {
     blocks(width, columns, (36, 32))
 }
 
+// Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799,
+// b10605`; `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp
+// 8337e4cd`.
 /// Class of a matrix's type, which determines the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProductKind {

@@ -1,11 +1,4 @@
-//! Tile sizes of the attention kernels, and the buffers for the partial results of thread blocks.
-//!
-//! The number of resident blocks depends on the compiled kernel. Tensor-core kernels get the number that the
-//! sources aim at, the vector kernel that of an H200 trace.
-//!
-//! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
-//! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
-//! `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
+//! Tile sizes of ggml's attention kernels, and the buffers for the partial results of thread blocks.
 
 use super::attention::{AttentionType, Call, Kernel, STRIDE};
 use super::launch::{cache_parts, stream_blocks};
@@ -18,6 +11,12 @@ const MANY_IN_IK: u64 = 2048;
 /// Bound on the parts of a cache, far beyond any engine's.
 const MOST_PARTS: u64 = 1 << 16;
 
+// The number of resident blocks depends on the compiled kernel. Tensor-core kernels get the number that the
+// sources aim at, the vector kernel that of an H200 trace.
+//
+// Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
+// `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
+// `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionTile {
     /// Tokens and heads of a tile.

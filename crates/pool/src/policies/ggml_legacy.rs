@@ -1,11 +1,7 @@
-//! Model of ggml's pool without virtual memory management (`ggml_cuda_pool_leg`).
+//! Model of ggml's pool without virtual memory management (`ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`).
 //!
 //! A request takes the smallest idle block that is large enough, else a new block of 1.05 times the size. The
-//! pool keeps up to 256 idle blocks. Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush` (release at a
-//! refusal): the same @ b10605 (PR 22155).
-//!
-//! DECISION: the model is exact, defects included, so that driver requests are predicted to the byte. The
-//! search examines every slot, because its time is part of the model.
+//! pool keeps up to 256 idle blocks.
 
 use alloc::collections::BTreeMap;
 
@@ -46,6 +42,9 @@ struct LiveBlock {
     asked: u64,
 }
 
+// DECISION: the model is exact, defects included, so that driver requests are predicted to the byte. The
+// search examines every slot, because its time is part of the model. `flush` (release at a refusal): the same
+// @ b10605 (PR 22155).
 /// Model of ggml's legacy pool.
 #[derive(Clone, Debug)]
 pub struct GgmlLegacy {

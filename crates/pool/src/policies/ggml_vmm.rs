@@ -1,10 +1,6 @@
-//! Model of ggml's pool with virtual memory management (`ggml_cuda_pool_vmm`).
+//! Model of ggml's pool with virtual memory management (`ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799, b10605`).
 //!
 //! The pool reserves 32 GiB of addresses, maps only as much as was ever needed at once, and never unmaps it.
-//! Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
-//!
-//! DECISION: the model is exact. Where the original aborts, the model refuses all later requests
-//! ([`Policy::broken`]).
 
 use alloc::vec::Vec;
 
@@ -22,6 +18,8 @@ struct VmmBlock {
     asked: u64,
 }
 
+// DECISION: the model is exact. Where the original aborts, the model refuses all later requests
+// (`Policy::broken`).
 /// Model of ggml's pool on virtual memory.
 #[derive(Clone, Debug, Default)]
 pub struct GgmlVmm {

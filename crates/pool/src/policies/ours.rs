@@ -1,10 +1,7 @@
-//! Plimsoll's own allocator policy: reserved memory stays close to the memory in use.
+//! Plimsoll's own allocator policy, which keeps reserved memory close to the memory in use.
 //!
-//! Cards with virtual memory management use a growing address range ([`Region`], tier A), others whole
-//! allocations ([`SlotSet`], tier B).
-//!
-//! DECISION: each stream has a separate part (lane), so reuse needs no event. A block freed on another stream
-//! returns to its lane with an event. If a request is refused, every lane releases its idle memory.
+//! On cards with virtual memory management it uses a growing address range ([`Region`]), on others whole
+//! allocations ([`SlotSet`]).
 
 use alloc::vec::Vec;
 
@@ -53,6 +50,8 @@ pub struct Ours {
     live: u64,
 }
 
+// DECISION: each stream has a separate part (lane), so reuse needs no event. A block freed on another stream
+// returns to its lane with an event. If a request is refused, every lane releases its idle memory.
 /// Memory for one stream.
 #[derive(Clone, Debug)]
 struct StreamLane {

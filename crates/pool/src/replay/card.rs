@@ -1,6 +1,6 @@
 //! Simulated card for replays of allocation traces, which only counts bytes.
 //!
-//! GPU work takes no time, so every event is done when it is recorded. There is no stream capture.
+//! GPU work takes no time, and there is no stream capture.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

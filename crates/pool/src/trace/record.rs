@@ -1,14 +1,11 @@
 //! Reader of allocation traces written by guard, the preloaded library (`plimsoll_wire::trace`).
-//!
-//! DECISION: a file holds the requests to all allocators of a process; a replay uses the chosen one, or the
-//! one with the most allocations. An incomplete last record is dropped; any other fault ends the reading.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
 
 use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 
-use super::{Builder, Fault, Trace};
+use super::{Fault, Trace, TraceBuilder};
 use crate::device::Stream;
 
 /// Choice of the allocator whose requests are read.
@@ -47,8 +44,7 @@ pub enum RecordFault {
     )]
     Version { found: u32 },
     #[error(
-        "each record of the trace should have {} bytes, but the header states {found}; the header is \
-        damaged",
+        "each record of the trace should have {} bytes, but the header states {found}; the header is damaged",
         TraceRecord::SIZE
     )]
     RecordSize { found: u32 },
@@ -56,7 +52,7 @@ pub enum RecordFault {
     Kind { found: u8 },
     #[error("{0}")]
     Step(Fault),
-    #[error("the trace has no request to {0}; omit --card and --pool, or choose others")]
+    #[error("the trace has no request to {0}; omit --card and --pool, or give other values")]
     NotAsked(RecordedRequest),
 }
 
@@ -68,12 +64,15 @@ impl Trace {
 
     /// Reads the requests to one allocator; without a choice those to the one with the most.
     pub fn from_record(file: &[u8], asked: Option<RecordedRequest>) -> Result<Self, TraceRecordError> {
+        // DECISION: a file holds the requests to all allocators of a process; a replay uses the chosen one,
+        // or the one with the most allocations. An incomplete last record is dropped; any other fault ends
+        // the reading.
         header(file).map_err(|fault| TraceRecordError { offset: 0, fault })?;
         let asked = match asked {
             Some(asked) => asked,
             None => busiest(file),
         };
-        let mut builder = Builder::default();
+        let mut builder = TraceBuilder::default();
         let mut heard = false;
         for (offset, record) in records(file) {
             let of = RecordedRequest { card: record.card, pool: record.pool };
@@ -123,7 +122,7 @@ fn busiest(file: &[u8]) -> RecordedRequest {
     most.map_or(RecordedRequest { card: 0, pool: 0 }, |(asked, _)| asked)
 }
 
-fn step(kind: TraceKind, record: &TraceRecord, builder: &mut Builder) -> Result<(), Fault> {
+fn step(kind: TraceKind, record: &TraceRecord, builder: &mut TraceBuilder) -> Result<(), Fault> {
     let stream = Stream(u64::from(record.stream));
     match kind {
         TraceKind::Alloc => builder.allocate(record.id, record.size, stream),
@@ -215,7 +214,7 @@ mod tests {
         let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "offset 64: the trace has no request to pool 1 of card 3; omit --card and --pool, or choose others"
+            "offset 64: the trace has no request to pool 1 of card 3; omit --card and --pool, or give other values"
         );
     }
 }

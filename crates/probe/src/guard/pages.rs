@@ -1,7 +1,7 @@
 //! Reader and writer of the shared-memory files of guard, the preloaded library.
 //!
-//! A page has the memory figures of one process; the ledger has the budget of a command. Any program can
-//! write to these files, so they are untrusted input.
+//! A page has the memory figures of one process; the ledger has the budget that processes share. Any program
+//! can write to these files, so they are untrusted input.
 
 use std::fs::{self, File};
 use std::io;

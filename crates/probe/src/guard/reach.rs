@@ -1,7 +1,6 @@
-//! Detection of programs into which the loader cannot preload a library.
+//! Detection of programs into which the loader cannot preload a library, such as static and setuid programs.
 //!
-//! These are programs without an interpreter, and programs with more rights than their caller. Their child
-//! processes can still have the library, so the result is only a note.
+//! Their child processes can still have the library, so the result is only a note.
 
 use std::fmt;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Summary of the guarded memory of a program and its descendants over their whole life.
 //!
 //! The peak of all together comes from the ledger, a file that the processes share. Without a ledger, the sum
-//! of the processes' own peaks is an upper bound.
+//! of each process's peak is an upper bound.
 
 use std::collections::BTreeMap;
 

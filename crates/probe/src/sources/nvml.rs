@@ -1,7 +1,6 @@
 //! Reader of GPUs through NVML, which is loaded at the first use.
 //!
-//! Old drivers lack `nvmlDeviceGetMemoryInfo_v2`, and Tegra and GB10 report no memory of their own. A process
-//! in both the compute and the graphics list counts once. A card in MIG mode is left out with a note.
+//! A card in MIG mode is left out with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,6 +21,7 @@ pub(super) struct NvmlSource {
     library: Result<Nvml, String>,
 }
 
+// Old drivers lack `nvmlDeviceGetMemoryInfo_v2`, and Tegra and GB10 report no memory of their own.
 /// Memory of a card, as reported by the driver.
 enum Memory {
     Own { total: Bytes, free: Bytes },

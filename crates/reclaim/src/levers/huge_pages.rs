@@ -1,7 +1,6 @@
 //! Memory compaction by allocating free memory as huge pages and releasing it.
 //!
-//! DECISION: this works even where `compact_memory` does almost nothing (seen with kernel 6.18). A separate
-//! process holds the huge pages and releases them when this process dies.
+//! A separate process holds the huge pages and releases them when this process dies.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -20,6 +19,7 @@ const GIVE_BACK: &str = "trap '' HUP INT TERM; while read -r _; do :; done; echo
 /// Claims as many huge pages as free memory allows ([`MemInfo::claimable_huge_pages`]), in addition to the
 /// existing ones.
 pub(super) fn claim_and_give_back(root: &Path) -> Result<(), TakeStepError> {
+    // DECISION: this works even where `compact_memory` does almost nothing (seen with kernel 6.18).
     let path = root.join(HUGE_PAGES);
     let before: u64 =
         read(&path)?.trim().parse().map_err(|_| TakeStepError::NoHugePages { path: path.clone() })?;
@@ -102,7 +102,7 @@ mod tests {
         assert!(error.contains("cannot read") && error.contains("nr_hugepages"), "{error}");
         let odd = machine("none");
         let error = claim_and_give_back(odd.path()).unwrap_err().to_string();
-        assert!(error.starts_with("huge pages cannot be allocated on this kernel"), "{error}");
+        assert!(error.starts_with("this kernel cannot allocate huge pages"), "{error}");
         assert_eq!(count(odd.path()), "none");
     }
 }

@@ -1,7 +1,4 @@
 //! Systemd unit that runs one reclaim step as root.
-//!
-//! DECISION: a unit runs whatever lies at the path that it names, as root. So a path that another user may change
-//! is refused: the program or one of its folders belongs to another user, or others may write it.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,11 +13,12 @@ const GROUP_WRITES: u32 = 0o020;
 /// Reasons why no unit can name this program.
 #[derive(Debug, thiserror::Error)]
 pub enum UnitError {
-    #[error("cannot look at {}: {error}; start plimsoll from the place where it is installed", path.display())]
+    #[error("cannot read the owner of {}: {error}; run plimsoll from its installed path", path.display())]
     Look { path: PathBuf, error: io::Error },
-    #[error("a unit that runs {} as root would be a way to root for everybody who may write {}; install plimsoll where only root may write, in /usr/bin, say", program.display(), place.display())]
+    #[error("a unit that runs {} as root would give root to all users who can write {}; install plimsoll \
+        where only root can write, such as /usr/bin", program.display(), place.display())]
     Writable { program: PathBuf, place: PathBuf },
-    #[error("the path {} is not text, which a unit has to be", .0.display())]
+    #[error("the path {} is not valid UTF-8, so no unit can contain it", .0.display())]
     NotText(PathBuf),
 }
 
@@ -33,6 +31,9 @@ pub fn unit() -> Result<String, UnitError> {
 
 /// The same for `program`, if `owner` alone may change what lies there.
 fn unit_of(program: &Path, owner: u32) -> Result<String, UnitError> {
+    // DECISION: a unit runs whatever lies at the path that it names, as root. So a path that another user may
+    // change is refused: the program or one of its folders belongs to another user, or others may write it.
+
     // After an upgrade the link of /proc ends in ` (deleted)`, and no file is there.
     let path = program.canonicalize();
     let path = path.map_err(|error| UnitError::Look { path: program.to_owned(), error })?;
@@ -111,7 +112,7 @@ mod tests {
         for (path, loose, sound) in [(program.as_path(), 0o757, 0o755), (folder.path(), 0o777, 0o755)] {
             mode(path, loose);
             let error = unit_of(&program, owner).unwrap_err().to_string();
-            assert!(error.contains("way to root"), "{error}");
+            assert!(error.contains("would give root"), "{error}");
             mode(path, sound);
         }
         assert!(unit_of(&program, owner).is_ok());

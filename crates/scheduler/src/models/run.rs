@@ -1,5 +1,5 @@
-//! State of one run, an engine process from start to end: its phase, requests in flight, tokens in use
-//! (depth) and health.
+//! State of one engine process from start to end (a run): its phase, requests in flight, tokens in use and
+//! health.
 
 use std::sync::Arc;
 use std::time::Duration;

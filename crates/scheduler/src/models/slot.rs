@@ -1,5 +1,5 @@
-//! State of one model: configuration, request queue, run (engine process), and search for memory for the next
-//! run.
+//! State of one model: configuration, request queue, engine process, and search for memory for the next
+//! start.
 
 use std::sync::Arc;
 

@@ -1,8 +1,4 @@
-//! Choice of runs (engine processes) to evict: the smallest set whose claims (allowed memory) cover the
-//! missing memory.
-//!
-//! Among sets of the same size, the first in the candidates' order is chosen. With many candidates, they are
-//! taken in order until they suffice.
+//! Choice of engines to evict: the smallest set whose claims (allowed memory) cover the missing memory.
 
 use plimsoll_base::{Bytes, RunId};
 
@@ -19,6 +15,9 @@ const EXACT_SETS: usize = 2_000;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
 pub(crate) fn smallest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> Option<Vec<RunId>> {
+    // Among sets of the same size, the first in the candidates' order is chosen. With many candidates, they
+    // are taken in order until they suffice.
+
     // A run that frees nothing on these cards would only make the search longer.
     let useful: Vec<&EvictionCandidate> =
         candidates.iter().filter(|c| c.frees.iter().any(|f| !f.is_zero())).collect();

@@ -39,8 +39,7 @@ pub(super) fn never(
     // Without this line a model would be refused for a need that neither plan nor configuration shows.
     if !query.learned.is_zero() {
         let learned = format!(
-            "{} was added to the model's need on each card, because the engine ran out of memory in \
-                an earlier run",
+            "the need includes {} more on each card, because the engine ran out of memory in an earlier run",
             query.learned
         );
         reason = reason.because(Reason::new("learned", learned).fact("learned", query.learned));
@@ -72,7 +71,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement) ->
         return on_cards.remove(0);
     }
     let total = placement.total();
-    Reason::new("on_cards", format!("on {} cards the model takes {total}", on_cards.len()))
+    Reason::new("on_cards", format!("on {} cards together the model takes {total}", on_cards.len()))
         .fact("need", total)
         .because_all(on_cards)
 }
@@ -103,15 +102,15 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         reason = reason.because(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [
-        ("foreign", account.foreign(), "is held by other processes"),
-        ("reserve", account.reserve(), "is kept in reserve"),
+        ("foreign", account.foreign(), "other processes hold"),
+        ("reserve", account.reserve(), "the reserve is"),
     ] {
         if !bytes.is_zero() {
-            reason = reason.because(Reason::new(code, format!("{bytes} {text}")).fact(code, bytes));
+            reason = reason.because(Reason::new(code, format!("{text} {bytes}")).fact(code, bytes));
         }
     }
     reason.because_all(pinned().map(|claim| {
-        let text = format!("{} is held by {}, which is pinned", claim.bytes, claim.holder);
+        let text = format!("the pinned model {} holds {}", claim.holder, claim.bytes);
         Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes)
     }))
 }

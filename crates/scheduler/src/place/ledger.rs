@@ -1,10 +1,6 @@
-//! Ledger of claims: how much memory each run (engine process) may take on each card.
+//! Ledger of claims: the memory that each engine process may take on each card.
 //!
-//! A claim is granted only if it fits, and lasts until the driver reports the memory as free. A run of
-//! unknown need claims a whole card until it is ready.
-//!
-//! The driver reports only the memory in use on a card, and a loading run may have taken none or all of its
-//! claim. So the memory of other processes is an estimate between two limits.
+//! A claim is granted only if it fits, and lasts until the driver reports the memory as free.
 
 use std::sync::Arc;
 
@@ -27,6 +23,9 @@ pub struct LedgerClaim {
     granted: Bytes,
 }
 
+// The driver reports only the memory in use on a card, and a loading run may have taken none or all of its
+// claim. So the memory of other processes is an estimate between two limits. A run of unknown need claims a
+// whole card until it is ready.
 /// One card and the claims on it.
 #[derive(Clone, Debug)]
 pub struct Account {
@@ -128,22 +127,22 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free, but {asked} are needed; choose cards again")]
+    #[error("{card} has only {free} free, but the model needs {asked}")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
-    #[error("{card} is not in the ledger; place the model on cards that are in the ledger")]
+    #[error("{card} is not a card that this server manages; choose one that it manages")]
     NoSuchCard { card: CardId },
-    #[error("the run already has a memory claim; release that claim first")]
+    #[error("memory is already reserved for this run of the model; release it first")]
     AlreadyClaimed,
 }
 
 /// Contradiction in the ledger, which is a defect of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
-    #[error("{card}: one run has two claims")]
+    #[error("{card}: memory is reserved twice for the same run of a model")]
     Twice { card: CardId },
-    #[error("{card}: a run that needs the card alone shares it with another run")]
+    #[error("{card}: a model that needs the card alone shares it with another model")]
     Company { card: CardId },
-    #[error("{card}: {granted} of memory was granted, but the limit is {limit}")]
+    #[error("{card}: {granted} of memory is reserved, but the limit is {limit}")]
     OverGranted { card: CardId, granted: Bytes, limit: Bytes },
 }
 

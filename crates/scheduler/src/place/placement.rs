@@ -1,8 +1,7 @@
-//! Choice of cards for a model: best fit, and the runs (engine processes) that would have to stop.
+//! Choice of cards for a model, and of the engines that would have to stop for it.
 //!
-//! The cheapest set of cards is chosen; the cost is nothing, a wait for ending runs, the stop of idle runs,
-//! or a wait for busy ones. Ties are broken by fewest cards, then by fewest and least recently used runs,
-//! then by tightest fit.
+//! The cheapest set of cards is chosen: best is one where no engine must stop, then one where idle engines
+//! must stop. Worst is one where busy engines must finish first.
 
 use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 
@@ -69,6 +68,7 @@ impl Reservations {
     }
 }
 
+// Ties are broken by fewest cards, then by fewest and least recently used runs, then by tightest fit.
 /// Result of a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementVerdict {

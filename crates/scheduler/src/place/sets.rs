@@ -1,7 +1,6 @@
-//! Candidate sets of cards for a placement.
+//! Sets of cards on which a model could be placed.
 //!
-//! With more than [`EXACT`] cards, only consecutive cards in the order of free memory are candidates. Cards
-//! of different kinds are never mixed. Cards that the model's flags name belong to every set.
+//! Cards of different kinds are never mixed. If the model's flags name cards, every set contains them.
 
 use plimsoll_base::{CardId, CardKind, NamedDemand};
 
@@ -54,6 +53,8 @@ fn around(ledger: &Ledger, usable: &[usize], named: &NamedDemand) -> Vec<Vec<usi
 }
 
 fn subsets(ledger: &Ledger, mut cards: Vec<usize>) -> Vec<Vec<usize>> {
+    // With more than `EXACT` cards, only consecutive cards in the order of free memory are candidates.
+
     // 2^6 sets are tried in well under a millisecond; each one may cost a plan.
     if cards.len() <= EXACT {
         let masks = 1_u32..1 << cards.len();

@@ -1,8 +1,6 @@
-//! Requests of running engines for a larger memory budget.
+//! Requests of running engines for a larger memory budget, made before an allocation is refused.
 //!
-//! Guard (the preloaded library) requests memory before it refuses an allocation. If unclaimed memory and
-//! idle engines together are not enough, no engine is stopped and the request is declined. The engine is
-//! blocked meanwhile, so it comes before waiting models.
+//! If unclaimed memory and idle engines are not enough, the request is declined and no engine is stopped.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 
@@ -13,6 +11,8 @@ use crate::state::budgets::BudgetRequest;
 
 impl Scheduler {
     pub(super) fn budget_requested(&mut self, run: RunId, card: CardId, asked: Bytes, wanted: Bytes) {
+        // The engine is blocked meanwhile, so it comes before waiting models.
+
         // Guard has one request at a time on each page; a second one would be answered twice.
         if self.runs.model_of(run).is_none() || self.budgets.has(run) {
             return;

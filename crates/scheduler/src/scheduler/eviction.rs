@@ -1,7 +1,7 @@
-//! Search for memory: which runs (engine processes) to stop for each waiting model.
+//! Search for memory for the waiting models: the engines that must stop for each of them.
 //!
-//! Models are handled oldest first, or in the order of [`crate::state::turns`]. A model that has waited
-//! longer than `patience` reserves the memory that it needs. Each search starts from scratch.
+//! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
+//! it needs.
 
 use plimsoll_base::{Placement, RunId};
 
@@ -30,6 +30,7 @@ impl Scheduler {
     }
 
     fn search(&mut self) {
+        // The order is that of `crate::state::turns`. Each search starts from scratch.
         let mut turns: Vec<QueueTurn> = Vec::new();
         for id in self.models.ids() {
             let Some(slot) = self.models.get(id) else { continue };
@@ -72,6 +73,8 @@ impl Scheduler {
     }
 
     fn find_room(&mut self, id: ModelId, since: Moment, reserved: &mut Reservations) {
+        // A model is evicted only for one that was surveyed (its files show that it can load) and that fits
+        // once the evicted models are gone.
         let Some((verdict, barred)) = self.state().verdict(id, reserved) else {
             return;
         };

@@ -1,8 +1,8 @@
 //! Growth of an engine's claim (the memory that it may take) for a request with more tokens than the claim
 //! covers.
 //!
-//! Free memory is used first, then the unused part of other claims, then idle engines are stopped. After the
-//! time of `patience`, busy engines are drained too. A request that can never fit is refused at once.
+//! Free memory is used first, then the unused part of other claims, then idle engines are stopped. A request
+//! that can never fit is refused at once.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
@@ -81,6 +81,7 @@ impl Scheduler {
         lacking: &[Bytes],
         reserved: &mut Reservations,
     ) {
+        // After the time of `patience`, busy engines are drained too.
         let impatient = since + self.settings.patience;
         let worst = match self.clock.now() < impatient {
             true => CardStanding::Idle,

@@ -1,8 +1,7 @@
 //! Requests that an engine left without an answer, and the health checks that follow.
 //!
-//! DECISION: a closed connection may mean a dead engine or one failed request, so a health check over a new
-//! connection decides. Several unanswered requests in a row make an engine suspect even if checks succeed
-//! (llama.cpp #13281).
+//! A closed connection may mean a dead engine or one failed request, so a health check over a new connection
+//! decides.
 
 use plimsoll_base::RunId;
 
@@ -65,6 +64,8 @@ impl Scheduler {
 
     /// Takes a run for dead: it gets no more requests, and those without an answer wait for the next run.
     fn suspect(&mut self, model: ModelId, run_id: RunId) {
+        // DECISION: several unanswered requests in a row make an engine suspect even if checks succeed
+        // (llama.cpp #13281).
         let now = self.clock.now();
         let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run_mut(run_id)) else {
             return;

@@ -55,7 +55,7 @@ impl Scheduler {
             TimerAction::KillAgain => self.end_process(id, Stopping::Kill, None),
             TimerAction::KillSuspect => {
                 let text = format!(
-                    "the engine of {} dropped a request, did not end by itself, and was killed",
+                    "the engine of model {} dropped a request, did not end by itself, and was killed",
                     slot.name
                 );
                 self.kill_for(id, Reason::new("unresponsive", text));

@@ -1,9 +1,6 @@
 //! Admission of a model's first queued request by depth (the number of tokens in the KV cache).
 //!
 //! The request is admitted if the engine's claim (the memory that it may take) covers its depth.
-//!
-//! DECISION: while the first request waits, no request behind it that uses the KV cache is admitted.
-//! Otherwise a deep request might wait for ever.
 
 use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 
@@ -12,6 +9,8 @@ use crate::models::ModelSlot;
 use crate::occupancy::Occupancy;
 use crate::time::{ModelId, RequestId};
 
+// DECISION: while the first request waits, no request behind it that uses the KV cache is admitted. Otherwise
+// a deep request might wait for ever.
 /// Next step for the first request of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepthGate {
@@ -36,7 +35,7 @@ impl StateRef<'_> {
     ) -> Result<Occupancy, String> {
         let slot = self.model(id).ok_or("the model is no longer configured")?;
         if !slot.spec.by_depth {
-            return Err("the limit by depth is disabled in the configuration".to_owned());
+            return Err("the configuration switches this limit off".to_owned());
         }
         // An engine splits its layers by free memory, so the curve has to be given the figures that the
         // placement was.
@@ -45,7 +44,7 @@ impl StateRef<'_> {
         let cards: Vec<Card> = cards.collect();
         let curve = demand.curve(&cards)?;
         if !curve.grows() {
-            return Err("the model's memory does not grow with depth".to_owned());
+            return Err("the model's memory does not grow with the tokens in use".to_owned());
         }
         Ok(Occupancy::new(curve, slot.record.learned()))
     }

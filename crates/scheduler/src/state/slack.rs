@@ -1,7 +1,6 @@
 //! Slack: the part of an engine's claim (the memory that it may take) that no admitted request can use.
 //!
-//! While a model waits for memory, each claim counts only as the memory that its admitted requests need, or
-//! as the measured memory if that is larger. The rest can be taken, unless the engine has queued requests.
+//! While another model waits for memory, the slack may be taken, unless the engine has queued requests.
 
 use plimsoll_base::{Bytes, RunId, Share};
 
@@ -13,6 +12,8 @@ use crate::time::ModelId;
 impl StateRef<'_> {
     /// Memory that the model's run could give up now.
     pub(crate) fn slack(self, slot: &ModelSlot) -> Vec<Share> {
+        // Each claim then counts only as the memory that its admitted requests need, or as the measured
+        // memory if that is larger.
         let Some((run, occupancy)) = slot.tracked() else {
             return Vec::new();
         };

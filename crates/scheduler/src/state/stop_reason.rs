@@ -1,4 +1,4 @@
-//! Reason for stopping an engine, for the operator's log, determined right after the decision.
+//! Reason for stopping an engine, as written to the operator's log.
 
 use plimsoll_base::{Reason, RunId};
 
@@ -50,7 +50,7 @@ impl StateRef<'_> {
                 return room.after.contains(&run).then(|| makes_room(text));
             }
             let wait = slot.depth_wait().filter(|wait| wait.victims.contains(&run))?;
-            let text = format!("{name} needs {} more memory for a deeper request", wait.needs);
+            let text = format!("{name} needs {} more memory for a request with more tokens", wait.needs);
             Some(makes_room(text).fact("need", wait.needs))
         })
     }
@@ -69,8 +69,7 @@ fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
 fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
     let ttl = slot.spec.ttl?;
     let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
-    let text =
-        format!("the model had no request for {:.0} s, which is its configured ttl", ttl.as_secs_f64());
+    let text = format!("the model was idle for {:.0} s, which is its ttl (time to live)", ttl.as_secs_f64());
     idle.then(|| Reason::new("idle", text))
 }
 

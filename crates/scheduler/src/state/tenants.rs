@@ -1,5 +1,4 @@
-//! Rank of each running engine for eviction, from engines that are already ending to those that are never
-//! stopped.
+//! Rank of each engine for eviction, from engines that are already ending to those that are never stopped.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,6 @@
-//! Order in which the models that wait to be loaded get memory: usually the one that has waited longest
-//! first.
+//! Order in which waiting models get memory: usually the model that has waited longest comes first.
 //!
-//! A model that has waited longer than `patience` comes before all others; preloads come last.
-//!
-//! DECISION: where cards share the host's memory, the model with the largest need comes first. Each load
-//! fills the page cache, which obstructs later loads.
+//! A model that has waited longer than `patience` comes before all others; models to preload come last.
 
 use std::cmp::Reverse;
 
@@ -43,6 +39,8 @@ pub(crate) enum TurnGoal {
 impl QueueTurn {
     /// Sort key; smaller is sooner.
     pub(crate) fn key(&self) -> (bool, bool, Reverse<Bytes>, Moment, ModelId) {
+        // DECISION: where cards share the host's memory, the model with the largest need comes first. Each
+        // load fills the page cache, which obstructs later loads.
         let by_age = self.goal == TurnGoal::Depth || self.overdue;
         let size = self.size.filter(|_| !by_age);
         (

@@ -294,7 +294,7 @@ fn a_model_whose_depth_nobody_is_to_watch_is_sent_everything() {
     let view = desk.view(0);
     assert_eq!(
         (view.depth, view.depth_unwatched),
-        (None, Some("the limit by depth is disabled in the configuration".to_owned()))
+        (None, Some("the configuration switches this limit off".to_owned()))
     );
 }
 

@@ -1,7 +1,7 @@
 //! Selection of the cards that `serve` places models on.
 //!
-//! The cards come from the user's `--card` descriptions, from the GPUs found in the machine, or, where there
-//! is no GPU, from the host's memory. On each card, some memory is reserved, which models may not use.
+//! They come from the user's `--card` descriptions, from the GPUs found in the machine, or, without a GPU,
+//! from the host's memory.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::Machine;
@@ -61,8 +61,7 @@ fn unmatched(wanted: &Card, present: &[Card]) -> String {
         ),
     };
     format!(
-        "--card {} is not a card of this machine ({there}): the description is used, but engines will not \
-        find such a card; {hint}",
+        "--card {} is not a card of this machine ({there}), so engines will not find it; {hint}",
         wanted.name
     )
 }

@@ -1,7 +1,6 @@
 //! Maximum number of client connections, computed from the process's limit of open files (`RLIMIT_NOFILE`).
 //!
-//! A request in flight holds two descriptors, to its client and to its engine. So the soft limit is raised to
-//! the hard limit, and further clients wait in the kernel's accept backlog.
+//! A request in flight holds two descriptors: one to its client and one to its engine.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -11,6 +10,7 @@ const FEWEST: usize = 4;
 
 /// Raises the limit and returns how many connections to accept, at most `wanted`.
 pub(super) fn connections(wanted: usize) -> usize {
+    // The soft limit is raised to the hard limit. Further clients wait in the kernel's accept backlog.
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let now = match setrlimit(Resource::Nofile, raised) {

@@ -1,4 +1,4 @@
-//! Log lines about the engine program that runs models without a command of their own.
+//! Log lines about the engine that runs models for which the configuration gives no command.
 
 use std::path::Path;
 

@@ -42,14 +42,16 @@ type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
 const DEPTHS: [DepthGauge; 4] = [
     (
         "plimsoll_depth_admitted_tokens",
-        "Tokens of context that the admitted requests of a model may reach together, or have reached",
+        "Tokens that the admitted requests of a model can reach together",
         |depth| depth.admitted,
     ),
-    ("plimsoll_depth_covered_tokens", "Tokens of context that a model's claim covers", |depth| depth.covered),
+    ("plimsoll_depth_covered_tokens", "Tokens of context for which a model's memory is reserved", |depth| {
+        depth.covered
+    }),
     ("plimsoll_depth_full_tokens", "Largest number of tokens in a model's context", |depth| depth.full),
     (
         "plimsoll_depth_bytes_per_token",
-        "Memory that each token of depth adds, as planned or as observed",
+        "Memory that each token in use adds, as planned or as observed",
         |depth| depth.bytes_per_token.get(),
     ),
 ];
@@ -159,7 +161,7 @@ impl Extension for Gauges {
             page.sample(name, &labels, row.held.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
-        page.family(name, MetricKind::Gauge, "Observed memory growth per token of depth");
+        page.family(name, MetricKind::Gauge, "Observed growth of memory with each token in use");
         let snapshot = runtime.scheduler_snapshot();
         for model in &snapshot.models {
             if let Some(growth) = model.growth {

@@ -1,12 +1,8 @@
 //! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
 //! daemon.
 //!
-//! A measurement below the claim (the memory that a run may take) does not lower the claim, because the
-//! engine may still grow. Memory that neither guard nor the driver attributes to an engine counts as memory
-//! of other processes.
-//!
-//! DECISION: every engine on a CUDA card has guard preloaded for exact measurement. Guard only counts by
-//! default, because an engine that the plan underestimated should survive.
+//! A measurement below an engine's claim (the memory that it may take) does not lower the claim, because the
+//! engine may still grow.
 
 mod budgets;
 mod refusals;
@@ -66,9 +62,12 @@ impl GuardHandler {
         user: Option<&EngineUser>,
         mut cards: impl Iterator<Item = CardKind>,
     ) -> Self {
+        // DECISION: every engine on a CUDA card has guard preloaded for exact measurement. Guard only counts
+        // by default, because an engine that the plan underestimated should survive. Memory that neither
+        // guard nor the driver attributes to an engine counts as memory of other processes.
         let means = match cards.any(|kind| kind == CardKind::Cuda) {
             true => means(user),
-            false => Err("there is no card".to_owned()),
+            false => Err("this machine has no CUDA card".to_owned()),
         };
         Self {
             usual,

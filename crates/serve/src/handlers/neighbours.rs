@@ -1,8 +1,5 @@
 //! Requests to other processes under guard (the preloaded library) to release idle memory, before a model is
 //! stopped.
-//!
-//! DECISION: every guarded process of this user that holds idle memory on a served card gets the request. The
-//! daemon's own idle engines are left out, because they make no driver call and could not answer in time.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -39,6 +36,10 @@ impl Extension for Neighbours {
 }
 
 async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, patience: Duration) {
+    // DECISION: every guarded process of this user that holds idle memory on a served card gets the request.
+    // The daemon's own idle engines are left out, because they make no driver call and could not answer in
+    // time.
+
     // Pages name cards by UUID, which cards that are only described do not have.
     let cards = runtime.settings.cards();
     let cards: Vec<Uuid> = cards.filter_map(|card| Uuid::read(card.uuid.as_deref()?)).collect();

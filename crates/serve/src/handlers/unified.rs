@@ -1,9 +1,8 @@
-//! Dropping of page cache before and after loads, on machines whose GPU shares the host's memory (Jetson,
+//! Release of page cache before and after loads, on machines whose GPU shares the host's memory (Jetson,
 //! GB10).
 //!
-//! DECISION: after every load, the page cache of the model's files is dropped, except as in [`after`]:
-//! drivers there count page cache as used memory. Before a load, this is done only with
-//! `reclaim-before-load`, because it affects other programs.
+//! The GPU drivers of these machines count page cache as used memory. After every load, the page cache of the
+//! model's files is released.
 
 mod after;
 mod before;
@@ -37,6 +36,8 @@ impl Unified {
 
 impl Extension for Unified {
     fn before_load(&self, runtime: &Rc<Runtime>, run: &Rc<EngineRun>) -> Option<BeforeLoad> {
+        // DECISION: before a load, this is done only with `reclaim-before-load`, because it affects other
+        // programs.
         let job = self.job()?;
         Some(Box::pin(before::reclaim_for(Rc::clone(runtime), Rc::clone(run), job)))
     }

@@ -1,7 +1,7 @@
 //! Table of the HTTP routes of `serve`.
 //!
-//! Engine routes are those of llama-server b10605 (`tools/server/server.cpp`), plus any other path under
-//! `/v1/`. The rest are the daemon's own, with JSON shapes of llama-server's router and llama-swap.
+//! Routes of llama-server b10605 (`tools/server/server.cpp`), and any other path under `/v1/`, go to an
+//! engine. The daemon answers the rest.
 
 use http::Method;
 

@@ -1,7 +1,7 @@
-//! API key check of requests.
+//! Check of a request's API key, in `Authorization: Bearer`, `Authorization: Basic` (the password) or
+//! `x-api-key`.
 //!
-//! The key is read from `Authorization: Bearer`, `Authorization: Basic` (the password) or `x-api-key`.
-//! Comparisons take the same time for every key, so response times reveal nothing.
+//! A comparison takes the same time for every key, so response times reveal nothing.
 
 use std::cell::RefCell;
 use std::hint::black_box;

@@ -1,11 +1,7 @@
 //! Request bodies, read whole before a model is chosen.
 //!
-//! Three limits apply: the size of one body, the memory of all bodies, and the pace of arrival. A large
-//! prompt over a slow line is accepted, but a client that stalls is disconnected. When memory is full, the
-//! slowest unfinished body is dropped.
-//!
-//! DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
-//! that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured).
+//! Three limits apply: the size of one body, the memory of all bodies, and the pace of arrival. When memory
+//! is full, the slowest unfinished body is dropped.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -28,6 +24,8 @@ use super::rope::Rope;
 /// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
 /// into.
 pub(crate) const READ_BUFFER: usize = 128 * 1024;
+// DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
+// that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured).
 /// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 const KEPT: usize = READ_BUFFER / 5 * 4;
 /// The time over which the pace of an unfinished body is compared with that of others.

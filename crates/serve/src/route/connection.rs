@@ -1,7 +1,6 @@
 //! State of a client's connection: idle, in use, or stalled.
 //!
-//! A connection is closed if its place is needed, if it stays idle without an API key, or if its client has
-//! left or stopped reading. An unread answer would keep its model busy.
+//! A connection is closed if its client has left or stopped reading, or if a new client needs its place.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -31,6 +30,7 @@ const SEND_BUFFER: usize = 256 * 1024;
 /// TCP keepalive: idle time before the first probe, time between probes, and their number.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
+// An unread answer would keep its model busy. An idle connection without an API key is closed early.
 /// Time for which a client may read nothing of its answer. Clones share it, so that it can be shortened while
 /// another request waits for the memory that the answer occupies.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
-//! Checks of web origins and host names (CORS and DNS rebinding).
+//! Checks of web origins and host names, against requests from foreign web pages (CORS, DNS rebinding).
 //!
-//! Any web page can send requests to loopback. By default only pages from this machine are allowed, and a
-//! request that changes something is refused before it has any effect.
+//! By default only pages from this machine are allowed. A request that changes something is refused before it
+//! has any effect.
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

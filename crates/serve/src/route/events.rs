@@ -1,6 +1,6 @@
 //! Event streams of model states (`/models/sse`) and of scheduler snapshots (`/api/status/stream`).
 //!
-//! `/models/sse` sends the same events as llama-server's router. No event is built while no client listens.
+//! `/models/sse` sends the same events as llama-server's router.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;

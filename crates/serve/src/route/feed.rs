@@ -1,7 +1,6 @@
 //! Broadcast of events and log lines from one writer to many listeners.
 //!
-//! A listener that reads too slowly loses entries and is told how many. It never slows down the writer or
-//! other listeners.
+//! A listener that reads too slowly loses entries and is told how many.
 
 use std::future::Future;
 use std::pin::Pin;

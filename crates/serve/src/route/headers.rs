@@ -1,7 +1,7 @@
 //! HTTP headers that are passed between client and engine, in both directions.
 //!
 //! Hop-by-hop headers (RFC 9110 §7.6.1), `Origin` and CORS headers are removed, and the client's API key is
-//! replaced by the engine's. `Accept-Encoding` is removed so that engines do not compress streams.
+//! replaced by the engine's.
 
 use std::collections::HashSet;
 
@@ -47,6 +47,7 @@ const CORS: [HeaderName; 6] = [
 
 /// Returns the headers of the request to the engine.
 pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
+    // `Accept-Encoding` is removed so that engines do not compress streams.
     let mut headers = HeaderMap::with_capacity(client.len() + 2);
     headers.insert(header::HOST, upstream.host().clone());
     if let Some(key) = upstream.authorization() {

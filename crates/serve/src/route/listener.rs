@@ -1,8 +1,7 @@
 //! HTTP listener with a limited number of connections, and its shutdown.
 //!
-//! At the limit, a new connection replaces the longest idle one or, if none is idle, the one with the slowest
-//! request body. A shutdown closes idle connections at once and lets requests in flight finish within a time
-//! limit.
+//! At the limit, a new connection replaces an idle one. A shutdown lets requests in flight finish within a
+//! time limit.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -47,7 +46,8 @@ pub enum Listen {
     #[error("cannot listen on {address}: {error}{}", busy(error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
-        "{0} can be reached from other machines, and no API key is set; hint: set [serve] api-keys = \
+        "the address {0} can be reached from other machines, and no API key is set; hint: set [serve] \
+            api-keys = \
             [\"…\"] in the configuration, or pass --open to admit everyone on the network"
     )]
     Exposed(SocketAddr),
@@ -73,6 +73,8 @@ pub(crate) async fn bind(address: SocketAddr, exposed: bool) -> Result<TcpListen
     bound.map_err(|error| Listen::Bind { address, error })
 }
 
+// At the limit, the longest idle connection is replaced or, if none is idle, the one with the slowest request
+// body.
 /// The client connections that are open now.
 #[derive(Debug, Default)]
 struct OpenConnections {

@@ -1,7 +1,6 @@
 //! Search for the top-level `"model"` key in a JSON request body, as the body arrives.
 //!
-//! The last of several keys counts, as in the engine's JSON library (nlohmann::json). Malformed JSON after a
-//! found model is left to the engine to report.
+//! If the key occurs several times, the last one counts, as in the engine's JSON library (nlohmann::json).
 
 use std::ops::Range;
 

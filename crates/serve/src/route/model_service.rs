@@ -1,7 +1,7 @@
 //! Interface between the HTTP server and the runtime that owns the models.
 //!
-//! The HTTP server gets an engine's address only from a [`Pass`], the permission to send one request. While a
-//! pass is held, its engine is not stopped.
+//! To reach an engine, the HTTP server needs a [`Pass`], the permission to send one request. While a pass is
+//! held, its engine is not stopped.
 
 use std::future::Future;
 use std::pin::Pin;

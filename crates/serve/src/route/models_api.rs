@@ -1,4 +1,4 @@
-//! Endpoints of the server's own API: listings, load and unload, logs, metrics and status.
+//! Endpoints that the daemon answers itself: listings, load and unload, logs, metrics and status.
 //!
 //! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's
 //! own API (`/api/status`).

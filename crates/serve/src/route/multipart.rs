@@ -1,7 +1,6 @@
 //! Search for the `model` field of a multipart form, used by audio transcription requests.
 //!
-//! Only the headers of the form's parts are read; the audio data is skipped. The result is the model's name
-//! and its position in the body.
+//! The result is the model's name and its position in the body.
 
 use super::model_key::ModelKey;
 use super::rope::Rope;

@@ -1,7 +1,6 @@
 //! Error responses of the HTTP API: `{"error":{"message","type","code","param","reason","hints"}}`.
 //!
-//! Clients of OpenAI and of llama-server both read this shape. `reason` is the tree of causes that was built
-//! with the decision.
+//! Clients of OpenAI and of llama-server both read this shape.
 
 use std::borrow::Cow;
 use std::time::Duration;

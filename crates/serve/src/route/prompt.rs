@@ -1,11 +1,7 @@
-//! Context depth of a request (the tokens that it may occupy in the KV cache): an upper bound, or the
-//! engine's count.
+//! Depth of a request (the tokens that it may occupy in the KV cache): an upper bound, or the engine's count.
 //!
 //! The exact count comes from the engine's `/apply-template` and `/tokenize`. An unknown depth counts as the
 //! whole context of a slot.
-//!
-//! DECISION: a prompt never has more tokens than its body has bytes, so the body's length is the bound. The
-//! chat template's text adds an allowance; if the template prints tools, no bound is known.
 
 use std::borrow::Cow;
 
@@ -57,6 +53,8 @@ enum CacheUse {
     Unknown,
 }
 
+// DECISION: a prompt never has more tokens than its body has bytes, so the body's length is the bound. The
+// chat template's text adds an allowance; if the template prints tools, no bound is known.
 /// The parts of a request that determine its depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPrompt<'a> {

@@ -1,4 +1,4 @@
-//! HTTP response bodies: a text of this server, an engine's streamed answer, or an event stream.
+//! HTTP response bodies: a text of the daemon, an engine's streamed answer, or an event stream.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,7 +1,6 @@
-//! Replacement of the model's name in a request body.
+//! Replacement of the model's name in a request body, for clients that use an alias.
 //!
-//! Clients may use an alias that is known only to this server, while the engine expects the model's own name.
-//! The name is replaced within the list of chunks; every other byte stays as the client sent it.
+//! The engine expects the model's own name. Every other byte stays as the client sent it.
 
 use std::ops::Range;
 

@@ -1,7 +1,6 @@
 //! Request body as a list of chunks (a rope) that is never joined.
 //!
-//! A prompt may be megabytes long, and joining its chunks would copy all of it. So searches work across the
-//! borders of chunks. To replace the model's name, `rewrite` changes the list of chunks.
+//! A prompt may be megabytes long, and joining its chunks would copy all of it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,5 +1,5 @@
-//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to a built-in
-//! endpoint.
+//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to the daemon's
+//! own endpoints.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -293,7 +293,7 @@ fn wrong_key() -> HttpProblem {
 fn foreign_page() -> HttpProblem {
     let message = "a web page from another origin may not send this request";
     HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message)
-        .hint(Hint::new(Advice::Other("allow it with --allow-origin and the page's origin".to_owned())))
+        .hint(Hint::new(Advice::Other("to allow the page, pass --allow-origin with its origin".to_owned())))
 }
 
 fn foreign_host() -> HttpProblem {

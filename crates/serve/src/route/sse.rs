@@ -1,6 +1,6 @@
 //! Server-sent event streams that stay well-formed even if the engine dies in the middle.
 //!
-//! Only complete events pass to the client, unchanged. So a final `error` event can follow at any time.
+//! Only complete events pass to the client, so a final `error` event can follow at any time.
 
 use std::collections::VecDeque;
 

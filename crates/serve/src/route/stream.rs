@@ -1,7 +1,7 @@
 //! Stream of an engine's answer to the client.
 //!
-//! A broken event stream ends in an `error` event ([`EventGuard`]); for any other broken body, the connection
-//! is closed. The stream holds its pass (the permission to use the engine) until the last byte.
+//! If the engine fails, an event stream ends in an `error` event; for any other answer, the connection is
+//! closed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,6 +26,7 @@ type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 #[error("the engine's answer ended early: {0}")]
 pub(crate) struct BrokenAnswer(hyper::Error);
 
+// The stream holds its pass (the permission to use the engine) until the last byte.
 pub(crate) struct Relay<P: Pass> {
     source: Option<StreamSource>,
     /// Held until the answer is over.

@@ -94,8 +94,8 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
 fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     for (name, help) in [
         ("plimsoll_card_total_bytes", "Memory of a card"),
-        ("plimsoll_card_capacity_bytes", "Upper limit of the sum of all claims on a card"),
-        ("plimsoll_card_claimed_bytes", "Memory claimed on a card"),
+        ("plimsoll_card_capacity_bytes", "Memory of a card that can be reserved for models"),
+        ("plimsoll_card_claimed_bytes", "Memory of a card that is reserved for models"),
         ("plimsoll_card_foreign_bytes", "Memory that other processes use on a card"),
     ] {
         page.family(name, MetricKind::Gauge, help);
@@ -110,7 +110,7 @@ fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
         }
     }
     let name = "plimsoll_claim_bytes";
-    page.family(name, MetricKind::Gauge, "Memory that a model claims on a card");
+    page.family(name, MetricKind::Gauge, "Memory of a card that is reserved for one model");
     for card in &snapshot.cards {
         for holder in &card.holders {
             page.sample(name, &[("card", &card.name), ("model", &holder.model)], holder.claim.get());

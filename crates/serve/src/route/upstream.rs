@@ -1,8 +1,6 @@
 //! Connection pool to one engine: its address and its idle connections.
 //!
-//! The task that waits for an answer drives its connection, so dropping the answer closes the connection.
-//! Idle connections are checked when they are reused. A request that fails on a
-//! reused connection, before the answer's first byte, is sent again on a new connection.
+//! A request that fails on a reused connection, before the answer's first byte, is sent again on a new one.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,6 +17,8 @@ use hyper_util::rt::TokioIo;
 use plimsoll_launch::{EngineAddress, EngineStream};
 use rustix::io::Errno;
 
+use super::headers::is_event_stream;
+use super::read_limit::{LimitedStream, ReadLimit};
 use super::rope::Rope;
 
 /// Idle connections kept per engine. llama-server uses one thread for each, so more would not help.
@@ -26,6 +26,8 @@ const MOST_IDLE: usize = 64;
 /// Largest amount that may wait to be written, and of one read. A prompt sent in one write takes a fifth less
 /// CPU time than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
+/// The most that one read of an event stream takes. Events are small, and hyper's buffer is at most twice that.
+const EVENTS_READ: usize = 32 * 1024;
 
 /// Time without an answer after which idle connections make way for a new one, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
@@ -37,6 +39,8 @@ const ENFILE: i32 = Errno::NFILE.raw_os_error();
 /// Pause before the next attempt, until a descriptor may be free again.
 const BREATH: Duration = Duration::from_millis(20);
 
+// The task that waits for an answer drives its connection, so dropping the answer closes the connection. Idle
+// connections are checked when they are reused.
 pub(crate) struct Upstream {
     address: EngineAddress,
     host: HeaderValue,
@@ -120,9 +124,11 @@ impl Upstream {
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
         // No task drives this connection; see the module's first lines.
-        let handshake = http1::Builder::new().max_buf_size(BUFFER).handshake(TokioIo::new(stream)).await;
+        let limit = ReadLimit::default();
+        let stream = TokioIo::new(LimitedStream { stream, limit: limit.clone() });
+        let handshake = http1::Builder::new().max_buf_size(BUFFER).handshake(stream).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
-        Ok(Wire { sender, connection: Box::new(connection), open: true })
+        Ok(Wire { sender, connection: Box::new(connection), limit, open: true })
     }
 
     /// Waits for the answer on a new connection, and closes idle ones as long as no answer arrives.
@@ -182,7 +188,8 @@ impl fmt::Debug for Upstream {
 pub(crate) struct Wire {
     sender: SendRequest<Rope>,
     /// Boxed, because a connection is large and a wire changes hands three times a request.
-    connection: Box<Connection<TokioIo<EngineStream>, Rope>>,
+    connection: Box<Connection<TokioIo<LimitedStream>, Rope>>,
+    limit: ReadLimit,
     open: bool,
 }
 
@@ -202,15 +209,21 @@ impl Wire {
     }
 
     pub(crate) async fn send(&mut self, request: Request<Rope>) -> hyper::Result<Response<Incoming>> {
+        // The answer before may have been an event stream.
+        self.limit.set(0);
         let mut answer = pin!(self.sender.send_request(request));
         let (connection, open) = (&mut self.connection, &mut self.open);
-        poll_fn(move |context| {
+        let answer = poll_fn(move |context| {
             // The connection first, because only its reads can complete the answer.
             if *open && Pin::new(&mut *connection).poll(context).is_ready() {
                 *open = false;
             }
             answer.as_mut().poll(context)
         })
-        .await
+        .await?;
+        if is_event_stream(answer.headers()) {
+            self.limit.set(EVENTS_READ);
+        }
+        Ok(answer)
     }
 }

@@ -1,7 +1,7 @@
 //! Admission of a request by the runtime: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! A waiting request holds a ticket, an admitted one a pass. Dropping the ticket or the pass ends the
-//! request, so a client that disconnects leaves nothing behind.
+//! A waiting request holds a ticket, an admitted one a pass. Dropping either ends the request, so a client
+//! that disconnects leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,8 +1,7 @@
 //! Interface of the runtime's extensions: guard (the preloaded library), memory reclaim, metrics, requests to
 //! other processes.
 //!
-//! The runtime calls extensions only through this trait, and the daemon registers them at start. Every method
-//! has a default that does nothing.
+//! Every method has a default that does nothing.
 
 use std::pin::Pin;
 use std::rc::Rc;

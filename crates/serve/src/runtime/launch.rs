@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use super::Runtime;
 use super::private_folder::{PrivateFolder, hand_over};
 use super::run::EngineRun;
+use super::survey::named::is_on_host;
 
 /// Everything needed to start one run.
 pub(super) struct Starter<'a> {
@@ -55,7 +56,7 @@ impl Starter<'_> {
         let entry = &self.run.entry;
         let engine = engine_command(entry, self.runtime.settings.engine.as_deref())
             .map_err(|error| unstartable(&entry.name, &error))?;
-        let program = self.program(&engine);
+        let program = single_program(entry, &engine);
         let vulkan = self.vulkan(program.clone()).await?;
         let privacy = Privacy { vulkan, ..self.privacy(program).await };
         let (spec, key) = self.spec(&engine, &privacy)?;
@@ -86,17 +87,6 @@ impl Starter<'_> {
             Ok(Some((program, socket))) => self.private(Some(program), socket),
             _ => self.private(None, false),
         }
-    }
-
-    /// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
-    fn program(&self, engine: &[String]) -> Option<PathBuf> {
-        let Launch::LlamaServer { program, .. } = &self.run.entry.launch else {
-            return None;
-        };
-        let [word] = program.as_deref().unwrap_or(engine) else {
-            return None;
-        };
-        find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref()).ok()
     }
 
     fn private(&self, program: Option<PathBuf>, takes_socket: bool) -> Privacy {
@@ -130,8 +120,8 @@ impl Starter<'_> {
         }
         engine::vulkan_numbers(&shown, &names).ok_or_else(|| {
             let why = format!(
-                "the engine computes with Vulkan, and the Vulkan numbers of {} cannot be distinguished from \
-                    those of other cards ({}); set GGML_VK_VISIBLE_DEVICES in the model's `env`",
+                "the Vulkan device numbers of {} cannot be told from those of other cards ({}); set \
+                    GGML_VK_VISIBLE_DEVICES in the model's `env`",
                 names.join(", "),
                 shown.join(", ")
             );
@@ -245,8 +235,13 @@ impl Starter<'_> {
         }
     }
 
+    /// The cards that the engine may use. One that its own flags keep off all cards gets none, wherever it was
+    /// placed: an engine that only sees a card opens a context on it.
     fn cards(&self) -> Vec<&Card> {
-        self.runtime.cards_of(self.run)
+        match is_on_host(&self.run.entry) {
+            true => Vec::new(),
+            false => self.runtime.cards_of(self.run),
+        }
     }
 
     /// All CUDA cards in the order of their numbers, by the names that `visible` gives them.
@@ -318,6 +313,17 @@ pub(crate) fn engine_command(
         // Their command line begins with a program of its own.
         Launch::LlamaServer { .. } | Launch::Command { .. } => Ok(Vec::new()),
     }
+}
+
+/// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
+pub(crate) fn single_program(entry: &ConfiguredModel, engine: &[String]) -> Option<PathBuf> {
+    let Launch::LlamaServer { program, .. } = &entry.launch else {
+        return None;
+    };
+    let [word] = program.as_deref().unwrap_or(engine) else {
+        return None;
+    };
+    find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref()).ok()
 }
 
 /// True if the engine is given a key: llama-server reads it from its environment, unless its command line

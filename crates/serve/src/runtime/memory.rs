@@ -1,7 +1,6 @@
 //! Memory readings of the cards, passed to the scheduler as events.
 //!
 //! An engine's memory is recognised by its process group and by the figures of guard (the preloaded library).
-//! Host memory is measured only for engines without a memory plan.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -55,6 +54,7 @@ impl Runtime {
     }
 
     fn take_reading(&self, reading: Reading, taken: Moment) {
+        // Host memory is measured only for engines without a memory plan.
         let free = reading.free.clone();
         self.reading.replace(reading);
         self.submit(SchedulerEvent::CardsRead { free, taken });
@@ -68,7 +68,7 @@ impl Runtime {
         }
     }
 
-    /// Reads the cards after a load ran out of memory, once the dead process's memory is back, so that memory
+    /// Reads the cards after an engine ran out of memory, once the dead process's memory is back, so that memory
     /// still in use is that of others.
     pub(super) async fn read_after_failure(&self, run: &EngineRun) {
         let free = run.free_at_start();

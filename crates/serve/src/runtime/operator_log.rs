@@ -1,6 +1,6 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Each line begins with the action and the model's name. Requests are not logged; `/metrics` counts them.
+//! Each line begins with the action and the model's name.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl Runtime {
         match view {
             Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
                 "{name} takes {} more memory for each token in use; memory is reserved for {} of its {} \
-                context tokens, and a request that needs more waits until there is room",
+                    tokens, and a request for more waits until memory is free",
                 depth.bytes_per_token,
                 depth.covered,
                 depth.full

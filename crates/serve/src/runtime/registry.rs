@@ -1,7 +1,6 @@
 //! Registry of the configured models by number and name, and of the changes that a reload makes.
 //!
-//! A model's number is never given to another model, even after the model has left the configuration. So a
-//! late event cannot refer to the wrong model.
+//! A number is never reused, so a late event cannot refer to the wrong model.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,5 +1,4 @@
-//! The runtime's [`ModelService`], the interface through which the HTTP server admits requests and lists
-//! models.
+//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models.
 
 use std::rc::Rc;
 

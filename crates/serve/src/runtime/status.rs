@@ -1,4 +1,4 @@
-//! Status of each model for listings, counters and logs: its current engine process, its log and its load
+//! Status of each model for listings, metrics and logs: its current engine process, its log and its load
 //! counters.
 
 use std::cell::RefCell;

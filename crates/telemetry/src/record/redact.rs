@@ -1,7 +1,5 @@
 //! Redaction of memory recordings: names, paths and UUIDs become placeholders, and equal names get equal
 //! placeholders.
-//!
-//! Flags, numbers, common words (`CUDA`, `llama-server`) and the extension of a model file stay.
 
 use std::collections::BTreeMap;
 

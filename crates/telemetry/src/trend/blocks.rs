@@ -1,5 +1,5 @@
-//! Increments of a process's memory between equal blocks of samples, on which the statistical test for leaks
-//! is based.
+//! Input of the test for memory leaks: increments of a process's memory between blocks of equally many
+//! samples.
 
 use super::series::TrendPoint;
 

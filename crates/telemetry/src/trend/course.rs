@@ -1,5 +1,4 @@
-//! Downsampling of a measured figure for plots: lowest, highest and last value of each time span, in bounded
-//! memory.
+//! Downsampling of a measured figure for plots: lowest, highest and last value of each time span.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,12 @@
 //! Ownership of the slots of the budget ledger, a file shared by the processes of one command.
 //!
-//! A slot is free, owned, or being emptied by another process after its owner has ended. Meanwhile the slot
-//! has the identity of the emptying process, so it is not lost if that process is killed.
+//! Each process owns one slot. A slot whose owner has ended is emptied by another process.
 
 use super::{CardShare, PLACES, ProcessSlot, SLOTS, SlotOwner, TreeLedger};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const FREE: u64 = 0;
+// Meanwhile the slot has the identity of the emptying process, so it is not lost if that process is killed.
 /// The owner empties the slot and is not in it.
 const EMPTYING: u64 = 1 << 63;
 

@@ -1,7 +1,4 @@
-//! Snapshot of the cards in a budget ledger, read from its bytes, and the file offset at which a budget is
-//! written.
-//!
-//! The ledger is the file through which the processes of one command share a memory budget.
+//! Snapshot of a budget ledger, the file through which the processes of one command share a memory budget.
 
 use core::mem::{offset_of, size_of};
 

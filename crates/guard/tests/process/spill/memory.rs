@@ -39,7 +39,9 @@ fn addresses_that_are_refused_are_given_in_a_smaller_size() {
         "{}",
         ran.errors
     );
-    assert!(ran.errors.contains("32768 MiB of address space was refused; 8192 MiB were reserved instead"));
+    assert!(
+        ran.errors.contains("refused to reserve 32768 MiB of address space; 8192 MiB were reserved instead")
+    );
     assert_eq!(ran.violations(), [""; 0]);
     let without = Run::steps("total=8G reserve=9G", "").run("reserve:p:32768 reserve:q:8192");
     assert_eq!(without.said(), ["2", "0"]);

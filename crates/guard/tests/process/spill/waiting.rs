@@ -102,7 +102,7 @@ fn a_daemon_that_raises_the_budget_is_heard() {
         });
         let ran = run.run("alloc:a:600 free:a");
         assert_eq!(ran.said(), ["0", "0"], "{}", ran.errors);
-        assert!(ran.errors.contains("asking plimsoll serve to make room for 600 MiB"));
+        assert!(ran.errors.contains("plimsoll serve was asked to make room for 600 MiB"));
     });
 }
 

@@ -1,4 +1,4 @@
-//! Answers to Vulkan queries about a card that have a structure of their own.
+//! Vulkan's queries about a card's properties, features and memory types.
 
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;

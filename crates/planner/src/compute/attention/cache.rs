@@ -1,4 +1,4 @@
-//! Keys and values that attention reads: the layer's KV cache, after the batch has been added, or in encoders
+//! Keys and values that attention reads in the compute graph: from the layer's KV cache or, in encoders, from
 //! the batch itself.
 //!
 //! The code mirrors `llama-kv-cache.cpp: get_k, get_v, cpy_k, cpy_v @ b10605`.

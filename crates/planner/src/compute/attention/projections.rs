@@ -1,5 +1,4 @@
-//! Queries, keys and values of the batch in the compute graph: for whole heads, or for latent attention (MLA)
-//! with the key matrix absorbed.
+//! Queries, keys and values of the batch in the compute graph, for ordinary and for latent attention (MLA).
 //!
 //! The code mirrors `llama-graph.cpp: build_qkv`, `models/deepseek2.cpp @ b10605`.
 

@@ -1,5 +1,5 @@
-//! One layer of the compute graph: the mixer (attention or a recurrent replacement), the feed-forward
-//! network, and the residual sums.
+//! One layer of the compute graph: attention or a recurrent layer, the feed-forward network, and the residual
+//! sums.
 
 use plimsoll_model::Model;
 

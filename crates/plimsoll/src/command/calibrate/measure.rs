@@ -1,7 +1,7 @@
 //! Memory measurement of an engine on one card, after the load and after a prompt.
 //!
-//! Guard (the preloaded library) measures a context only on a card with a budget, so the budget is the whole
-//! card. Later growth of the context is the process's total minus the memory that the engine requested.
+//! The CUDA context's memory is the driver's figure for the process minus the memory that the engine
+//! requested.
 
 mod look;
 mod wait;
@@ -47,6 +47,8 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
+// Guard (the preloaded library) measures a context only on a card with a budget, so the budget is the whole
+// card.
 /// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {

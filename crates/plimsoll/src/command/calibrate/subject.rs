@@ -1,7 +1,4 @@
-//! Small test model for `plimsoll calibrate` (a few MiB), which uses the same kernels as a real model.
-//!
-//! DECISION: drivers load kernels at their first use. So the model has quantised matrices, unquantised ones
-//! (for cuBLAS), and heads of 128 values (for flash attention).
+//! Test model of a few MiB for `plimsoll calibrate`, which uses the same kernels as a real model.
 
 use std::path::Path;
 
@@ -19,6 +16,8 @@ const CONTEXT: &str = "4096";
 
 /// Writes the model file.
 pub(super) fn write(path: &Path) -> Result<(), ErrorReport> {
+    // DECISION: drivers load kernels at their first use. So the model has quantised matrices, unquantised
+    // ones (for cuBLAS), and heads of 128 values (for flash attention).
     let model = TinyModel {
         embedding: 512,
         feed_forward: 1024,

@@ -1,5 +1,4 @@
-//! Memory plan of a program that `plimsoll doctor` ran, if it has llama.cpp's command line and its model can
-//! be read.
+//! Memory plan of a program that `plimsoll doctor` ran, if the program has llama.cpp's command line.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,9 +1,5 @@
 //! Diagnosis of a program that `plimsoll doctor` runs, from its output and the allocations that guard
 //! refused.
-//!
-//! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard (the preloaded
-//! library) work as there. `plimsoll doctor` ignores SIGINT, because it prints the verdict after the
-//! program's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -32,6 +28,9 @@ const CONTEXT: Bytes = Bytes::mib(700);
 const NEIGHBOUR: Bytes = Bytes::gib(1);
 
 pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
+    // DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard (the preloaded
+    // library) work as there. `plimsoll doctor` ignores SIGINT, because it prints the verdict after the
+    // program's end.
     let folder = OwnedFolder::create(FOLDER).map_err(ErrorReport::of("cannot run the program"))?;
     let report = folder.path().join("report.json");
     let _deaf = Deaf::to_the_terminal().map_err(ErrorReport::of("cannot run the program"))?;
@@ -141,6 +140,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
                 _ => Refusal::Driver,
             },
             card: card["name"].as_str().or_else(|| card["uuid"].as_str())?.to_owned(),
+            id: None,
             asked: size(&refused["asked"])?,
             allocated,
             budget: size(&refused["budget"]),

@@ -1,4 +1,4 @@
-//! Input of `plimsoll plan`: the engine's flags, the cards, the host memory, and warnings about uncertain
+//! Input of `plimsoll plan`: the engine's flags, the cards and the host memory, with warnings about uncertain
 //! input.
 
 use std::str::FromStr;
@@ -71,8 +71,8 @@ impl Room {
         let host = machine.host.ok_or_else(no_card)?;
         let why = machine.notes.first();
         let text = format!(
-            "{}, so the plan is for host memory (--card plans for a card of another machine, and `plimsoll \
-            doctor` examines this machine)",
+            "{}, so the plan is for host memory; describe another machine's card with --card, or examine \
+                this machine with `plimsoll doctor`",
             why.map_or("no card was found", String::as_str)
         );
         Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })

@@ -1,10 +1,7 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! A `plimsoll serve` daemon reports its own grants and measurements instead.
-//!
-//! DECISION: the process is planned again from its own command line and environment. Its memory should lie
-//! between the planned sizes after the load and with a full context. Only larger differences than the margin
-//! count.
+//! The plan is made from the engine's own command line and environment. For the URL of a `plimsoll serve`
+//! daemon, the memory that it granted is compared with the memory that it measured.
 
 mod process;
 
@@ -82,9 +79,8 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorR
     if let Some(status) = get(target, "/api/status")? {
         if arguments.exact.is_some() {
             return Err(ErrorReport::new(format!(
-                "{target} is a plimsoll server: the plan is compared with its memory claims, so --exact \
-                    does not apply\nhint: omit --exact, or give \
-                 the PID of one of its engines"
+                "--exact does not work with a plimsoll server such as {target}\nhint: omit --exact, or give \
+                    the PID of one of its engines"
             )));
         }
         return Ok(claimed(arguments.margin, &status));

@@ -1,7 +1,7 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line only, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)`
-//! works. Stderr has all results. Exits 1 if nothing fits.
+//! Stdout has one command line, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works.
+//! Stderr has all results. Exits 1 if nothing fits.
 
 use std::io::Write;
 use std::process::ExitCode;

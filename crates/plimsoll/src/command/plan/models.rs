@@ -1,4 +1,4 @@
-//! Models that flags name, read from the headers of files on this machine.
+//! Models named by llama-server's flags, read from the headers of files on this machine.
 
 use std::path::Path;
 
@@ -65,14 +65,15 @@ fn downloaded(wish: &ModelParams, dialect: Dialect) -> Result<ModelParams, Error
         return Ok(wish.clone());
     }
     let offline = ModelParams { offline: true, ..wish.clone() };
-    let located = remote::hub(None, None)?.locate(&offline, dialect).map_err(|error| match error.failure {
-        HubFailure::Offline => ErrorReport::new(format!(
-            "`{}` is not on this machine: a plan reads the file's header\nhint: let llama-server download it once, \
-             or give the file with -m; `plimsoll plan -hf` fetches the header alone",
-            error.of
-        )),
-        _ => error.into(),
-    })?;
+    let located =
+        remote::hub(None, None)?.locate(&offline, dialect).map_err(|error| match error.failure {
+            HubFailure::Offline => ErrorReport::new(format!(
+                "the model `{}` is not on this machine, and a plan reads its header\nhint: let llama-server \
+                download it once, or give the file with -m; `plimsoll plan -hf` fetches the header alone",
+                error.of
+            )),
+            _ => error.into(),
+        })?;
     remote::put(offline, &located, |place| match place {
         plimsoll_hub::ModelPlace::File(path) => Ok(path.to_string_lossy().into_owned()),
         plimsoll_hub::ModelPlace::Remote(model) => {

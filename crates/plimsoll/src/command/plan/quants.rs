@@ -1,4 +1,4 @@
-//! `plimsoll plan --quants`: the quantisations of a repository, each planned on the cards.
+//! `plimsoll plan --quants`: a plan for each quantisation in a model repository.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
     let wish = options.wish(arguments.program())?;
     let Some(RemoteSource::Hub(named)) = &wish.remote else {
         return Err(ErrorReport::new(
-            "--quants lists a repository\nhint: plimsoll plan -hf USER/REPO --quants",
+            "--quants needs the name of a repository\nhint: plimsoll plan -hf USER/REPO --quants",
         ));
     };
     let repo = named.split(':').next().unwrap_or_default();
@@ -54,7 +54,8 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
     }
     if rows.is_empty() {
         return Err(ErrorReport::new(format!(
-            "{repo} holds no model in GGUF form\nhint: look for a repository whose name ends in -GGUF"
+            "{repo} contains no GGUF file\nhint: look for a repository whose name ends in \
+                -GGUF"
         )));
     }
     rows.sort_by_key(PlannedQuant::rank);

@@ -1,7 +1,7 @@
-//! Models on a server: their headers are downloaded into sparse files, which are planned like any other file.
+//! Models on a server, for `plimsoll plan`: their headers are downloaded into sparse files.
 //!
-//! DECISION: a sparse file has the header and the length of the real one, in a folder that is removed with
-//! this process. So searches and `--exact` read it like every model.
+//! A sparse file has the header and the length of the real one, so searches and `--exact` read it like any
+//! model. The files are removed when the command ends.
 
 use std::fs;
 use std::io::Write;
@@ -85,7 +85,7 @@ impl RemoteFiles {
     }
 
     fn write(&mut self, model: &RemoteModel) -> Result<String, ErrorReport> {
-        let unwritten = ErrorReport::of("cannot keep the header that was fetched");
+        let unwritten = ErrorReport::of("cannot store the header that was fetched");
         let folder = match self.folder.take() {
             Some(folder) => folder,
             None => OwnedFolder::create(FOLDER).map_err(unwritten)?,
@@ -158,14 +158,14 @@ impl RemoteFiles {
             let bytes = Bytes::new(bytes);
             writeln!(
                 stderr,
-                "fetched {bytes} in {requests} requests: the header of {}{more}{digest}",
+                "fetched the header of {}{more}{digest}: {bytes} in {requests} requests",
                 first.address
             )?;
         }
         if self.others > 0 {
             writeln!(
                 stderr,
-                "hint: --quants compares the {} quantisations of the repository",
+                "hint: --quants compares all {} quantisations in this repository",
                 self.others + 1
             )?;
         }

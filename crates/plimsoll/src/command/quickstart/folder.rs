@@ -2,9 +2,8 @@
 //!
 //! The files are the same for every run, so a second run reuses them. A file is written whole or not at all.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_flags::ProgramKind;
@@ -57,8 +56,11 @@ impl Folder {
         let member = |name, file: &str, slots| {
             let file = path.join(file).into_os_string().into_string();
             let file = file.map_err(|_| {
-                let what = "has a name that cannot be written in a configuration file\nhint: choose another with --folder";
-                ErrorReport::new(format!("the folder {} {what}", path.display()))
+                let hint = "hint: choose another folder with --folder";
+                ErrorReport::new(format!(
+                    "{} is not a valid name in a configuration file\n{hint}",
+                    path.display()
+                ))
             })?;
             Ok::<_, ErrorReport>(Member { name, file, slots })
         };

@@ -1,4 +1,4 @@
-//! Output of the quickstart tour on stderr. Stdout has only the daemon's address, as under `serve`.
+//! Output of the quickstart tour on stderr. Stdout has only the daemon's address.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -11,7 +11,7 @@ use super::folder::{Folder, Member};
 use super::talk::{quote, say, title};
 use crate::report::ErrorReport;
 
-const QUESTION: &str = "What does a load line tell a captain?";
+const QUESTION: &str = "Why does a ship have a load line?";
 
 /// Asks both models, then the one that never fits, and reports the outcomes.
 pub(super) async fn tell(
@@ -20,9 +20,9 @@ pub(super) async fn tell(
     folder: &Folder,
 ) -> Result<(), ErrorReport> {
     let [alpha, beta] = &folder.pair;
-    title(format_args!("you send a request to {}, which is not loaded", alpha.name));
+    title(format_args!("you send a request to model {}, which is not loaded", alpha.name));
     asked(daemon, address, alpha).await?;
-    title(format_args!("you send another request to {}", alpha.name));
+    title(format_args!("you send another request to model {}", alpha.name));
     asked(daemon, address, alpha).await?;
     title(format_args!("you send a request to {}, which does not fit beside {}", beta.name, alpha.name));
     asked(daemon, address, beta).await?;
@@ -53,7 +53,8 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
 
 async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport> {
     title(format_args!(
-        "you send a request to {}, which is the same model file, configured for {} conversations at once",
+        "you send a request to model {}, which has the same file, but is configured for {} conversations at \
+            once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
@@ -102,8 +103,8 @@ fn departure(
     let free: Bytes = before.cards.iter().map(|card| card.free).sum();
     let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
     format!(
-        "{} needs {}, but of the budget of {} only {} is free:\n{} is idle and least recently used, so it is \
-            stopped",
+        "model {} needs {}, but of the budget of {} only {} is free:\nmodel {} is idle and least recently \
+            used, so it is stopped",
         newcomer.name,
         size(need),
         size(capacity),
@@ -160,7 +161,7 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     quote(&format!("the models: {}", folder.config.display()));
     quote(&format!(
         // `kind=host` makes the budget a limit on host memory, as in the tour, on a machine with GPUs too.
-        "to start the server again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
+        "to start the server again without this tour: plimsoll serve {} --card name={},kind=host,total={}B",
         folder.config.display(),
         budget.name,
         budget.total.get()

@@ -1,5 +1,4 @@
-//! `plimsoll reclaim --card`: release of idle memory on a card. The output lists the processes that hold it,
-//! the memory that they released, and the verdict.
+//! `plimsoll reclaim --card`: release of idle memory on a card by the processes that hold it.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

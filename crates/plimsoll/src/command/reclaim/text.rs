@@ -52,7 +52,7 @@ fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
     );
     // Large blocks matter only for a contiguous need; otherwise the figure would distract.
     if wish.goal.order.is_some() {
-        let _ = write!(text, "; {} in blocks of that size", measure.whole());
+        let _ = write!(text, "; {} are in blocks of the needed size", measure.whole());
     }
     text + "\n"
 }
@@ -94,7 +94,7 @@ fn done(wish: &ReclaimRequest, taken: &TakenStep) -> String {
         Ok(()) => {
             let _ = write!(text, "        took {}: {} free memory", seconds(taken.took), signed(taken.freed));
             if wish.goal.order.is_some() {
-                let _ = write!(text, ", {} in blocks of that size", signed(taken.joined));
+                let _ = write!(text, ", {} in blocks of the needed size", signed(taken.joined));
             }
             text.push('\n');
         }
@@ -118,10 +118,10 @@ fn orders(before: &Measure, after: &Measure) -> String {
     };
     let count = |blocks: &BuddyInfo, order| blocks.blocks(order).to_string();
     format!(
-        "free blocks by order\n{}{}{}",
-        row("order", &|order| order.to_string()),
-        row("before", &|order| count(before, order)),
-        row("after", &|order| count(after, order))
+        "free blocks by order\n{orders}{before}{after}",
+        orders = row("order", &|order| order.to_string()),
+        before = row("before", &|order| count(before, order)),
+        after = row("after", &|order| count(after, order))
     )
 }
 
@@ -177,11 +177,11 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     for planned in &outcome.last.withheld {
         let _ = writeln!(
             text,
-            "withheld {}: {}; this step requires root\n        {}\nhint: {}",
-            planned.step.name(),
-            predicted(planned),
-            planned.reason.text,
-            RootSteps::None.command(planned.step).join(" ")
+            "withheld {step}: {effect}; this step requires root\n        {reason}\nhint: {command}",
+            step = planned.step.name(),
+            effect = predicted(planned),
+            reason = planned.reason.text,
+            command = RootSteps::None.command(planned.step).join(" ")
         );
     }
     if !outcome.last.withheld.is_empty() {
@@ -207,7 +207,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
 /// Text for a guarded process that can be requested to release memory.
 pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
-        "note: {} holds {}, of which {} are idle in the pools that guard keeps for it\n",
+        "note: {} holds {}, of which {} are idle in pools that guard manages for it\n",
         who(neighbour),
         neighbour.held.allocated,
         neighbour.held.idle
@@ -218,9 +218,9 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
 pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let (before, after) = (&asked.neighbour.held, &asked.after);
     let said = if asked.answered {
-        format!("gave back {}", asked.gave)
+        format!("the process gave back {}", asked.gave)
     } else {
-        "did not answer, because it made no driver call while plimsoll waited".to_owned()
+        "the process did not answer, because it made no driver call while plimsoll waited".to_owned()
     };
     format!(
         "asked   {}: {said}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",

@@ -1,8 +1,4 @@
-//! Supervision of the program that `plimsoll run` starts: its signals, its memory figures and its exit
-//! status.
-//!
-//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so they are not passed on there. A
-//! second SIGINT would make many servers quit at once.
+//! Supervision of the program that `plimsoll run` starts: its signals, memory figures and exit status.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;
@@ -29,6 +25,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// ForwardedSignals that are passed on, besides those of the terminal.
 const PASSED_ON: [Signal; 6] =
     [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2, Signal::ALARM, Signal::CONT];
+// A terminal sends SIGINT and SIGQUIT to the whole foreground group, so they are not passed on there. A
+// second SIGINT would make many servers quit at once.
 const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
 /// Exit code or signal of the program.
@@ -96,7 +94,7 @@ pub(in crate::command) async fn follow(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
-            status = child.wait() => break status.map_err(ErrorReport::of("cannot wait for the program"))?,
+            status = child.wait() => break status.map_err(ErrorReport::of("cannot watch the program"))?,
             signal = signals.next() => pass_on(pid, signal),
             _ = looks.tick() => look(pages, &mut record),
         }

@@ -1,7 +1,7 @@
-//! Planned memory, on each card, of the program that `plimsoll run` starts, if the program is known.
+//! Planned memory, on each card, of a llama.cpp program that `plimsoll run` starts.
 //!
-//! With `--spill`, guard (the preloaded library) uses this total to choose the allocations for host memory
-//! (`guard/src/policy/room.rs`). If planning fails, the program runs without a plan.
+//! With `--spill`, guard (the preloaded library) uses this total to choose the allocations that go to host
+//! memory. If planning fails, the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

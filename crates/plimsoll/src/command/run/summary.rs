@@ -40,7 +40,7 @@ impl RunSummary<'_> {
         }
         let pinned = self.record.pinned();
         if !pinned.is_zero() {
-            lines.push(format!("host memory: peak {pinned} pinned"));
+            lines.push(format!("host memory: at most {pinned} were pinned"));
         }
         match self.record.disarmed() {
             0 => {}

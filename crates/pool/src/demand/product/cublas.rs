@@ -1,7 +1,4 @@
-//! Pool memory of cuBLAS products: copies of matrix and columns in a type that cuBLAS can multiply.
-//!
-//! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_id @ b8799`,
-//! `ggml_cuda_mul_mat_cublas_impl @ b10605`; `common.cuh:fast_fp16_available`.
+//! Pool memory of cuBLAS products: copies of the matrices in a type that cuBLAS can multiply.
 
 use super::super::{Capability, DemandGroup, Rules, VOLTA, times};
 use super::{Matrix, ProductKind};
@@ -17,6 +14,8 @@ pub fn has_fast_halves(capability: Capability) -> bool {
 
 /// Requests for one matrix: its copy, the copy of the columns, and the result where it is not in floats.
 pub(super) fn one(rules: Rules, matrix: Matrix, columns: u64) -> DemandGroup<3> {
+    // Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_id @ b8799`,
+    // `ggml_cuda_mul_mat_cublas_impl @ b10605`; `common.cuh:fast_fp16_available`.
     let copy = |size| times([matrix.width, matrix.rows, size]);
     let (inputs, result) = (times([matrix.width, columns, 2]), times([matrix.rows, columns, 2]));
     // On Volta the engine asks cuBLAS for results in floats directly.

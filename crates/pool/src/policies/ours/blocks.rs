@@ -1,15 +1,15 @@
 //! Placement of blocks in a region (an address range mapped as needed): a stack that allows frees out of
 //! order.
 //!
-//! DECISION: scratch memory is used like a stack, so allocation and free are a push and a pop. A block freed
-//! out of order becomes a hole, and holes are reused, lowest address first. A scan for holes is skipped when
-//! it cannot succeed.
+//! A block freed out of order becomes a hole, and holes are reused, lowest address first.
 
 use alloc::vec::Vec;
 
 /// Capacity from the start, so that the stack allocates nothing in ordinary use.
 const ROOM: usize = 1024;
 
+// DECISION: scratch memory is used like a stack, so allocation and free are a push and a pop. A scan for
+// holes is skipped when it cannot succeed.
 #[derive(Clone, Debug)]
 pub(super) struct BlockStack {
     entries: Vec<StackEntry>,

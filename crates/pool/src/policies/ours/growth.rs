@@ -1,7 +1,6 @@
 //! Growth of a pool ahead of need, so that the next request needs no driver call.
 //!
-//! DECISION: the growth is a share of the pool's memory, and at most a quarter of the free memory. A fixed
-//! factor of 2 would fail with a budget below twice the peak. Small steps leave memory to other programs.
+//! The growth is a share of the pool's memory, and at most a quarter of the free memory.
 
 /// The most that is mapped ahead at once: for regions up to 256 MiB, and for larger ones.
 const SMALL: u64 = 8 << 20;
@@ -10,6 +9,9 @@ const LARGE: u64 = 64 << 20;
 /// Bytes to map at the end of a region of `reserved` bytes that lacks `need` bytes, with `headroom` free
 /// beside it. Whole granules, as `need` is.
 pub(super) fn chunk(need: u64, reserved: u64, headroom: u64, granule: u64) -> u64 {
+    // DECISION: a fixed factor of 2 would fail with a budget below twice the peak. Small steps leave memory
+    // to other programs.
+
     // Steps grow with the region: about six percent of it, in bounds that keep the number of driver calls
     // logarithmic.
     let most = (reserved / 32).clamp(SMALL, LARGE);

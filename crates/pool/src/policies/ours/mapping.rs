@@ -1,7 +1,4 @@
 //! Mapped pieces of a region, an address range that gets memory piece by piece.
-//!
-//! DECISION: each piece is exactly one `map` call, because a piece can only be unmapped as a whole. The
-//! region's end grows in chunks ([`super::growth`]); a gap gets only the needed bytes.
 
 use alloc::vec::Vec;
 
@@ -18,6 +15,8 @@ pub(super) struct RegionMapping {
     reserved: u64,
 }
 
+// DECISION: each piece is exactly one `map` call, because a piece can only be unmapped as a whole. The
+// region's end grows in chunks (`growth`); a gap gets only the needed bytes.
 #[derive(Clone, Copy, Debug)]
 struct MappedPiece {
     start: u64,

@@ -1,7 +1,4 @@
 //! Recent use of a region (an address range that gets memory piece by piece), by which idle pieces are found.
-//!
-//! DECISION: the used bytes are one interval, not a set, so a free takes two comparisons. For use unlike a
-//! stack, too much memory is kept, never too little.
 
 use crate::device::DeviceEvent;
 
@@ -9,6 +6,8 @@ use crate::device::DeviceEvent;
 /// every other phase of a program needs is not mapped and unmapped in turn.
 pub(super) const WINDOWS: usize = 4;
 
+// DECISION: the used bytes are one interval, not a set, so a free takes two comparisons. For use unlike a
+// stack, too much memory is kept, never too little.
 /// The smallest interval that covers all used bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TouchedRange {

@@ -1,10 +1,6 @@
-//! Region: a fixed range of addresses, mapped as it is used, for cards with virtual memory management (tier
-//! A).
+//! Region: a fixed range of addresses, mapped as it is used, for cards with virtual memory management.
 //!
-//! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them.
-//!
-//! DECISION: a piece is released only if it is idle, no graph uses it, and the card has finished all work on
-//! it. An event at an earlier trim (release of idle memory) shows this without a wait.
+//! A piece is released only if it is idle, no CUDA graph uses it, and the card has finished all work on it.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;
@@ -16,6 +12,8 @@ use crate::policy::Trim;
 /// The fewest addresses that are worth a region; with less, slots serve better.
 const FEWEST: u64 = 1 << 30;
 
+// DECISION: an event at an earlier trim (release of idle memory) shows without a wait that the card has
+// finished. `BlockStack` places blocks in the region, and `RegionMapping` maps them.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     base: Address,

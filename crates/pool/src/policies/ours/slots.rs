@@ -1,17 +1,7 @@
-//! Slots: whole allocations, replaced when they become too small, for cards without virtual memory management
-//! (tier B).
+//! Slots: whole allocations, replaced when they become too small, for cards without virtual memory
+//! management.
 //!
-//! A request takes the first possible one of these:
-//!
-//! - the smallest idle slot that is large enough and at most a quarter too large;
-//! - a new slot of the exact size, while all slots together stay within 5/4 of the peak of live memory;
-//! - any idle slot that is large enough, to avoid a driver call;
-//! - a new slot with room to grow, after the largest idle slots are freed as the 5/4 limit requires.
-//!
-//! During a graph capture nothing is freed, and memory of a graph stays until the graph is destroyed.
-//!
-//! DECISION: a slot that is too small is freed before the larger one is allocated. Legacy pools keep every
-//! size that they ever had.
+//! A slot that is too small is freed before the larger one is allocated.
 
 use alloc::vec::Vec;
 
@@ -19,6 +9,15 @@ use super::recent_use::WINDOWS;
 use super::{growth, rounded};
 use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
+// DECISION: legacy pools keep every size that they ever had; this one does not. A request takes the first
+// possible one of these:
+//
+// - the smallest idle slot that is large enough and at most a quarter too large;
+// - a new slot of the exact size, while all slots together stay within 5/4 of the peak of live memory;
+// - any idle slot that is large enough, to avoid a driver call;
+// - a new slot with room to grow, after the largest idle slots are freed as the 5/4 limit requires.
+//
+// During a graph capture nothing is freed, and memory of a graph stays until the graph is destroyed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlotSet {
     slots: Vec<DeviceSlot>,

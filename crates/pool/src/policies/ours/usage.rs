@@ -1,8 +1,5 @@
-//! Use of a region (an address range mapped piece by piece): live blocks, recent use, and memory that graphs
-//! use.
-//!
-//! DECISION: a graph pins one prefix of the region, up to the highest address that was live during its
-//! capture. For use like a stack this is exact, and it takes one number for each graph.
+//! Use of a region (an address range mapped piece by piece): live blocks, recent use, and memory of CUDA
+//! graphs.
 
 use alloc::vec::Vec;
 
@@ -20,6 +17,8 @@ pub(super) struct RegionUsage {
     pins: Vec<GraphPin>,
 }
 
+// DECISION: a graph pins one prefix of the region, up to the highest address that was live during its
+// capture. For use like a stack this is exact, and it takes one number for each graph.
 /// Memory pinned by a graph: everything below `high`.
 #[derive(Clone, Copy, Debug)]
 struct GraphPin {

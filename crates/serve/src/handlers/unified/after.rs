@@ -1,7 +1,7 @@
 //! Removal of a model's files from the page cache after its load.
 //!
-//! DECISION: the page cache is kept if the engine computes with mapped weights on the host, or if another
-//! engine reads the same model file. Flags and the engine's log show the former.
+//! The page cache is kept if the engine computes with mapped weights on the host, or if another engine reads
+//! the same model file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -98,7 +98,8 @@ impl Load {
     fn wish(&self) -> Result<ModelParams, String> {
         let options = self.entry.launch.options().ok_or("the model's files are unknown")?;
         let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
-        named::seen_by(&flags, &self.machine, &self.cards).map_err(|error| error.to_string())
+        let seen = named::seen_by(&flags, &self.machine, &self.cards);
+        seen.and_then(|seen| seen.wish(ProgramKind::LlamaServer)).map_err(|error| error.to_string())
     }
 
     fn check_that_nothing_stays(&self, wish: &ModelParams) -> Result<(), String> {

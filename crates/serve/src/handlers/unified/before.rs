@@ -1,10 +1,6 @@
 //! Memory reclaim before a load, if the machine lacks the memory that the model needs.
 //!
-//! Loads are prepared one at a time, and a load starts even if reclaim freed too little. The daemon never
-//! takes a step that needs root.
-//!
-//! DECISION: the need is an upper bound: the new engine's claim (the memory that it may take) plus the claims
-//! of engines that are still loading.
+//! A load starts even if reclaim freed too little. The daemon never takes a step that needs root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -53,6 +49,8 @@ impl Unified {
 
 /// Makes room for the run.
 pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: ReclaimJob) {
+    // DECISION: the need is an upper bound: the new engine's claim (the memory that it may take) plus the
+    // claims of engines that are still loading. Loads are prepared one at a time.
     let turn = Arc::clone(&job.turn).lock_owned().await;
     let Some(question) = job.question(&runtime, &run) else {
         return;
@@ -73,7 +71,7 @@ pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: R
         Err(error) => Some(error.to_string()),
     };
     if let Some(error) = error {
-        tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name);
+        tracing::warn!("no memory is reclaimed for model {}: {error}", run.entry.name);
     }
     // The load timeout begins now.
     runtime.submit(SchedulerEvent::Progressed { run: run.id, measured: true });
@@ -190,10 +188,10 @@ fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
         };
     }
     for step in &outcome.last.withheld {
-        text += &format!("; the step {} would free {}, but needs root", step.step.name(), step.frees);
+        text += &format!("; the step {} would free {}, but it needs root", step.step.name(), step.frees);
     }
     if !outcome.taken.is_empty() {
-        text += &format!("; {} can be allocated after that", outcome.after.allowance.now);
+        text += &format!("; after these steps, {} can be allocated", outcome.after.allowance.now);
     }
     // The load goes on all the same; this line explains its likely failure.
     if let StepVerdict::Beyond { .. } = outcome.last.verdict {
@@ -214,7 +212,7 @@ fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
 fn gained(taken: &TakenStep) -> String {
     let size = Bytes::new(u64::try_from(taken.freed.unsigned_abs()).unwrap_or(u64::MAX));
     match taken.freed < 0 {
-        true => format!("{size} less free, because other processes allocated more meanwhile"),
+        true => format!("{size} less are free, because other processes allocated more meanwhile"),
         false => format!("{size} more free"),
     }
 }
@@ -282,7 +280,7 @@ mod tests {
         let said = done(NEED, &judged("orin-nano-r36.4.7"));
         assert!(said.contains("upgrade to R36.5.0"), "{said}");
         assert!(
-            said.contains("the limit is free memory); no permitted step frees enough: NvMap of R36.4.7"),
+            said.contains("limited by free memory); no permitted step frees enough: NvMap of R36.4.7"),
             "{said}"
         );
     }

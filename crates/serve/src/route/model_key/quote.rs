@@ -1,7 +1,6 @@
 //! Fast search for the closing quote of a JSON string that may contain escaped quotes.
 //!
-//! A search that stops at each escaped quote takes 0.22 ms for 2 MB, a fifth of the request's time. So one
-//! vectorised test per block shows whether the block needs a scan byte by byte (60 µs).
+//! One vectorised test per block shows whether the block must be scanned byte by byte.
 
 use std::mem;
 
@@ -13,6 +12,9 @@ const BLOCK: usize = 128;
 /// Returns the end of the string that `text` continues. `escaped` carries a trailing backslash from one chunk
 /// to the next.
 pub(super) fn closing_quote(text: &[u8], escaped: &mut bool) -> Option<usize> {
+    // A search that stops at each escaped quote takes 0.22 ms for 2 MB, a fifth of the request's time; this
+    // one takes 60 µs.
+
     // A backslash at the end of the last chunk escapes the first byte of this one.
     let from = usize::from(mem::take(escaped));
     let rest = text.get(from..)?;

@@ -1,7 +1,6 @@
 //! Incremental reader of a JSON object, chunk by chunk, that looks for one key.
 //!
-//! The reader is not a full parser and builds no values. It reads the text once, skips strings a block at a
-//! time, and skips nested values by counting brackets.
+//! It is no full parser: it builds no values, and it skips nested values by counting brackets.
 
 use memchr::memchr;
 

@@ -1,7 +1,7 @@
-//! Fields of a JSON request body that determine the request's context depth (its tokens in the KV cache).
+//! Fields of a JSON request body that determine the request's depth (its tokens in the KV cache).
 //!
 //! If a body sets several limits on the answer's length, the largest is used, because engines differ in which
-//! one they apply. A body that cannot be parsed has no limit.
+//! one they apply.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,7 +1,4 @@
-//! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
-//!
-//! The user's flags number all served cards, but an engine numbers only its own. So the flags are resolved
-//! before placement.
+//! Cards named by a model's flags (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +16,8 @@ pub(super) enum NameError {
     #[error("{origin}: {error}; the cards are {present}")]
     Unknown { origin: String, error: PlanError, present: String },
     #[error(
-        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow that card; name \
-            a card that it allows, or add this one; the cards are {present}"
+        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not list it; list it, or \
+            name another card; the cards are {present}"
     )]
     NotAllowed { origin: String, number: usize, card: CardId, present: String },
 }
@@ -28,6 +25,28 @@ pub(super) enum NameError {
 /// Returns the flags that the engine will use: those of its command line over those of its environment.
 pub(crate) fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, FlagError> {
     Ok(options.clone().merged_over(&Options::from_env(variables(entry))?))
+}
+
+/// True if `device = none` keeps the engine off every card. `n-gpu-layers = 0` alone does not: llama.cpp still
+/// computes large batches on a card (`op_offload`).
+///
+/// A draft model and a projector use the first card in spite of the flag, and so do tensors that it names.
+pub(crate) fn is_on_host(entry: &ConfiguredModel) -> bool {
+    let Some(Ok(wish)) =
+        entry.launch.options().map(|options| flags(entry, options)?.wish(ProgramKind::LlamaServer))
+    else {
+        return false;
+    };
+    let is_none = |devices: &[String]| devices == ["none"];
+    let drafts = wish.draft_model.is_some() || wish.draft_remote.is_some();
+    let projects = wish.projector.is_some()
+        || wish.projector_remote.is_some()
+        || wish.projector_auto && wish.remote.is_some();
+    let overrides = wish.overrides.iter().chain(&wish.draft_overrides);
+    is_none(&wish.devices)
+        && (!drafts || is_none(&wish.draft_devices))
+        && !(projects && wish.projector_offload)
+        && overrides.into_iter().all(|over| over.buffer == "CPU")
 }
 
 /// The environment of the engine, without what depends on its cards.
@@ -48,6 +67,8 @@ pub(super) fn named(
     wish: &ModelParams,
     cards: &[Card],
 ) -> Result<NamedDemand, NameError> {
+    // The user's flags number all served cards, but an engine numbers only its own. So the flags are resolved
+    // before placement.
     let cuda = cuda(cards);
     let found = plimsoll_planner::named(wish, cuda.len()).map_err(|error| NameError::Unknown {
         origin: origin(entry, flags),
@@ -71,13 +92,13 @@ pub(super) fn named(
 }
 
 /// The flags for a child that sees only `own` of `cards`.
-pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<ModelParams, FlagError> {
+pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Options, FlagError> {
     let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
     let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
     let mut line = flags.to_argv();
     // The same rewriting as for the launch, so that plan and engine agree.
     renumber(&mut line, &mut Environment::default(), &all, &own);
-    Options::from_argv(&line)?.wish(ProgramKind::LlamaServer)
+    Options::from_argv(&line)
 }
 
 fn cuda(cards: &[Card]) -> Vec<&Card> {
@@ -140,6 +161,10 @@ impl MemoryModel for OnNamed {
 
     fn alone(&self) -> bool {
         self.demand.alone()
+    }
+
+    fn reported(&self, cards: &[Card]) -> bool {
+        self.demand.reported(cards)
     }
 
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {

@@ -1,8 +1,6 @@
-//! Models that flags name on a server (`-hf`, `--model-url`), planned before the engine has downloaded them.
+//! Remote models named by flags (`-hf`, `--model-url`), planned before the engine has downloaded them.
 //!
-//! Surveys run on a thread of their own, so a slow server delays no request to another model. What was fetched is
-//! kept for the next survey. After a server that cannot be reached none is asked for a while, so that many models
-//! without a network cost one wait.
+//! Fetched headers are kept for later plans.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -19,6 +17,8 @@ use super::named;
 
 /// Time for one request: llama-server asks the same server, and fails if it does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+// After a server that cannot be reached none is asked for a while, so that many models without a network cost
+// one wait.
 /// Time without a question after a server could not be reached.
 const REST: Duration = Duration::from_secs(30);
 /// Sets of models whose headers are kept.
@@ -57,7 +57,7 @@ enum FetchError {
     Hub(#[from] HubError),
     #[error(transparent)]
     File(#[from] ReadModelError),
-    #[error("the server could not be reached a moment ago")]
+    #[error("the server of the model file could not be reached a moment ago")]
     Resting,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn models(
                 locked(|fetched| fetched.rest = Some(Instant::now() + REST));
             }
             let text = error.to_string().replace('\n', "; ");
-            tracing::warn!("model {}  its memory is not known before it is loaded: {text}", entry.name);
+            tracing::warn!("model {}  its memory need is unknown until it is loaded: {text}", entry.name);
             RemoteModels::default()
         }
     }

@@ -1,8 +1,7 @@
 //! Memory of an engine on its card at one moment, as reported by the driver and by guard (the preloaded
 //! library).
 //!
-//! Guard reports the engine's requests and the CUDA context's size at the context's creation. Both figures
-//! are read while the engine is idle.
+//! The engine is idle at that moment.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;

@@ -1,5 +1,4 @@
-//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from the
-//! process's command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
