@@ -24,9 +24,9 @@ pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {
     let off = Bytes::mib(1).scaled(u64::try_from(mib.unsigned_abs()).ok()?, 10);
     let (word, fact) = if mib < 0 { ("low", "too_low") } else { ("high", "too_high") };
     let text = format!(
-        "the formulas mirror llama.cpp b{NEWEST_COMPARED}; for architecture `{architecture}` on the newest engine \
-        compared (llama.cpp {version}, {interface}), they were up to {off} too {word}; `plimsoll plan --exact` asks \
-        the engine itself"
+        "the formulas mirror llama.cpp b{NEWEST_COMPARED}; for architecture `{architecture}` on the newest \
+        engine compared (llama.cpp {version}, {interface}), they were up to {off} too {word}; `plimsoll plan \
+        --exact` asks the engine itself"
     );
     Some(Reason::new("formulas_off", text).fact(fact, off))
 }
