@@ -8,6 +8,7 @@ use std::process::ExitCode;
 mod artifacts;
 mod cross;
 mod docs;
+mod drift;
 mod engine;
 mod gpu;
 mod guard;
@@ -25,6 +26,7 @@ usage: cargo xtask <chore>
           what guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
   cross   install what guard's aarch64 tests need, by name
   docs    write the documents that plimsoll prints about itself; with --check, fail where one is stale
+  drift   what upstream's engines take and the planner's closed forms do not say; see drift --help
   engine  build a real llama.cpp without CUDA, b10605 or b8799, and print where its programs are
   gpu bundle
           pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         ["cross"] => cross::run(),
         ["docs"] => docs::run(&root(), false),
         ["docs", "--check"] => docs::run(&root(), true),
+        ["drift", words @ ..] => drift::run(&root(), words),
         ["engine"] => engine::run("b10605"),
         ["engine", build] => engine::run(build),
         ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),

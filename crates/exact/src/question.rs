@@ -84,7 +84,7 @@ impl Oracle {
             None => self.list_devices(specs)?,
         };
         let lists = |name: &&str| devices.iter().any(|device| device.starts_with(*name));
-        let has_cuda = cards.iter().any(|card| vendor(card).is_none());
+        let has_cuda = cards.iter().any(|card| card.pci_vendor().is_none());
         let order = if has_cuda { ["CUDA", "Vulkan", "ROCm"] } else { ["ROCm", "Vulkan", "CUDA"] };
         let interface = order.into_iter().find(lists).unwrap_or("CUDA");
         self.interface.set(Some(interface));
@@ -200,21 +200,10 @@ fn card_specs(cards: &[&Card]) -> String {
         let (major, minor) = card.compute_capability.unwrap_or(USUAL);
         let (total, free) = (card.total.get(), card.free.get());
         let vmm = u32::from(!card.legacy_pool);
-        let vendor = vendor(card).map_or(String::new(), |vendor| format!(",vendor={vendor}"));
+        let vendor = card.pci_vendor().map_or(String::new(), |vendor| format!(",vendor={vendor}"));
         format!("total={total},free={free},cc={major}.{minor},vmm={vmm}{vendor}")
     };
     cards.iter().map(spec).collect::<Vec<_>>().join(";")
-}
-
-/// The PCI vendor of a card that is none of NVIDIA's, by its product name.
-fn vendor(card: &Card) -> Option<u32> {
-    let is = |words: &[&str]| words.iter().any(|word| card.name.contains(word));
-    match card.compute_capability {
-        Some(_) => None,
-        None if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen"]) => Some(0x1002),
-        None if is(&["Intel", "Arc "]) => Some(0x8086),
-        None => None,
-    }
 }
 
 /// Compute capability assumed for a card without one: Ada.

@@ -7,6 +7,8 @@ use std::fmt;
 use plimsoll_base::Bytes;
 
 use super::stand_in::{self, GrownMemory};
+use crate::named::device_number;
+use crate::request::EngineBuild;
 
 /// Longer lines are texts of the model file.
 const LONGEST: usize = 512;
@@ -237,13 +239,9 @@ fn kind_of(words: &str) -> BufferKind {
     }
 }
 
-/// Beginnings of the names that engines give to cards.
-const CARDS: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
-
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
 pub(super) fn place_of(name: &str) -> Option<BufferPlace> {
-    let number = |card: &&str| name.strip_prefix(card)?.parse().ok();
-    if let Some(number) = CARDS.iter().find_map(number) {
+    if let Some((_, number)) = device_number(name) {
         return Some(BufferPlace::Card(number));
     }
     let of_the_host = name == "Host" || name.starts_with("CPU") || name.ends_with("_Host");
@@ -268,8 +266,7 @@ fn mebibytes(text: &str) -> Option<Bytes> {
 /// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
 fn row(text: &str) -> Option<EngineLogLine<'static>> {
     let mut words = text.split_ascii_whitespace();
-    let is_card = |name: &str| CARDS.iter().any(|card| name.starts_with(card));
-    let place = words.next().filter(|&name| name == "Host" || is_card(name))?;
+    let place = words.next().filter(|&name| name == "Host" || device_number(name).is_some())?;
     let mut next = || words.next()?.parse().ok().map(Bytes::mib);
     let (weights, cache, compute) = (next()?, next()?, next()?);
     let row = EngineLogLine::Row { place: place_of(place)?, weights, cache, compute };
@@ -279,8 +276,5 @@ fn row(text: &str) -> Option<EngineLogLine<'static>> {
 /// `build 10605 (unknown) with GNU …`, `b8799-abc`.
 fn build(words: &str) -> Option<u32> {
     let rest = words.strip_prefix("build ").or(words.strip_prefix('b'))?;
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let ends = rest[digits..].starts_with([' ', '-']);
-    // 0 and 1 are what builds outside a checkout are stamped with.
-    rest[..digits].parse().ok().filter(|&build| ends && build > 1)
+    EngineBuild::number_in(rest).filter(|_| rest.contains([' ', '-'])).flatten()
 }

@@ -296,14 +296,10 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
         )
     })?;
     let number = |build: &str| {
-        build
-            // llama.cpp tags its builds `b10605`, and users paste the tag.
-            .strip_prefix('b')
-            .unwrap_or(build)
-            .parse()
-            .map_err(|_| format!("`{build}` is not a build; write for example llama.cpp@10605"))
+        EngineBuild::number_in(build)
+            .ok_or_else(|| format!("`{build}` is not a build; write for example llama.cpp@10605"))
     };
-    Ok(EngineBuild { kind, build: build.map(number).transpose()? })
+    Ok(EngineBuild { kind, build: build.map(number).transpose()?.flatten() })
 }
 
 fn program(name: &str) -> Result<ProgramKind, String> {
