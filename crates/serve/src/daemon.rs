@@ -9,7 +9,7 @@ mod engine_report;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -207,7 +207,8 @@ impl Daemon {
         let ending = Rc::clone(&server);
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
-                reload(&runtime, &config);
+                // A task of its own, so that a signal is heard while it reads.
+                tokio::task::spawn_local(reload(Rc::clone(&runtime), config.clone()));
             }
             ending.end_feeds();
             tokio::select! {
@@ -231,8 +232,8 @@ impl Daemon {
 }
 
 /// Reads the configuration again; an error is logged and changes nothing.
-fn reload(runtime: &Runtime, path: &Path) {
-    match runtime.read_config(path) {
+async fn reload(runtime: Rc<Runtime>, path: PathBuf) {
+    match runtime.read_config(&path).await {
         Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
         Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
     }

@@ -54,9 +54,15 @@ impl Starter<'_> {
     /// Starts the process; the reason names what is missing.
     pub(super) async fn start(&self) -> Result<Started, Reason> {
         let entry = &self.run.entry;
-        let engine = engine_command(entry, self.runtime.settings.engine.as_deref())
-            .map_err(|error| unstartable(&entry.name, &error))?;
-        let program = self.program(&engine);
+        let (model, configured) = (ConfiguredModel::clone(entry), self.runtime.settings.engine.clone());
+        // A folder of the search path may lie on a disk that hangs.
+        let found = tokio::task::spawn_blocking(move || {
+            let engine = engine_command(&model, configured.as_deref())?;
+            let program = program(&model, &engine);
+            Ok::<_, EngineError>((engine, program))
+        });
+        let found = found.await.map_err(|error| unstartable(&entry.name, &error))?;
+        let (engine, program) = found.map_err(|error| unstartable(&entry.name, &error))?;
         let vulkan = self.vulkan(program.clone()).await?;
         let privacy = Privacy { vulkan, ..self.privacy(program).await };
         let (spec, key) = self.spec(&engine, &privacy)?;
@@ -87,17 +93,6 @@ impl Starter<'_> {
             Ok(Some((program, socket))) => self.private(Some(program), socket),
             _ => self.private(None, false),
         }
-    }
-
-    /// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
-    fn program(&self, engine: &[String]) -> Option<PathBuf> {
-        let Launch::LlamaServer { program, .. } = &self.run.entry.launch else {
-            return None;
-        };
-        let [word] = program.as_deref().unwrap_or(engine) else {
-            return None;
-        };
-        find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref()).ok()
     }
 
     fn private(&self, program: Option<PathBuf>, takes_socket: bool) -> Privacy {
@@ -324,6 +319,17 @@ pub(crate) fn engine_command(
         // Their command line begins with a program of its own.
         Launch::LlamaServer { .. } | Launch::Command { .. } => Ok(Vec::new()),
     }
+}
+
+/// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
+fn program(entry: &ConfiguredModel, engine: &[String]) -> Option<PathBuf> {
+    let Launch::LlamaServer { program, .. } = &entry.launch else {
+        return None;
+    };
+    let [word] = program.as_deref().unwrap_or(engine) else {
+        return None;
+    };
+    find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref()).ok()
 }
 
 /// True if the engine is given a key: llama-server reads it from its environment, unless its command line
