@@ -86,8 +86,11 @@ impl HangCheck {
         // which a slot is processing (0.5.0); either counts only if the process uses no processor time.
         sleep(ABORTS_WITHIN).await;
         let healthy = health::answers_within(&self.readiness, &self.address, ANSWERS_WITHIN);
-        let (healthy, works) = tokio::join!(healthy, self.works());
-        healthy && works
+        let or_failed = |passes: bool| passes.then_some(()).ok_or(());
+        // The first failure decides.
+        let both =
+            tokio::try_join!(async { or_failed(healthy.await) }, async { or_failed(self.works().await) });
+        both.is_ok()
     }
 
     async fn works(&self) -> bool {
@@ -97,9 +100,9 @@ impl HangCheck {
             // Where the process cannot be seen (a container), nothing is concluded.
             let server = self.server().await?;
             let before = ticks(server)?;
-            sleep(WORKS_WITHIN).await;
+            let (waits, ()) = tokio::join!(self.waits(server), sleep(WORKS_WITHIN));
             let used = ticks(server)?.saturating_sub(before);
-            Some(used > IDLE_TICKS || self.waits(server).await?)
+            Some(used > IDLE_TICKS || waits?)
         };
         let mut works = std::pin::pin!(works);
         tokio::select! {

@@ -21,7 +21,7 @@ pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {
     }
     let architecture = request.model.architecture.as_str();
     let (interface, version, mib) = seen(SEEN, interface(request), architecture)?;
-    let off = Bytes::mib(1).scaled(u64::try_from(mib.unsigned_abs()).ok()?, 10);
+    let off = Bytes::mib(1).scaled(u64::from(mib.unsigned_abs()), 10);
     let (word, fact) = if mib < 0 { ("low", "too_low") } else { ("high", "too_high") };
     let text = format!(
         "the formulas mirror llama.cpp b{NEWEST_COMPARED}; for architecture `{architecture}` on the newest \

@@ -10,7 +10,7 @@ mod service_manager;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -211,8 +211,11 @@ impl Daemon {
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
         let Self { runtime, address, config, listener, server, mut signals } = self;
-        let manager = ServiceManager::of_environment();
-        let ready = || manager.ready(&format!("{} at http://{address}", counted(runtime.count())));
+        let manager = Rc::new(ServiceManager::of_environment());
+        let ready = {
+            let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
+            move || manager.ready(&format!("{} at http://{address}", counted(runtime.count())))
+        };
         ready();
         let (drained, listening) = oneshot::channel();
         let ending = Rc::clone(&server);
@@ -220,8 +223,12 @@ impl Daemon {
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 manager.reloading();
-                reload(&runtime, &config);
-                ready();
+                let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
+                // A task of its own, so that a signal is heard while it reads.
+                tokio::task::spawn_local(async move {
+                    reload(runtime, config).await;
+                    ready();
+                });
             }
             manager.stopping();
             ending.end_feeds();
@@ -248,8 +255,8 @@ impl Daemon {
 }
 
 /// Reads the configuration again; an error is logged and changes nothing.
-fn reload(runtime: &Runtime, path: &Path) {
-    match runtime.read_config(path) {
+async fn reload(runtime: Rc<Runtime>, path: PathBuf) {
+    match runtime.read_config(&path).await {
         Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
         Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
     }

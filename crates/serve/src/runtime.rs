@@ -37,8 +37,8 @@ use plimsoll_scheduler::{
     SchedulerSnapshot,
 };
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task::spawn_local;
+use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
+use tokio::task::{spawn_blocking, spawn_local};
 
 use self::admission::AdmissionAnswer;
 use self::operator_log::OperatorLog;
@@ -126,6 +126,7 @@ pub(crate) struct Runtime {
     pub(crate) settings: RuntimeSettings,
     launcher: Launcher,
     sampler: Sampler,
+    reloading: Mutex<()>,
     /// The last reading of the cards.
     reading: RefCell<Reading>,
     state: RefCell<SchedulerState>,
@@ -178,6 +179,7 @@ impl Runtime {
             settings,
             launcher,
             sampler,
+            reloading: Mutex::default(),
             reading: RefCell::default(),
             state: RefCell::new(state),
             statuses: ModelStatuses::default(),
@@ -203,9 +205,16 @@ impl Runtime {
         runtime
     }
 
-    /// Reads a configuration and applies it; an error changes nothing.
-    pub(crate) fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
-        let config = Config::read(path)?;
+    /// Reads a configuration and applies it; an error changes nothing. The files may lie on a disk that hangs, so
+    /// another thread reads them.
+    pub(crate) async fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+        // One after the other, so that the file that was read last is the one that stays.
+        let _turn = self.reloading.lock().await;
+        let file = path.to_owned();
+        let read = spawn_blocking(move || Config::read(&file)).await;
+        let config = read.unwrap_or_else(|error| {
+            Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
+        })?;
         config.warn();
         config.warn_of_restart(&self.settings.serve);
         // Without a key the listener would answer every machine that reaches it.

@@ -162,7 +162,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Car
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'llama-server for models that are configured with flags only' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-file -d 'Append the output of the engines to this file' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l guard -d 'Guard mode for engines on CUDA cards, unless the model\'s section sets one: observe counts memory, budget also refuses allocations beyond the claim [default: observe]' -r -f -a "off\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l guard -d 'Guard mode for engines on CUDA cards, unless the model\'s section sets one: observe counts memory, budget also refuses allocations beyond the plan [default: observe]' -r -f -a "off\t''
 observe\t''
 budget\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l ask -d 'Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a model; 0 disables [default: 500]' -r

@@ -159,6 +159,9 @@ fn fix_allocator_thresholds() {
     }
 }
 
+/// Time in which threads that read files end, when all else has.
+const HUNG_DISK: Duration = Duration::from_secs(1);
+
 /// Runs the daemon's one thread.
 ///
 /// DECISION: a local runtime instead of a `LocalSet`. In a `LocalSet` every wake-up of a task also writes to
@@ -168,7 +171,10 @@ pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(ErrorReport::of("cannot start the server's event loop"))?;
-    runtime.block_on(work)
+    let done = runtime.block_on(work);
+    // A file on a hung disk is still being opened, and would keep the process for ever.
+    runtime.shutdown_timeout(HUNG_DISK);
+    done
 }
 
 /// Prints the address on stdout, where scripts that asked for port 0 read it.

@@ -200,7 +200,8 @@ impl Daemon {
 
     /// Live descendants: engines, but not the warden.
     pub(crate) fn engines(&self) -> Vec<u32> {
-        descendants(self.pid()).into_iter().filter(|pid| is_engine(&command_line(*pid))).collect()
+        let serves = |pid: &u32| is_engine(&command_line(*pid)) && !is_asked(*pid);
+        descendants(self.pid()).into_iter().filter(serves).collect()
     }
 
     pub(crate) fn open_files(&self) -> usize {
@@ -241,6 +242,12 @@ pub(crate) fn command_line(pid: u32) -> String {
 fn is_engine(command: &str) -> bool {
     !command.contains("exec-child")
         && ["fake-engine", "llama-server"].iter().any(|name| command.contains(name))
+}
+
+/// An engine that is asked for its memory runs over the stand-in for a card.
+fn is_asked(pid: u32) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.windows(19).any(|window| window == b"libplimsoll_phantom")
 }
 
 pub(crate) fn descendants(root: u32) -> Vec<u32> {

@@ -1,5 +1,7 @@
 //! Tests of the server under a service manager: what it tells systemd, and the units that it prints.
 
+#![allow(clippy::unwrap_used)]
+
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -58,7 +58,7 @@ pub(crate) trait ModelService: 'static {
     fn unload(&self, model: ModelId);
 
     /// Reads the configuration again.
-    fn reload(&self) -> Result<(), HttpProblem>;
+    fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;
 
     fn snapshot(&self) -> SchedulerSnapshot;
 

@@ -39,7 +39,7 @@ impl<H: ModelService> HttpServer<H> {
             Own::Health => reply::json(&json!({ "status": "ok" })),
             Own::Version => reply::json(&json!({ "version": env!("CARGO_PKG_VERSION"), "name": "plimsoll" })),
             Own::Props => reply::json(&props()),
-            Own::Models => self.models(head)?,
+            Own::Models => self.models(head).await?,
             Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
             Own::Load => self.load(self.receive_model(head, body).await?)?,
             Own::Unload => self.unload(self.receive_model(head, body).await?)?,
@@ -62,9 +62,9 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// `?reload` with anything reads the configuration again first, as llama-server's router does.
-    fn models(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+    async fn models(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         if query::parameter(head.uri.query(), "reload").is_some() {
-            self.service.reload()?;
+            self.service.reload().await?;
         }
         // llama-server reports the time of the answer here as well.
         let created = now();

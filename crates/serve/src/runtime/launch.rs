@@ -54,9 +54,15 @@ impl Starter<'_> {
     /// Starts the process; the reason names what is missing.
     pub(super) async fn start(&self) -> Result<Started, Reason> {
         let entry = &self.run.entry;
-        let engine = engine_command(entry, self.runtime.settings.engine.as_deref())
-            .map_err(|error| unstartable(&entry.name, &error))?;
-        let program = single_program(entry, &engine);
+        let (model, configured) = (ConfiguredModel::clone(entry), self.runtime.settings.engine.clone());
+        // A folder of the search path may lie on a disk that hangs.
+        let found = tokio::task::spawn_blocking(move || {
+            let engine = engine_command(&model, configured.as_deref())?;
+            let program = single_program(&model, &engine);
+            Ok::<_, EngineError>((engine, program))
+        });
+        let found = found.await.map_err(|error| unstartable(&entry.name, &error))?;
+        let (engine, program) = found.map_err(|error| unstartable(&entry.name, &error))?;
         let vulkan = self.vulkan(program.clone()).await?;
         let privacy = Privacy { vulkan, ..self.privacy(program).await };
         let (spec, key) = self.spec(&engine, &privacy)?;

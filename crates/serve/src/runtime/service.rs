@@ -76,12 +76,12 @@ impl ModelService for Runtime {
         self.submit(SchedulerEvent::UnloadWanted { model });
     }
 
-    fn reload(&self) -> Result<(), HttpProblem> {
+    async fn reload(&self) -> Result<(), HttpProblem> {
         let RuntimeSettings { config, .. } = &self.settings;
         let bad = |error: &dyn std::error::Error| {
             HttpProblem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
         };
-        self.read_config(config).map(drop).map_err(|error| bad(&error))
+        self.read_config(config).await.map(drop).map_err(|error| bad(&error))
     }
 
     fn snapshot(&self) -> SchedulerSnapshot {

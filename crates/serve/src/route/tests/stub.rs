@@ -86,7 +86,7 @@ impl ModelService for StubService {
         self.orders.borrow_mut().push("unload");
     }
 
-    fn reload(&self) -> Result<(), HttpProblem> {
+    async fn reload(&self) -> Result<(), HttpProblem> {
         self.orders.borrow_mut().push("reload");
         Ok(())
     }
