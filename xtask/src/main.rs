@@ -8,11 +8,13 @@ use std::process::ExitCode;
 mod artifacts;
 mod cross;
 mod docs;
+mod drift;
 mod engine;
 mod gpu;
 mod guard;
 mod house;
 mod qemu;
+mod release;
 mod supply;
 mod test;
 mod tidy;
@@ -24,6 +26,7 @@ usage: cargo xtask <chore>
           what guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
   cross   install what guard's aarch64 tests need, by name
   docs    write the documents that plimsoll prints about itself; with --check, fail where one is stale
+  drift   what upstream's engines take and the planner's closed forms do not say; see drift --help
   engine  build a real llama.cpp without CUDA, b10605 or b8799, and print where its programs are
   gpu bundle
           pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
@@ -31,6 +34,8 @@ usage: cargo xtask <chore>
   house   a measured table of the tree: size, import cycles, functions, comments, names; see house --help
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
+  release [--out DIR] [--arch amd64|arm64] [--from DIR]
+          packages: a .deb, an archive, an OCI image, an SBOM and checksums; two builds give the same bytes
   supply  licences, sources and known vulnerabilities of the dependencies, by cargo-deny and cargo-audit
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests; with --long, the tests
           that take longer than CI may; with the names of steps, these alone
@@ -44,12 +49,14 @@ fn main() -> ExitCode {
         ["cross"] => cross::run(),
         ["docs"] => docs::run(&root(), false),
         ["docs", "--check"] => docs::run(&root(), true),
+        ["drift", words @ ..] => drift::run(&root(), words),
         ["engine"] => engine::run("b10605"),
         ["engine", build] => engine::run(build),
         ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),
         ["guard"] => guard::run(&root()),
         ["house", words @ ..] => house::run(&root(), words),
         ["qemu-reclaim"] => qemu::run(&root()),
+        ["release", words @ ..] => release::run(&root(), words),
         ["supply"] => supply::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),

@@ -96,6 +96,17 @@ impl Card {
         }
     }
 
+    /// The PCI vendor of a card that is none of NVIDIA's, by its product name.
+    pub fn pci_vendor(&self) -> Option<u32> {
+        let is = |words: &[&str]| words.iter().any(|word| self.name.contains(word));
+        match self.compute_capability {
+            Some(_) => None,
+            None if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen"]) => Some(0x1002),
+            None if is(&["Intel", "Arc "]) => Some(0x8086),
+            None => None,
+        }
+    }
+
     /// True if the name in a configuration refers to this card.
     pub fn answers_to(&self, name: &str) -> bool {
         self.id.as_str() == name || self.uuid.as_deref() == Some(name) || self.name == name

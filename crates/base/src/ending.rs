@@ -1,12 +1,35 @@
 //! Ways in which an engine process ends, such as a crash or an out-of-memory error.
 
-use crate::{Bytes, Reason};
+use crate::{Bytes, CardId, Reason};
 
 /// Phase of an engine in which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Loading,
     Serving,
+}
+
+/// Memory that an engine lacked, by guard's record of the refused allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    pub bytes: Bytes,
+    pub limit: AllocationLimit,
+}
+
+/// Limit that an allocation met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllocationLimit {
+    /// The engine's own budget, whatever was free.
+    Budget,
+    /// The card's memory, which other processes may have taken.
+    Driver {
+        /// `None` if the engine was not given the card.
+        card: Option<CardId>,
+        /// Free memory of the card at the refusal.
+        free: Bytes,
+        /// Memory that the engine held at the refusal, by guard.
+        held: Bytes,
+    },
 }
 
 /// Kind of an engine process's end.
@@ -21,8 +44,8 @@ pub enum End {
     OutOfMemory {
         stage: Stage,
         reason: Reason,
-        /// Missing bytes, where the engine's log states them.
-        shortfall: Option<Bytes>,
+        /// `None` unless guard recorded a refused allocation.
+        shortfall: Option<Shortfall>,
     },
     /// There never was a process: the program is missing, is not executable, its port was taken.
     Unstartable {

@@ -20,6 +20,6 @@ pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
 pub use card_spec::{CardSpec, CardSpecError};
 pub use curve::{Curve, Slots};
 pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, RunId, UnknownSize};
-pub use ending::{End, Stage};
+pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use round::round_u64;

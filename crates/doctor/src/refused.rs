@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Reason};
+use plimsoll_base::{AllocationLimit, Bytes, CardId, Reason, Shortfall};
 use plimsoll_wire::page::Refusal;
 
 /// An end this soon after a refusal is its consequence, if nothing else is known of the end.
@@ -16,6 +16,8 @@ pub struct RefusedAllocation {
     pub why: Refusal,
     /// Name of the card.
     pub card: String,
+    /// `None` if the daemon does not know the card.
+    pub id: Option<CardId>,
     pub asked: Bytes,
     /// Memory of the card that the program held then.
     pub allocated: Bytes,
@@ -40,13 +42,18 @@ impl RefusedAllocation {
     }
 
     /// Missing memory at that moment.
-    pub(super) fn shortfall(&self) -> Option<Bytes> {
+    pub(super) fn shortfall(&self) -> Option<Shortfall> {
         match self.why {
             Refusal::Budget | Refusal::Spill => {
-                Some((self.allocated + self.asked).saturating_sub(self.budget?))
+                let bytes = (self.allocated + self.asked).saturating_sub(self.budget?);
+                Some(Shortfall { bytes, limit: AllocationLimit::Budget })
             }
-            // The driver counts in pages of 2 MiB, so this is a lower bound.
-            Refusal::Driver => Some(self.asked.saturating_sub(self.free)),
+            Refusal::Driver => {
+                let (card, free, held) = (self.id.clone(), self.free, self.allocated);
+                let limit = AllocationLimit::Driver { card, free, held };
+                // The driver counts in pages of 2 MiB, so this is a lower bound.
+                Some(Shortfall { bytes: self.asked.saturating_sub(self.free), limit })
+            }
             // A context on a foreign card is refused whatever is free.
             Refusal::Context => None,
         }
@@ -106,8 +113,7 @@ impl RefusedAllocation {
                     memory: the process held {allocated}{budget}, and {free} were free"
             ),
             Refusal::Context => format!(
-                "a CUDA context on {card} was refused, because the process is not \
-                assigned to that card"
+                "a CUDA context on {card} was refused, because the process is not assigned to that card"
             ),
         }
     }

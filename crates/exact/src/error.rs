@@ -12,6 +12,8 @@ use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
 
+use super::prompt::PromptError;
+
 /// A failed question to an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExactError {
@@ -39,9 +41,9 @@ pub enum ExactError {
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "the engine {} did not answer within {seconds} s; its last line was: {last}
-hint: omit --exact to use \
-            Plimsoll's formulas", path.display()
+        "the engine {} did not answer within {seconds} s; its last line was: {last}\nhint: omit --exact to use \
+         Plimsoll's formulas",
+        path.display()
     )]
     Wait { path: PathBuf, seconds: u64, last: String },
     #[error("the engine {} started, but its log has no sizes", .0.display())]
@@ -55,6 +57,10 @@ hint: omit --exact to use \
             fewer values in --fit, or omit --exact to use Plimsoll's formulas"
     )]
     Spent { program: String, runs: u32 },
+    #[error(
+        "{program} did not compute a prompt of {tokens} tokens: {why}\nhint: give --prompt fewer tokens, or omit it"
+    )]
+    Prompt { program: String, tokens: u32, why: PromptError },
     #[error(transparent)]
     Refused(#[from] EngineRefusal),
     #[error(transparent)]

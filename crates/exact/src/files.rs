@@ -17,26 +17,6 @@ use plimsoll_probe::headers::{HeaderWindow, read_heads};
 use super::ExactError;
 
 const FOLDER: &str = "plimsoll-exact-";
-/// Names that ggml's backends were linked with (CUDA 11 to 13, ROCm 6 and 7, Vulkan).
-const STAND_INS: [&str; 17] = [
-    "libvulkan.so.1",
-    "libamdhip64.so.6",
-    "libamdhip64.so.7",
-    "libhipblas.so.2",
-    "libhipblas.so.3",
-    "librocblas.so.4",
-    "librocblas.so.5",
-    "libcuda.so.1",
-    "libcudart.so.11.0",
-    "libcudart.so.12",
-    "libcudart.so.13",
-    "libcublas.so.11",
-    "libcublas.so.12",
-    "libcublas.so.13",
-    "libcublasLt.so.11",
-    "libcublasLt.so.12",
-    "libcublasLt.so.13",
-];
 
 /// The part of a header that an engine gets to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +66,7 @@ impl Files {
             // The loader knows a file by its inode, so every name leads to the one library that is preloaded.
             let link = |name: &&str| symlink(library, folder.join(name));
             fs::create_dir(&folder)
-                .and_then(|()| STAND_INS.iter().try_for_each(link))
+                .and_then(|()| plimsoll_wire::env::STAND_INS.iter().try_for_each(link))
                 .map_err(ExactError::Folder)?;
         }
         Ok(self.stand_ins.insert(folder))

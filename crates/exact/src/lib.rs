@@ -12,6 +12,7 @@ mod cache;
 mod error;
 mod files;
 mod price;
+mod prompt;
 mod question;
 mod report;
 mod run;
@@ -37,6 +38,7 @@ use self::cache::{Answer, Cache};
 pub use self::error::ExactError;
 use self::files::{Files, Form};
 pub use self::price::Asked;
+pub use self::prompt::PromptError;
 use self::question::Question;
 pub use self::stamp::{of_engine as engine_stamp, of_file as file_stamp};
 use self::tally::{Limit, Tally};
@@ -187,7 +189,10 @@ impl Oracle {
     }
 
     fn answer(&self, options: &Options, cards: &[Card], form: Form) -> Result<Transcript, ExactError> {
-        let question = self.question(options, cards, form)?;
+        self.answer_to(self.question(options, cards, form)?)
+    }
+
+    fn answer_to(&self, question: Question<'_>) -> Result<Transcript, ExactError> {
         // `put` consumes the question; the key finds its answer afterwards.
         let key = question.key.clone();
         self.put(vec![question])?;

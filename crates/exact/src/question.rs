@@ -11,6 +11,7 @@ use super::arguments::Given;
 use super::cache::Answer;
 use super::error::ExactError;
 use super::files::Form;
+use super::prompt::Prompt;
 use super::run::{Job, Until};
 use super::{Oracle, run, stamp};
 
@@ -21,6 +22,8 @@ pub(super) struct Question<'a> {
     given: Given<'a>,
     specs: String,
     form: Form,
+    /// Tokens of a prompt that the engine then computes.
+    pub(super) prompt: Option<u32>,
 }
 
 impl Oracle {
@@ -43,7 +46,7 @@ impl Oracle {
         // A fixed socket name keeps the run's own paths out of the cache key; file stamps replace model
         // paths.
         let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
-        Ok(Question { key: self.key(&specs, &arguments), given, specs, form })
+        Ok(Question { key: self.key(&specs, &arguments), given, specs, form, prompt: None })
     }
 
     /// The cache key: everything that an answer depends on, as text.
@@ -81,7 +84,7 @@ impl Oracle {
             None => self.list_devices(specs)?,
         };
         let lists = |name: &&str| devices.iter().any(|device| device.starts_with(*name));
-        let has_cuda = cards.iter().any(|card| vendor(card).is_none());
+        let has_cuda = cards.iter().any(|card| card.pci_vendor().is_none());
         let order = if has_cuda { ["CUDA", "Vulkan", "ROCm"] } else { ["ROCm", "Vulkan", "CUDA"] };
         let interface = order.into_iter().find(lists).unwrap_or("CUDA");
         self.interface.set(Some(interface));
@@ -115,6 +118,7 @@ impl Oracle {
             environment: self.environment(libraries, &folder, &report, specs),
             report,
             until: Until::Devices,
+            prompt: None,
         };
         let listed = run::run(&self.program.path, &job, &self.terms)?;
         let devices: Vec<String> = listed.into_iter().collect();
@@ -142,7 +146,9 @@ impl Oracle {
             arguments: given.arguments(&socket, |path| files.copy(path, question.form))?,
             environment: self.environment(files.stand_ins(&self.phantom)?, &folder, &report, &question.specs),
             report,
-            until: given.until(),
+            // A server takes prompts once it has its slots.
+            until: if question.prompt.is_some() { Until::Ready } else { given.until() },
+            prompt: question.prompt.map(|tokens| Prompt { tokens, socket }),
         })
     }
 
@@ -154,11 +160,12 @@ impl Oracle {
         specs: &str,
     ) -> Vec<(OsString, OsString)> {
         // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
+        // The cards of a question are those that are left when cards are hidden.
         let foreign = |name: &OsStr| {
             let name = name.to_string_lossy();
-            ["LLAMA_", "PLIMSOLL_", "GGML_VK_VISIBLE_DEVICES", "LD_PRELOAD", SEARCHED]
-                .iter()
-                .any(|start| name.starts_with(start))
+            let hides = name.ends_with("_VISIBLE_DEVICES");
+            hides
+                || ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
         };
         let inherited = self.terms.environment.iter().filter(|(name, _)| !foreign(name));
         let mut environment: Vec<(OsString, OsString)> =
@@ -193,21 +200,10 @@ fn card_specs(cards: &[&Card]) -> String {
         let (major, minor) = card.compute_capability.unwrap_or(USUAL);
         let (total, free) = (card.total.get(), card.free.get());
         let vmm = u32::from(!card.legacy_pool);
-        let vendor = vendor(card).map_or(String::new(), |vendor| format!(",vendor={vendor}"));
+        let vendor = card.pci_vendor().map_or(String::new(), |vendor| format!(",vendor={vendor}"));
         format!("total={total},free={free},cc={major}.{minor},vmm={vmm}{vendor}")
     };
     cards.iter().map(spec).collect::<Vec<_>>().join(";")
-}
-
-/// The PCI vendor of a card that is none of NVIDIA's, by its product name.
-fn vendor(card: &Card) -> Option<u32> {
-    let is = |words: &[&str]| words.iter().any(|word| card.name.contains(word));
-    match card.compute_capability {
-        Some(_) => None,
-        None if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen"]) => Some(0x1002),
-        None if is(&["Intel", "Arc "]) => Some(0x8086),
-        None => None,
-    }
 }
 
 /// Compute capability assumed for a card without one: Ada.

@@ -1,6 +1,6 @@
 //! Engine runs for `plan --exact`, which end once the engine has logged its last buffer.
 //!
-//! The engine has its own process group, which is then killed, as it is at its time limit and where it takes too much
+//! The engine has its own process group, which is then killed. The group is also killed at its limits of time and
 //! memory. If Plimsoll dies first, the kernel kills the engine.
 
 use std::ffi::OsString;
@@ -20,6 +20,7 @@ use plimsoll_probe::resident;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
+use super::prompt::Prompt;
 use super::{ExactError, RunTerms, report};
 
 /// Upper bound on parallel runs: more only compete for memory bandwidth.
@@ -63,6 +64,7 @@ pub(super) struct Job {
     /// The file to which the stand-in writes what the engine asks of the cards.
     pub(super) report: PathBuf,
     pub(super) until: Until,
+    pub(super) prompt: Option<Prompt>,
 }
 
 /// Runs jobs in parallel, at most one per processor. Returns the relevant log lines of each, in order.
@@ -102,7 +104,7 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 /// Runs one job; returns the relevant log lines, or the devices of a list.
 pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<String>, ExactError> {
     let start = |error| ExactError::Start { path: program.to_owned(), error };
-    let (log, said) = io::pipe().map_err(start)?;
+    let (mut log, said) = io::pipe().map_err(start)?;
     let child = Command::new(PLIMSOLL)
         .arg("exec-child")
         .args(["--parent", &getpid().as_raw_nonzero().to_string(), "--"])
@@ -119,7 +121,9 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<Str
     let engine = Running(child.map_err(start)?);
     let mut listener = Listener::new(job.until);
     let watch = Watch { leader: engine.0.id(), job, terms, end: Instant::now() + terms.time };
-    let ended = listener.listen(log, &watch);
+    let ended = listener.listen(&mut log, &watch);
+    let prompt = job.prompt.as_ref().filter(|_| listener.is_over());
+    let prompted = prompt.map(|prompt| (prompt, prompt.run(log)));
     // Kills the group before the log is judged: an engine that goes on would start decoding.
     drop(engine);
     let path = program.to_owned();
@@ -128,7 +132,16 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<Str
         Ok(()) if listener.is_over() && !listener.transcript.has_weights() => Err(ExactError::Sizes(path)),
         Ok(()) if listener.is_over() => {
             let mut lines = listener.lines;
-            lines.extend(report::asked(&job.report));
+            match prompted {
+                Some((prompt, Ok(()))) => {
+                    lines.extend(report::grown(&job.report, &listener.transcript, prompt.tokens));
+                }
+                Some((prompt, Err(why))) => {
+                    let program = program.to_string_lossy().into_owned();
+                    return Err(ExactError::Prompt { program, tokens: prompt.tokens, why });
+                }
+                None => lines.extend(report::asked(&job.report)),
+            }
             Ok(lines)
         }
         Ok(()) => Err(listener.transcript.refusal().into()),
@@ -226,13 +239,13 @@ impl Listener {
     }
 
     /// Reads the log until everything is known or the engine has ended.
-    fn listen(&mut self, mut log: PipeReader, watch: &Watch<'_>) -> Result<(), Broken> {
+    fn listen(&mut self, log: &mut PipeReader, watch: &Watch<'_>) -> Result<(), Broken> {
         let mut rest: Vec<u8> = Vec::new();
         let mut heard = 0;
         let mut buffer = [0; 16 << 10];
         let mut checked = Instant::now();
         while !self.is_over() && heard < LONGEST_LOG {
-            watch.wait_for(&log)?;
+            watch.wait_for(log)?;
             // An engine that never stops talking is watched as well.
             if checked.elapsed() > TICK {
                 watch.check()?;

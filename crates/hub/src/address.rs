@@ -1,8 +1,10 @@
 //! Address of a file on an HTTP server: scheme, host and path.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use http::Uri;
+use http::uri::Authority;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::{HubError, HubFailure};
@@ -63,9 +65,14 @@ impl Address {
         Self { path: format!("{}?{query}", self.path), ..self }
     }
 
-    /// True where a secret for `self` may go to `other` as well.
+    /// True where a secret for `self` may go to `other`: the same host, over a connection that others cannot read.
     pub(crate) fn trusts(&self, other: &Self) -> bool {
-        self.authority == other.authority && (other.secure || !self.secure)
+        self.authority == other.authority && (other.secure || other.is_loopback() && !self.secure)
+    }
+
+    /// True for another address of the same server.
+    pub(crate) fn is_at(&self, other: &Self) -> bool {
+        self.authority == other.authority
     }
 
     pub fn is_secure(&self) -> bool {
@@ -74,8 +81,10 @@ impl Address {
 
     /// True for this machine, which no proxy leads to.
     pub(crate) fn is_loopback(&self) -> bool {
-        let host = self.authority.rsplit_once(':').map_or(self.authority.as_str(), |(host, _)| host);
-        host == "localhost" || host == "[::1]" || host.starts_with("127.")
+        let Ok(authority) = self.authority.parse::<Authority>() else { return false };
+        let host = authority.host().trim_matches(['[', ']']);
+        // A name may begin like an address: `127.0.0.1.example`.
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// The whole address, with its query.
@@ -130,6 +139,25 @@ mod tests {
         let plain = Address::parse("http://hub.example/a").unwrap();
         assert!(plain.redirected("https://hub.example/a").is_some_and(|next| plain.trusts(&next)));
         assert!(!from.trusts(&plain) && !from.trusts(&Address::parse("https://hub.example:444/a").unwrap()));
+    }
+
+    #[test]
+    fn a_secret_goes_over_plain_http_to_this_machine_alone() {
+        for (text, trusted) in [
+            ("http://127.0.0.1:8080/", true),
+            ("http://127.9.9.9/", true),
+            ("http://[::1]:1/", true),
+            ("http://localhost/", true),
+            ("https://hub.example/", true),
+            ("http://hub.example/", false),
+            ("http://10.0.0.1/", false),
+            ("http://127.0.0.1.example/", false),
+            ("http://127.evil:80/", false),
+            ("http://localhost.example/", false),
+        ] {
+            let hub = Address::parse(text).unwrap();
+            assert_eq!(hub.trusts(&hub), trusted, "{text}");
+        }
     }
 
     #[test]

@@ -151,6 +151,9 @@ impl Client {
                     let next = at.redirected(&location);
                     at = next.ok_or_else(|| HubFailure::BadRedirect(unsigned(&location)).of(address))?;
                 }
+                401 | 403 if self.token.is_some() && self.hub.is_at(&at) && !self.hub.trusts(&at) => {
+                    return Err(HubFailure::TokenWithheld.of(address));
+                }
                 status => return Err(refusal(status, response.headers()).of(address)),
             }
         }

@@ -39,6 +39,11 @@ pub enum HubFailure {
     )]
     Forbidden { status: u16 },
     #[error(
+        "the server asks for an access token, which is not sent over plain http\n\
+         hint: write https:// in HF_ENDPOINT, or reach the server through this machine (http://127.0.0.1:PORT)"
+    )]
+    TokenWithheld,
+    #[error(
         "the server does not have this file (status 404)\nhint: check the name; the web page of the repository lists its files"
     )]
     Missing,

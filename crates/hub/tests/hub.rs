@@ -189,6 +189,20 @@ fn a_token_goes_to_the_hub_and_nowhere_else() {
 }
 
 #[test]
+fn a_token_is_not_sent_over_plain_http_to_another_machine() {
+    let file = HostedFile::of(&small()).with(Fault::Gated);
+    let server = FakeHub::start(vec![(REPO, "m-Q4_K_M.gguf", file)]).unwrap();
+    // It leads here, but it is no address of the loopback.
+    let elsewhere = server.address.replace("127.0.0.1", "0.0.0.0");
+    let client = Client::new(Address::parse(&elsewhere).unwrap(), Some("hf_secret"), BOUNDS).unwrap();
+    let hub = Hub::new(client, Caches::default());
+    let refused = located(&hub, &format!("-hf {REPO}")).unwrap_err().to_string();
+    assert!(refused.contains("is not sent over plain http"), "{refused}");
+    assert!(server.requests().iter().all(|request| request.authorization.is_none()));
+    assert!(!server.requests().is_empty(), "what needs no token is asked for all the same");
+}
+
+#[test]
 fn every_fault_of_a_server_is_an_error_that_names_the_file_and_a_remedy() {
     let short = Bounds { patience: Duration::from_millis(600), ..BOUNDS };
     for (fault, said) in [

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_wire::env as names;
 
@@ -68,15 +69,14 @@ const NOT_INHERITED: &[&str] = &[
 /// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects
 /// no card.
 pub(super) const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
-/// Variables of the other runtimes, each with the value that hides every card.
-const OTHER_RUNTIMES: &[(&str, &str)] = &[
-    // ROCr takes an empty list for no device.
-    ("ROCR_VISIBLE_DEVICES", ""),
-    // HIP ignores an empty list and would read CUDA_VISIBLE_DEVICES instead; an index below 0 ends its list.
-    ("HIP_VISIBLE_DEVICES", "-1"),
-    // SYCL wants one selector; this one leaves the processors.
-    ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
-];
+/// Variables of AMD's runtimes. ROCr is first, and takes an empty list for no device. HIP numbers what is left; it
+/// ignores an empty list and would read `CUDA_VISIBLE_DEVICES` instead, and an entry that names no card ends its list.
+const ROCR: (&str, &str) = ("ROCR_VISIBLE_DEVICES", "");
+const HIP: (&str, &str) = ("HIP_VISIBLE_DEVICES", "-1");
+/// All cards that ROCr shows; ggml uses 16 at most.
+const EVERY_HIP_CARD: &str = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15";
+/// SYCL wants one selector; this one leaves the processors.
+const SYCL: (&str, &str) = ("ONEAPI_DEVICE_SELECTOR", "*:cpu");
 
 /// All environment variables of a process, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,17 +123,16 @@ pub fn inherited(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     more: &[String],
 ) -> (Vec<(OsString, OsString)>, Vec<String>) {
-    let named = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
-        Some(beginning) => name.get(..beginning.len()).is_some_and(|it| it.eq_ignore_ascii_case(beginning)),
-        None => name.eq_ignore_ascii_case(pattern),
+    let named = |name: &[u8], pattern: &str| match pattern.as_bytes() {
+        [beginning @ .., b'*'] => {
+            name.get(..beginning.len()).is_some_and(|it| it.eq_ignore_ascii_case(beginning))
+        }
+        pattern => name.eq_ignore_ascii_case(pattern),
     };
-    let passes = |(name, _): &(OsString, OsString)| {
-        let name = name.to_string_lossy();
-        let patterns =
-            PASSED.iter().flat_map(|words| words.split_whitespace()).chain(more.iter().map(String::as_str));
-        let mut patterns = patterns.chain(["_"]);
-        patterns.any(|pattern| named(&name, pattern))
-    };
+    let usual = PASSED.iter().flat_map(|words| words.split_ascii_whitespace());
+    let patterns: Vec<&str> = usual.chain(more.iter().map(String::as_str)).chain(["_"]).collect();
+    let passes =
+        |(name, _): &(OsString, OsString)| patterns.iter().any(|pattern| named(name.as_bytes(), pattern));
     let (passed, rest): (Vec<_>, Vec<_>) = daemon.into_iter().partition(passes);
     let mut rest: Vec<String> = rest
         .iter()
@@ -162,15 +161,14 @@ pub fn child_environment(
     for (name, value) in own {
         environment.set(name, value);
     }
-    let chose_vulkan = own.iter().any(|(name, _)| name == VULKAN);
     match visible {
         Visible::Cards(uuids) => {
             environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
-            hide_other_runtimes(&mut environment, chose_vulkan);
+            hide_other_runtimes(&mut environment, own);
         }
         Visible::NoCard => {
             environment.set(names::CUDA_VISIBLE_DEVICES, "");
-            hide_other_runtimes(&mut environment, false);
+            hide_other_runtimes(&mut environment, &[]);
         }
         Visible::AsInherited => {}
     }
@@ -183,18 +181,28 @@ pub fn child_environment(
     environment
 }
 
-/// Hides every card from the runtimes that do not read CUDA's variable.
+/// Hides every card from the runtimes that do not read CUDA's variable, but for those that the model's own
+/// variables `own` name for one of them.
 ///
 /// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order
-/// of its loader's own; its numbers are asked of the engine ([`Environment::show_to_vulkan`]), or named in the
-/// model's own variables, and that choice is kept.
-fn hide_other_runtimes(environment: &mut Environment, chose_vulkan: bool) {
+/// of its loader's own; its numbers are asked of the engine ([`Environment::show_to_vulkan`]). AMD's cards are no
+/// card of the daemon's, so that only the user can give them to an engine.
+fn hide_other_runtimes(environment: &mut Environment, own: &[(String, String)]) {
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
-    for (name, nothing) in OTHER_RUNTIMES {
-        environment.set(*name, *nothing);
+    let chosen = |name: &str| own.iter().any(|(own, _)| own == name);
+    match (chosen(ROCR.0), chosen(HIP.0)) {
+        (false, false) => {
+            environment.set(ROCR.0, ROCR.1);
+            environment.set(HIP.0, HIP.1);
+        }
+        // Without a list of its own HIP would look for CUDA's UUIDs.
+        (true, false) => environment.set(HIP.0, EVERY_HIP_CARD),
+        (_, true) => {}
     }
-    if !chose_vulkan {
-        environment.set(VULKAN, "");
+    for (name, nothing) in [SYCL, (VULKAN, "")] {
+        if !chosen(name) {
+            environment.set(name, nothing);
+        }
     }
 }
 
@@ -243,6 +251,22 @@ mod tests {
         }
         let inherited = child_environment(daemon(), &[], &Visible::AsInherited, None, None);
         assert_eq!(text(&inherited, "GGML_VK_VISIBLE_DEVICES"), None);
+    }
+
+    #[test]
+    fn a_model_that_names_cards_of_amds_gets_these_and_none_where_it_runs_on_the_host() {
+        let cards = Visible::Cards(vec!["GPU-b".into()]);
+        let given = |own: &[(&str, &str)], visible: &Visible| {
+            let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let child = child_environment(daemon(), &own.collect::<Vec<_>>(), visible, None, None);
+            ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"].map(|name| text(&child, name).map(str::to_owned))
+        };
+        let texts = |rocr: Option<&str>, hip: Option<&str>| [rocr.map(str::to_owned), hip.map(str::to_owned)];
+        let (rocr, hip) = (("ROCR_VISIBLE_DEVICES", "1"), ("HIP_VISIBLE_DEVICES", "0"));
+        assert_eq!(given(&[rocr], &cards), texts(Some("1"), Some(EVERY_HIP_CARD)));
+        assert_eq!(given(&[hip], &cards), texts(None, Some("0")));
+        assert_eq!(given(&[rocr, hip], &cards), texts(Some("1"), Some("0")));
+        assert_eq!(given(&[rocr, hip], &Visible::NoCard), texts(Some(""), Some("-1")));
     }
 
     #[test]

@@ -1,11 +1,20 @@
-//! Health check of an engine whose log looks like an abort.
+//! Health check of a serving engine whose log looks like an abort.
 //!
-//! Such an engine may hang instead of exiting (llama.cpp #13281).
+//! DECISION: the engine is asked for `/health` and for `/slots`. After `ggml.c: ggml_abort`, the computing
+//! thread may hang while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or one
+//! in which a slot is processing (0.5.0). Either counts only if the process uses no processor time.
+//!
+//! An engine may also wait so for a card or another machine. So a process with a device or a connection of its
+//! own is stuck only if it has started a process since the line: `ggml_print_backtrace` waits for a debugger
+//! (`ggml.c @ b10605`).
 
+use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_wire::env::LLAMA_API_KEY;
-use procfs::process::Process;
+use procfs::net::{TcpNetEntry, TcpState};
+use procfs::process::{FDTarget, Process};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
@@ -24,6 +33,25 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(7);
 const WORKS_WITHIN: Duration = Duration::from_secs(4);
 /// Clock ticks that threads without work may use in this time: timers, and questions about its health.
 const IDLE_TICKS: u64 = 10;
+/// Time in which a line of the log is read.
+const LINE_DELAY: Duration = Duration::from_secs(2);
+/// Devices that compute nothing.
+const NO_CARDS: [&str; 14] = [
+    "console",
+    "fd",
+    "full",
+    "hugepages",
+    "kmsg",
+    "mqueue",
+    "null",
+    "ptmx",
+    "pts",
+    "random",
+    "shm",
+    "tty",
+    "urandom",
+    "zero",
+];
 const SLOTS: &str = "/slots";
 /// Each slot prints its sampling settings, of some KiB.
 const LONGEST_ANSWER: usize = 4 << 20;
@@ -35,6 +63,8 @@ pub(super) struct HangCheck {
     readiness: Readiness,
     key: Option<String>,
     group: u32,
+    /// The moment of the line, in clock ticks since the machine started.
+    since: u64,
 }
 
 impl HangCheck {
@@ -45,6 +75,7 @@ impl HangCheck {
             readiness: spec.readiness.clone(),
             key: key.map(str::to_owned),
             group,
+            since: clock_ticks().saturating_sub(LINE_DELAY.as_secs() * procfs::ticks_per_second()),
         }
     }
 
@@ -61,20 +92,30 @@ impl HangCheck {
 
     async fn works(&self) -> bool {
         let answered = timeout(ANSWERS_WITHIN, self.slots());
-        let used = async {
+        let works = async {
             sleep(ANSWERS_WITHIN - WORKS_WITHIN).await;
             // Where the process cannot be seen (a container), nothing is concluded.
             let server = self.server().await?;
             let before = ticks(server)?;
             sleep(WORKS_WITHIN).await;
-            Some(ticks(server)?.saturating_sub(before))
+            let used = ticks(server)?.saturating_sub(before);
+            Some(used > IDLE_TICKS || self.waits(server).await?)
         };
-        let mut used = std::pin::pin!(used);
+        let mut works = std::pin::pin!(works);
         tokio::select! {
             biased;
             Ok(()) = answered => true,
-            used = &mut used => used.is_none_or(|ticks| ticks > IDLE_TICKS),
+            works = &mut works => works.unwrap_or(true),
         }
+    }
+
+    /// True if the process may wait for a card or another machine, and has started no debugger.
+    async fn waits(&self, server: i32) -> Option<bool> {
+        let since = self.since;
+        let waits =
+            move || Some(!descendants::has_child_since(server, since) && may_compute_elsewhere(server)?);
+        // It reads descriptors of processes, which takes milliseconds.
+        tokio::task::spawn_blocking(waits).await.ok()?
     }
 
     /// Returns when the engine has answered, with any status (other engines do not know the path), and has no
@@ -114,6 +155,41 @@ fn is_processing(slots: &[u8]) -> bool {
     slots.iter().any(|slot| slot["is_processing"] == true)
 }
 
+/// True if a process has a device open, or a connection that it made itself (`--rpc`).
+fn may_compute_elsewhere(pid: i32) -> Option<bool> {
+    let process = Process::new(pid).ok()?;
+    let mut sockets = Vec::new();
+    for descriptor in process.fd().ok()?.flatten() {
+        match descriptor.target {
+            FDTarget::Path(path) if is_card(&path) => return Some(true),
+            FDTarget::Socket(inode) => sockets.push(inode),
+            _ => {}
+        }
+    }
+    let entries = [process.tcp(), process.tcp6()].into_iter().flatten().flatten();
+    let own: Vec<TcpNetEntry> = entries.filter(|entry| sockets.contains(&entry.inode)).collect();
+    let listens =
+        |port| own.iter().any(|entry| entry.state == TcpState::Listen && entry.local_address.port() == port);
+    let made =
+        |entry: &TcpNetEntry| entry.state == TcpState::Established && !listens(entry.local_address.port());
+    Some(own.iter().any(made))
+}
+
+/// Cards of all vendors are devices: `/dev/nvidia0`, `/dev/kfd`, `/dev/dri/renderD128`.
+fn is_card(path: &Path) -> bool {
+    let Ok(name) = path.strip_prefix("/dev") else { return false };
+    let first = name.iter().next().and_then(|first| first.to_str()).unwrap_or_default();
+    !NO_CARDS.contains(&first.trim_end_matches(|digit: char| digit.is_ascii_digit()))
+}
+
+/// Time since the machine started, as start times of processes are counted.
+fn clock_ticks() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let part = |value: i64| u64::try_from(value).unwrap_or_default();
+    let ticks = procfs::ticks_per_second();
+    part(now.tv_sec) * ticks + part(now.tv_nsec) * ticks / 1_000_000_000
+}
+
 /// Processor time of a process in clock ticks; `None` if it waits for a disk, which is work as well.
 fn ticks(pid: i32) -> Option<u64> {
     let process = Process::new(pid).ok()?;
@@ -128,6 +204,16 @@ fn ticks(pid: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_of_every_vendor_are_told_from_terminals_and_files() {
+        for card in ["nvidia0", "nvidiactl", "kfd", "dri/renderD128", "dxg", "davinci0"] {
+            assert!(is_card(&Path::new("/dev").join(card)), "{card}");
+        }
+        for other in ["/dev/null", "/dev/pts/3", "/dev/tty1", "/dev/shm/x", "/home/dev/nvidia0", "nvidia0"] {
+            assert!(!is_card(Path::new(other)), "{other}");
+        }
+    }
 
     #[test]
     fn a_slot_with_a_request_is_told_from_idle_ones_and_from_other_answers() {

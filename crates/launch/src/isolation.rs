@@ -143,13 +143,13 @@ fn rewriter(argument: &str) -> Option<Rewrite> {
     }
 }
 
-/// Converts a name such as `CUDA1` to the child's number; names of other devices stay unchanged.
+/// Converts a name such as `CUDA1` or `Vulkan1` to the child's number; names that are no card's stay unchanged.
 fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
-    let Some(number) = name.strip_prefix("CUDA").and_then(|digits| digits.parse::<usize>().ok()) else {
+    let Some((interface, number)) = plimsoll_planner::device_number(name) else {
         return Some(name.to_owned());
     };
     let own = cards.get(number).copied().flatten()?;
-    Some(format!("CUDA{own}"))
+    Some(format!("{interface}{own}"))
 }
 
 /// `-dev CUDA1,CUDA3`
@@ -223,7 +223,8 @@ mod tests {
             (&["-ot", "exps=CPU,attn=CUDA2"], &["c"], &["-ot", "exps=CPU,attn=CUDA0"]),
             (&["-mmdev", "CUDA2"], &["b", "c"], &["-mmdev", "CUDA1"]),
             (&["-dev", "none"], &[], &["-dev", "none"]),
-            (&["-dev", "Vulkan1"], &["b"], &["-dev", "Vulkan1"]),
+            (&["-dev", "Vulkan1"], &["b"], &["-dev", "Vulkan0"]),
+            (&["-dev", "RPC1"], &["b"], &["-dev", "RPC1"]),
             (&["-m", "CUDA1"], &["b"], &["-m", "CUDA1"]),
         ] {
             let (arguments, dropped) = renumbered(before, own);

@@ -16,8 +16,6 @@ pub mod engine;
 mod environment;
 mod hang_check;
 mod health;
-#[cfg(test)]
-mod hostile;
 mod http_client;
 mod isolation;
 mod lines;
@@ -31,6 +29,8 @@ mod process;
 // reused before.
 mod spawn;
 mod stderr_queue;
+#[cfg(test)]
+mod tests;
 mod warden;
 
 pub use address::{EngineAddress, EngineIo, EngineStream, free_port};

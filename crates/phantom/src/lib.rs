@@ -32,6 +32,7 @@ mod runtime;
 mod say;
 #[cfg(panic = "abort")]
 mod unwind;
+mod visible;
 mod vulkan;
 mod vulkan_limits;
 #[cfg(not(test))]

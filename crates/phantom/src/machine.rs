@@ -16,6 +16,7 @@ use crate::cards::{self, Card};
 use crate::memory::Memory;
 use crate::report::Report;
 use crate::say::say;
+use crate::visible::AmdSelection;
 
 /// Success of every interface.
 pub(crate) const SUCCESS: c_int = 0;
@@ -57,7 +58,12 @@ impl Machine {
             Vec::new()
         });
         let report = Report::open(variable(env::PHANTOM_REPORT).as_deref());
-        let runtime = runtime();
+        let (runtime, amd) = runtime();
+        // The list is CUDA's and Vulkan's order as it is; an engine on ROCm may hide cards from itself.
+        let cards = match amd {
+            true => AmdSelection::from_environment().of(cards),
+            false => cards,
+        };
         report.loaded(runtime, &cards);
         if runtime > 0 {
             say!("CUDA runtime {runtime}");
@@ -122,17 +128,29 @@ pub(crate) unsafe fn give<T>(place: *mut T, answer: T) -> c_int {
     SUCCESS
 }
 
-/// The runtime's version: that of `libcudart.so.N` among what the loaded objects need.
-fn runtime() -> u32 {
+impl AmdSelection {
+    fn from_environment() -> Self {
+        Self {
+            rocr: value("ROCR_VISIBLE_DEVICES"),
+            hip: value("HIP_VISIBLE_DEVICES"),
+            cuda: value(env::CUDA_VISIBLE_DEVICES),
+        }
+    }
+}
+
+/// What the loaded objects need: the version of `libcudart.so.N`, and true for `libamdhip64.so.N`.
+fn runtime() -> (u32, bool) {
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
         // SAFETY: the loader passes an object, and `runtime` passes a number.
-        let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<u32>()) };
-        let needed = object.and_then(|object| object.needed().find_map(version));
-        *found = (*found).max(needed.unwrap_or(0));
+        let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<(u32, bool)>()) };
+        for needed in object.iter().flat_map(ElfImage::needed) {
+            found.0 = found.0.max(version(needed).unwrap_or(0));
+            found.1 |= needed.to_bytes().starts_with(b"libamdhip64.so.");
+        }
         0
     }
-    let mut found = 0_u32;
-    // SAFETY: `visit` takes the address of a number.
+    let mut found = (0_u32, false);
+    // SAFETY: `visit` takes the address of this pair.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
 }
@@ -145,12 +163,17 @@ fn version(soname: &CStr) -> Option<u32> {
 
 /// An environment variable; `None` if it is unset or empty.
 fn variable(name: &str) -> Option<String> {
+    value(name).filter(|text| !text.is_empty())
+}
+
+/// An environment variable; `None` if it is unset.
+fn value(name: &str) -> Option<String> {
     let name = CString::new(name).ok()?;
     // SAFETY: a C string; the value is copied at once.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     // SAFETY: null, or a C string of the environment.
     let value = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })?;
-    Some(value.to_str().ok()?.to_string()).filter(|text| !text.is_empty())
+    Some(value.to_str().ok()?.to_string())
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     // Each message names the flag to change, because the user sees nothing else.
-    #[error("-dev names `{name}`, but the number of cards is {cards}; use CUDA0 to CUDA{last}, or `none`", last = cards.saturating_sub(1))]
+    #[error("-dev names `{name}`, but the number of cards is {cards}; use {of}0 to {of}{last}, or `none`",
+        of = interface(name), last = cards.saturating_sub(1))]
     UnknownDevice { name: String, cards: usize },
     #[error("-mg {main} names no card; cards are numbered from 0, and there are only {cards}")]
     UnknownMainGpu { main: u32, cards: usize },
@@ -26,4 +27,9 @@ pub enum PlanError {
     OverrideBuffer { buffer: String, cards: usize },
     #[error("`{what}` of {value} in the header is more than any model has; the file is damaged")]
     Header { what: &'static str, value: u64 },
+}
+
+/// The interface that a device's name begins with; CUDA, where the name is of none.
+fn interface(name: &str) -> &str {
+    ["ROCm", "Vulkan"].into_iter().find(|interface| name.starts_with(interface)).unwrap_or("CUDA")
 }

@@ -10,7 +10,7 @@ use regex_lite::{Regex, RegexBuilder};
 
 use super::architecture::GraphVariant;
 use super::error::PlanError;
-use super::named::cuda_number;
+use super::named::device_number;
 use super::request::{EngineKind, PlanRequest};
 
 /// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
@@ -168,7 +168,7 @@ fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
         Vec::new()
     } else {
         let find = |name: &String| {
-            let card = cuda_number(name).and_then(|n| cuda.get(n)).copied();
+            let card = device_number(name).and_then(|(_, n)| cuda.get(n)).copied();
             card.ok_or_else(|| PlanError::UnknownDevice { name: name.clone(), cards: cuda.len() })
         };
         wish.devices.iter().map(find).collect::<Result<_, _>>()?
@@ -243,12 +243,12 @@ fn overrides(
 }
 
 fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<TensorDevice, PlanError> {
-    if matches!(name, "CPU" | "CUDA_Host" | "CPU_REPACK") {
+    if matches!(name, "CPU" | "CPU_REPACK") || name.ends_with("_Host") {
         return Ok(TensorDevice::Host);
     }
     let cuda = |card: &Card| card.kind == CardKind::Cuda;
-    cuda_number(name)
-        .and_then(|n| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
+    device_number(name)
+        .and_then(|(_, n)| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
         .and_then(|card| devices.iter().position(|&d| d == card))
         .map(TensorDevice::card)
         .ok_or_else(|| PlanError::OverrideBuffer { buffer: name.to_owned(), cards: cards.len() })

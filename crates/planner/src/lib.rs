@@ -14,6 +14,7 @@ mod compute;
 pub mod contexts;
 mod cost;
 mod depth;
+mod drift;
 mod error;
 pub mod exact;
 pub mod fit;
@@ -41,7 +42,7 @@ pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use error::PlanError;
 pub use host_weights::computed_on_host;
-pub use named::{NamedCards, named};
+pub use named::{NamedCards, device_number, named};
 pub use outcome::{CardPlan, DepthGrowth, EngineInfo, HostPlan, HostTerms, Plan, PlanTerm, Terms};
 pub use request::{EngineBuild, EngineKind, PlanRequest};
 
@@ -51,7 +52,8 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let calculator = PlanCalculator::new(request)?;
     let cost = calculator.at(u64::from(request.wish.context))?;
     let largest_context = fit::largest_context(request, &calculator, &cost);
-    let reasons = reasons::reasons(request, &calculator, &cost);
+    let mut reasons = reasons::reasons(request, &calculator, &cost);
+    reasons.extend(drift::stated(request));
     Ok(assemble(request, cost, largest_context, reasons))
 }
 

@@ -33,7 +33,7 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
     }
     named.extend(drafts);
     for over in wish.overrides.iter().chain(&wish.draft_overrides) {
-        if let Some(number) = cuda_number(&over.buffer) {
+        if let Some((_, number)) = device_number(&over.buffer) {
             named.push(
                 there(number, cards)
                     .ok_or_else(|| PlanError::OverrideBuffer { buffer: over.buffer.clone(), cards })?,
@@ -72,19 +72,25 @@ fn shared(shares: &[f32], cards: usize) -> Option<Vec<usize>> {
     (!given.is_empty()).then_some(given)
 }
 
-/// Card numbers for a list of device names; `none` and devices of other backends give none.
+/// Card numbers for a list of device names; `none` and devices that are no cards give none.
 fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
-    // Another backend may have that device, so its name is no error here.
+    // A device that is no card (RPC, OpenCL) is not ours to count.
     let find = |name: &String| {
-        let number = cuda_number(name)?;
+        let (_, number) = device_number(name)?;
         Some(there(number, cards).ok_or_else(|| PlanError::UnknownDevice { name: name.clone(), cards }))
     };
     names.iter().filter_map(find).collect()
 }
 
-/// The number of a CUDA device by its name.
-pub(super) fn cuda_number(name: &str) -> Option<usize> {
-    name.strip_prefix("CUDA")?.parse().ok()
+/// Beginnings of the names that engines give to cards, one for each interface.
+pub(super) const INTERFACES: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
+
+/// Interface and number of a card by its name: `CUDA0`, `ROCm1`, `Vulkan2`.
+pub fn device_number(name: &str) -> Option<(&'static str, usize)> {
+    // `CUDA_Host` and `CUDA+1` are no cards.
+    let digits =
+        |interface| name.strip_prefix(interface).filter(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+    INTERFACES.into_iter().find_map(|interface| Some((interface, digits(interface)?.parse().ok()?)))
 }
 
 fn there(number: usize, cards: usize) -> Option<usize> {
@@ -110,7 +116,10 @@ mod tests {
             ("-mg 1", &[], false),
             ("-sm none", &[], false),
             ("-dev none", &[], false),
-            ("-dev Vulkan0", &[], false),
+            ("-dev Vulkan0", &[0], true),
+            ("-dev ROCm3,ROCm1", &[1, 3], true),
+            ("-dev RPC0", &[], false),
+            ("-ot exps=Vulkan2,attn=Vulkan_Host", &[2], false),
             ("-ts 0,0", &[], false),
             ("-dev CUDA1", &[1], true),
             ("-dev CUDA3,CUDA1", &[1, 3], true),
@@ -135,6 +144,8 @@ mod tests {
     fn an_absent_card_is_refused_by_name() {
         for (line, words) in [
             ("-dev CUDA4", "-dev names `CUDA4`, but the number of cards is 4"),
+            ("-dev Vulkan4", "use Vulkan0 to Vulkan3, or `none`"),
+            ("-dev ROCm99999999999999999999,ROCm7", "use ROCm0 to ROCm3, or `none`"),
             ("-sm none -mg 4", "-mg 4 names no card; cards are numbered from 0, and there are only 4"),
             (
                 "-dev CUDA1 -sm none -mg 1",

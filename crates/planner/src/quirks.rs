@@ -13,7 +13,7 @@ use super::request::{EngineBuild, EngineKind, PlanRequest};
 const RECENT: u32 = 9400;
 
 /// The newest build that the formulas were compared with.
-const NEWEST_COMPARED: u32 = 10_605;
+pub(super) const NEWEST_COMPARED: u32 = 10_605;
 
 /// Behaviour of one engine build, program and set of flags. `@ b8799, b10605` names the builds before and
 /// after a change.

@@ -11,11 +11,12 @@ use super::request::PlanRequest;
 use super::{calibration, fit};
 
 /// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
-const DOUBTS: [&str; 10] = [
+const DOUBTS: [&str; 11] = [
     "attention_on_host",
     "flash_attention_off",
     "context_beyond_training",
     "compute_estimated",
+    "formulas_off",
     "architecture_unknown",
     "projector_compute_unknown",
     "adapters_not_counted",

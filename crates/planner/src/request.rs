@@ -46,6 +46,28 @@ pub struct EngineBuild {
 
 impl EngineBuild {
     pub const LLAMA_CPP: Self = Self { kind: EngineKind::LlamaCpp, build: None };
+
+    /// The build number in a version as engines print and users write it: `10605 (c1d0e7a)`, `b10605`,
+    /// `llama-b9000`, and since 0.2 `0.5.0-dev (build 11063, commit c1d0e7a)`. `None` for what is no version;
+    /// `Some(None)` for a version without a number, as `0.7.0`, or with that of an unstamped build.
+    pub fn number_in(version: &str) -> Option<Option<u32>> {
+        /// Stamps of builds outside a checkout are 0 and 1.
+        const UNSTAMPED: u32 = 1;
+        let text = version.trim();
+        let text = text.strip_prefix("llama-").unwrap_or(text);
+        let text = text.strip_prefix('b').unwrap_or(text);
+        let (first, rest) = text.split_once([' ', '-']).unwrap_or((text, ""));
+        let parts = || first.split('.').map(|part| part.parse::<u32>().ok());
+        let number = match parts().count() {
+            1 => first.parse().ok()?,
+            3 if parts().all(|part| part.is_some()) => match rest.split_once("(build ") {
+                Some((_, named)) => named.split([',', ')']).next()?.trim().parse().ok()?,
+                None => return Some(None),
+            },
+            _ => return None,
+        };
+        Some((number > UNSTAMPED).then_some(number))
+    }
 }
 
 /// Everything that a plan depends on. `cards` are the cards visible to the engine's process, in its order.
@@ -60,4 +82,33 @@ pub struct PlanRequest<'a> {
     pub cards: &'a [Card],
     /// Measured driver contexts, which are preferred to the published values.
     pub contexts: &'a [MeasuredContext],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EngineBuild;
+
+    #[test]
+    fn a_build_is_read_from_either_spelling_of_a_version() {
+        for (text, number) in [
+            ("10605 (c1d0e7a)", Some(Some(10_605))),
+            ("b10605", Some(Some(10_605))),
+            ("llama-b9000", Some(Some(9_000))),
+            ("8799-abc", Some(Some(8_799))),
+            ("0.5.0-dev (build 11063, commit c1d0e7a)", Some(Some(11_063))),
+            ("0.7.0 (build 11669, commit Debian)", Some(Some(11_669))),
+            ("0.7.0", Some(None)),
+            ("0.5.0-dev (build 0, commit unknown)", Some(None)),
+            ("0 (unknown)", Some(None)),
+            ("0.5", None),
+            ("0.x.1 (build 7)", None),
+            ("0.5.0 (build x)", None),
+            ("99999999999", None),
+            ("-1", None),
+            ("", None),
+            ("latest", None),
+        ] {
+            assert_eq!(EngineBuild::number_in(text), number, "{text}");
+        }
+    }
 }

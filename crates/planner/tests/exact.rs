@@ -11,11 +11,11 @@ mod zoo;
 
 use std::collections::BTreeMap;
 
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{Bytes, Card, Counting};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::exact::{BufferKind, BufferPlace, CardInterface, EngineRefusalKind, Transcript, exact};
-use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, PlanTerm, plan};
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -328,6 +328,62 @@ fn the_stand_in_says_which_runtime_was_asked_and_for_how_much() {
     assert_eq!(transcript.runtime(), Some(CardInterface::Cuda(13)));
     assert_eq!(transcript.asked(1), Some(Bytes::new(130_033_792)));
     assert_eq!(transcript.asked(0), None);
+}
+
+#[test]
+fn after_a_prompt_the_stand_in_says_what_each_card_holds() {
+    let transcript = Transcript::read(
+        "plimsoll_phantom: CUDA1 holds 512 bytes and takes 2097152 after 8192 tokens\n\
+         plimsoll_phantom: CUDA1 opened cuBLAS\n\
+         plimsoll_phantom: 3 kernels without code for the card\n\
+         plimsoll_phantom: CUDA0 holds 512 bytes and takes many after 8192 tokens\n\
+         plimsoll_phantom: CUDA2 holds -1 bytes and takes 0 after 1 tokens\n\
+         plimsoll_phantom: CPU opened cuBLAS\n\
+         plimsoll_phantom: 99999999999 kernels without code for the card",
+    );
+    let memory = transcript.grown(1).unwrap();
+    assert_eq!((memory.held, memory.taken, memory.tokens), (Bytes::new(512), Bytes::mib(2), 8192));
+    assert_eq!((transcript.prompt(), transcript.without_code()), (Some(8192), 3));
+    assert!(transcript.uses_cublas(1) && !transcript.uses_cublas(0));
+    assert_eq!((transcript.grown(0), transcript.grown(2)), (None, None));
+}
+
+/// The pool is what a card holds besides the buffers; the driver's own count is of whole granules.
+#[test]
+fn a_plan_after_a_prompt_has_the_engines_pool_and_says_so() {
+    let recorded = recorded();
+    let row = recorded.rows.iter().find(|row| row.model == "l8" && row.cards == 1).unwrap();
+    let mut asked = Asked::of(row, &mut BTreeMap::new());
+    let log = row.log.join("\n");
+    let pool = |asked: &Asked, more: &str| {
+        let transcript = Transcript::read(&format!("{log}\n{more}"));
+        let plan = exact(&asked.request(recorded.build), &transcript, "llama-server", Ok(None)).unwrap();
+        plan.cards[0].terms.pool.clone()
+    };
+    let buffers: Bytes = terms(&plan(&asked.request(recorded.build)).unwrap(), 0).into_iter().sum();
+    let (held, taken) = (buffers + Bytes::mib(64), buffers + Bytes::mib(66));
+    let said = format!(
+        "plimsoll_phantom: CUDA0 holds {} bytes and takes {} after 9000 tokens\n",
+        held.get(),
+        taken.get()
+    );
+    let near = |pool: &PlanTerm, expected| mib(pool.bytes.unwrap()) - mib(expected);
+    let driver = pool(&asked, &said);
+    assert!(near(&driver, Bytes::mib(66)).abs() < 1.0, "{driver:?}");
+    assert!(driver.source.to_string().contains("after a prompt of 9000 tokens"), "{}", driver.source);
+    let multiplies = pool(&asked, &format!("{said}plimsoll_phantom: CUDA0 opened cuBLAS"));
+    assert!(near(&multiplies, driver.bytes.unwrap()) > 60.0, "{multiplies:?}");
+    let estimated = pool(&asked, &format!("{said}plimsoll_phantom: 2 kernels without code for the card"));
+    assert!(
+        estimated.source.to_string().contains("the occupancy of 2 kernels is estimated"),
+        "{}",
+        estimated.source
+    );
+    asked.cards[0].counting = Counting::Guard;
+    assert!(near(&pool(&asked, &said), Bytes::mib(64)).abs() < 1.0);
+    // A card that holds less than its buffers is no card of this engine.
+    let less = pool(&asked, "plimsoll_phantom: CUDA0 holds 1 bytes and takes 1 after 9000 tokens");
+    assert_eq!(less.bytes, Some(Bytes::ZERO));
 }
 
 /// An engine with both backends opens a device of one.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use plimsoll_host::ReclaimStep;
 
-pub use self::unit::{UNIT, UnitError, unit};
+pub use self::unit::{UNIT, UnitError, program_for_root, quoted, unit};
 
 // DECISION: there are five fixed actions without arguments, so a user with permission to call the helper can
 // run nothing else. None of them loses data.

@@ -23,7 +23,7 @@ use plimsoll_probe::sysroot::Sysroot;
 pub use self::cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};
 pub use card::{CardOutcome, CardRequest, reclaim_on};
-pub use levers::{RootSteps, TakeStepError, UNIT, UnitError, take_as_root, unit};
+pub use levers::{RootSteps, TakeStepError, UNIT, UnitError, program_for_root, quoted, take_as_root, unit};
 pub use neighbours::{AskedNeighbour, Neighbour, ProcessMemory, ask, neighbours};
 
 /// The memory to free, and the permitted means.
@@ -100,8 +100,7 @@ pub enum ReclaimError {
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),
     #[error(
-        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add \
-        --dry-run"
+        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add --dry-run"
     )]
     Captured,
 }

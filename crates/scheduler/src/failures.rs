@@ -10,7 +10,6 @@ use plimsoll_base::{Bytes, Placement, Reason, Share};
 
 use super::slope::GrowthTracker;
 use super::time::Moment;
-use crate::place::allowance;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -101,15 +100,13 @@ impl FailureRecord {
         self.shortfall + self.excess
     }
 
-    /// Records a run that died out of memory. The next demand is larger by the shortfall that guard or the
-    /// driver reported, else by the [`allowance`] for its largest share.
-    pub(crate) fn ran_out(&mut self, placement: &Placement, shortfall: Option<Bytes>) {
+    /// Records a run that died out of memory; `missing` is added to the next demand.
+    pub(crate) fn ran_out(&mut self, placement: &Placement, missing: Bytes) {
         let largest = placement.shares.iter().map(|share| share.bytes).max();
         let largest = largest.unwrap_or_default();
         // The placement includes what was learned before, which must not raise its own limit.
         let planned = largest.saturating_sub(self.learned());
-        let raise = shortfall.map_or(allowance(largest), |short| short.max(Bytes::mib(64)));
-        self.shortfall += raise;
+        self.shortfall += missing;
         self.deaths = self.deaths.saturating_add(1);
         if self.deaths >= LIMITED_FROM {
             // A model that keeps dying would otherwise claim more each time, until no other fits beside it.
@@ -189,20 +186,6 @@ mod tests {
         assert_eq!(record.held_back(at(100)), None);
     }
 
-    #[test]
-    fn a_shortfall_raises_the_demand_by_itself_or_by_five_per_cent_and_never_by_less_than_64_mib() {
-        let placement =
-            Placement { shares: vec![Share::new(CardId::new("a"), Bytes::gib(10))], alone: false };
-        for (shortfall, raise) in [
-            (None, Bytes::mib(512)),
-            (Some(Bytes::mib(900)), Bytes::mib(900)),
-            (Some(Bytes::mib(1)), Bytes::mib(64)),
-        ] {
-            let mut record = FailureRecord::default();
-            record.ran_out(&placement, shortfall);
-            assert_eq!(record.learned(), raise);
-        }
-    }
     fn placed(bytes: Bytes) -> Placement {
         Placement { shares: vec![Share::new(CardId::new("a"), bytes)], alone: false }
     }
@@ -212,7 +195,7 @@ mod tests {
         let mut record = FailureRecord::default();
         for _ in 0..5 {
             let claim = Bytes::gib(8) + record.learned();
-            record.ran_out(&placed(claim), Some(Bytes::gib(3)));
+            record.ran_out(&placed(claim), Bytes::gib(3));
         }
         assert_eq!(record.learned(), Bytes::gib(2));
     }
@@ -221,7 +204,7 @@ mod tests {
     fn a_healthy_run_leaves_only_what_it_was_measured_to_take_beyond_the_plan() {
         for (measured, kept) in [(None, Bytes::ZERO), (Some(9), Bytes::gib(1)), (Some(7), Bytes::ZERO)] {
             let mut record = FailureRecord::default();
-            record.ran_out(&placed(Bytes::gib(8)), Some(Bytes::gib(2)));
+            record.ran_out(&placed(Bytes::gib(8)), Bytes::gib(2));
             let measured: Vec<Share> =
                 measured.map(|gib| Share::new(CardId::new("a"), Bytes::gib(gib))).into_iter().collect();
             let minute = Duration::from_secs(60);

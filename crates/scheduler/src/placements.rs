@@ -21,6 +21,8 @@ pub(crate) struct Placements {
     failed_victim_sets: Vec<Vec<RunId>>,
     /// The time of the last reading.
     read: Option<Moment>,
+    /// Cards in the last reading.
+    answering: Vec<CardId>,
     /// A reading was requested at this time.
     requested: Option<Moment>,
     /// The event that is being handled is the reading that was requested.
@@ -34,6 +36,7 @@ impl Placements {
             dirty: false,
             failed_victim_sets: Vec::new(),
             read: None,
+            answering: Vec::new(),
             requested: None,
             answered: false,
         }
@@ -72,12 +75,18 @@ impl Placements {
     /// Records a reading of the cards that was taken at `taken`.
     pub(crate) fn read(&mut self, free: &[(CardId, Bytes)], taken: Moment) {
         self.ledger.read(free);
+        self.answering = free.iter().map(|(card, _)| card.clone()).collect();
         // Two readings may overtake each other; the later question counts.
         self.read = self.read.max(Some(taken));
         if self.requested.is_some_and(|requested| taken >= requested) {
             self.requested = None;
             self.answered = true;
         }
+    }
+
+    /// True if the driver reported the card's memory in the last reading.
+    pub(crate) fn answers(&self, card: &CardId) -> bool {
+        self.answering.contains(card)
     }
 
     /// A claim was released. The last reading took its memory for in use, so a load needs a new one: meanwhile another

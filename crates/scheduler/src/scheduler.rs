@@ -9,6 +9,7 @@ mod eviction;
 mod growth;
 mod health;
 mod loading;
+mod out_of_memory;
 mod readings;
 mod requests;
 mod running;

@@ -1,11 +1,12 @@
 //! Assembly of the `serve` daemon from configuration, scheduler and HTTP server, and its handling of signals.
 //!
 //! SIGTERM and SIGINT let requests in flight finish and then stop every engine; a second signal stops all at
-//! once. SIGHUP reloads the configuration.
+//! once. SIGHUP reloads the configuration. systemd is told of each step.
 
 mod cards;
 mod descriptors;
 mod engine_report;
+mod service_manager;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,6 +28,7 @@ use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
+use service_manager::ServiceManager;
 
 /// Time that a request waits for its model by default: a large model may take minutes to load.
 const WAIT: Duration = Duration::from_secs(600);
@@ -208,14 +210,20 @@ impl Daemon {
 
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
-        let Self { runtime, config, listener, server, mut signals, .. } = self;
+        let Self { runtime, address, config, listener, server, mut signals } = self;
+        let manager = ServiceManager::of_environment();
+        let ready = || manager.ready(&format!("{} at http://{address}", counted(runtime.count())));
+        ready();
         let (drained, listening) = oneshot::channel();
         let ending = Rc::clone(&server);
         let asked = Rc::clone(&runtime);
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
+                manager.reloading();
                 reload(&runtime, &config);
+                ready();
             }
+            manager.stopping();
             ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
@@ -233,6 +241,7 @@ impl Daemon {
         tokio::select! {
             () = route::serve(listener, server, end) => {}
             () = insisted => tracing::warn!("stopping at once; open connections are closed"),
+            () = manager.keep_alive() => {}
         }
         asked.end_questions();
     }

@@ -30,3 +30,24 @@ pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
 pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";
 /// Plimsoll: another `libplimsoll_phantom.so` than the one beside the program.
 pub const PHANTOM_LIBRARY: &str = "PLIMSOLL_PHANTOM_LIBRARY";
+
+/// Names that ggml's backends were linked with (CUDA 11 to 13, ROCm 6 and 7, Vulkan).
+pub const STAND_INS: [&str; 17] = [
+    "libvulkan.so.1",
+    "libamdhip64.so.6",
+    "libamdhip64.so.7",
+    "libhipblas.so.2",
+    "libhipblas.so.3",
+    "librocblas.so.4",
+    "librocblas.so.5",
+    "libcuda.so.1",
+    "libcudart.so.11.0",
+    "libcudart.so.12",
+    "libcudart.so.13",
+    "libcublas.so.11",
+    "libcublas.so.12",
+    "libcublas.so.13",
+    "libcublasLt.so.11",
+    "libcublasLt.so.12",
+    "libcublasLt.so.13",
+];

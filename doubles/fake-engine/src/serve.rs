@@ -14,7 +14,8 @@ use crate::http::{Connection, JSON, Listener, Request, Socket};
 use crate::{death, stream};
 
 /// Beginnings of the variables that `/fake/env` shows.
-const SHOWN: [&str; 5] = ["CUDA_", "LLAMA_", "LD_PRELOAD", "PLIMSOLL_GUARD", "GGML_VK_"];
+const SHOWN: [&str; 8] =
+    ["CUDA_", "LLAMA_", "LD_PRELOAD", "PLIMSOLL_GUARD", "GGML_VK_", "ROCR_", "HIP_", "ONEAPI_"];
 
 pub(crate) async fn accept(engine: Rc<Engine>, listener: Listener) {
     // An accept fails for want of descriptors at the most; the next one may do better.

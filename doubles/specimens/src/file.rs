@@ -125,6 +125,11 @@ fn names(out: &Path, shards: u16) -> Result<Vec<PathBuf>, WriteError> {
     Ok(first.all().map(PathBuf::from).collect())
 }
 
+/// Writes a header, with a hole behind it.
+pub fn write_header(path: &Path, draft: &DraftHeader) -> Result<Written, WriteError> {
+    write_file(path, draft, None)
+}
+
 /// Writes one file, with weights if there is a recipe for them.
 fn write_file(path: &Path, draft: &DraftHeader, weights: Option<&Recipe>) -> Result<Written, WriteError> {
     let file = File::create(path).map_err(|error| WriteError::Create { path: path.to_owned(), error })?;

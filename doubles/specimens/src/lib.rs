@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod grown;
 mod keys;
 mod shapes;
 mod tensors;
@@ -19,7 +20,8 @@ use plimsoll_model::TensorType;
 use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::tiny::Vocabulary;
 
-pub use file::{Changes, WriteError, Written, write};
+pub use file::{Changes, WriteError, Written, write, write_header};
+pub use grown::{GROWN_CONTEXT, GrownModel, Growth};
 pub use shapes::{SHAPES, shape};
 pub use weights::Weights;
 pub use zoo::{specimen, specimens};

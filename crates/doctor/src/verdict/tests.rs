@@ -26,6 +26,7 @@ fn refused(why: Refusal, ago: u64) -> RefusedAllocation {
     RefusedAllocation {
         why,
         card: "H200".to_owned(),
+        id: None,
         asked: Bytes::mib(512),
         allocated: Bytes::mib(7900),
         budget: Some(Bytes::gib(8)),
@@ -63,7 +64,7 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
         let End::OutOfMemory { reason, shortfall, .. } = refused_verdict(lines, &refusal) else {
             panic!("not seen as out of memory");
         };
-        assert_eq!(shortfall, Some(Bytes::mib(short)));
+        assert_eq!(shortfall.map(|short| short.bytes), Some(Bytes::mib(short)));
         let told = reason.because.iter().find(|cause| cause.code == "guard_refused").unwrap();
         assert_eq!(told.because[0].text, "3072 MiB on H200 are held by beta");
     }

@@ -140,7 +140,7 @@ impl NeighbourProgram {
         let _ = self.child.wait().await;
         Ending {
             failed: false,
-            status: "was still running, and was stopped".to_owned(),
+            status: "stopped, because it was still running".to_owned(),
             diagnosis: None,
             last_lines: self.words.lines.take().into(),
             lasted: self.start.elapsed(),
@@ -165,9 +165,9 @@ impl Drop for NeighbourProgram {
 fn in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(0), _) => "ended successfully".to_owned(),
-        (Some(code), _) if code > 128 => format!("was killed by signal {}", code - 128),
+        (Some(code), _) if code > 128 => format!("killed by signal {}", code - 128),
         (Some(code), _) => format!("ended with exit status {code}"),
-        (None, signal) => format!("was killed by signal {}", signal.unwrap_or_default()),
+        (None, signal) => format!("killed by signal {}", signal.unwrap_or_default()),
     }
 }
 

@@ -23,8 +23,6 @@ const IK_FLAG: &str = "--run-time-repack";
 const SOCKET_ENDING: &str = ".sock";
 /// The kernel reads no more of a script's first line (`binfmt_script.c`).
 const FIRST_LINE: u64 = 256;
-/// The commit of builds outside a git checkout.
-const UNSTAMPED: u32 = 1;
 
 /// Kind and build that a program reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,15 +142,10 @@ pub(crate) fn version_line(said: &str) -> Option<VersionLine<'_>> {
     said.lines().find_map(|line| {
         let line = line.trim();
         let rest = line.strip_prefix("version: ")?;
-        let (first, bracket) = rest.split_once(" (")?;
-        // Since 2026 llama.cpp names the build inside the brackets; before, it stood in front of them.
-        let (build, ambiguous) = match bracket.strip_prefix("build ") {
-            Some(named) => (named.split([',', ')']).next()?, false),
-            None => (first, true),
-        };
-        // A line without a number is another tool's, and the search goes on.
-        let build = build.trim().parse().ok()?;
-        Some(VersionLine { line, build: (build > UNSTAMPED).then_some(build), ambiguous })
+        // A line without brackets or a number is another tool's, and the search goes on.
+        let (_, bracket) = rest.split_once(" (")?;
+        let build = EngineBuild::number_in(rest)?;
+        Some(VersionLine { line, build, ambiguous: !bracket.starts_with("build ") })
     })
 }
 

@@ -41,6 +41,14 @@ pub(crate) fn program(name: &str) -> PathBuf {
     once(name, |new| compile_source(new, name, Vec::new()))
 }
 
+/// The program that asks as ggml's HIP backend does, which needs a library of AMD's name.
+pub(crate) fn hip() -> PathBuf {
+    once("hip", |new| {
+        let folder = tempfile::tempdir().unwrap();
+        compile_source(new, "hip", empty_library(folder.path(), "libamdhip64.so.6"));
+    })
+}
+
 /// A program, compiled once and put in its place whole.
 fn once(name: &str, compile: impl FnOnce(&Path)) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -61,17 +69,21 @@ fn compile(program: &Path, version: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut linked = Vec::new();
     if version != "static" {
-        let soname = format!("libcudart.so.{version}");
-        let library = folder.path().join(&soname);
-        let empty = Command::new("cc")
-            .args(["-shared", "-xc", "/dev/null", "-o"])
-            .arg(&library)
-            .arg(format!("-Wl,-soname,{soname}"))
-            .status();
-        assert!(empty.unwrap().success());
-        linked = vec!["-Wl,--no-as-needed".into(), library.into_os_string()];
+        linked = empty_library(folder.path(), &format!("libcudart.so.{version}"));
     }
     compile_source(program, "backend", linked);
+}
+
+/// Arguments that link a program with an empty library of this name.
+fn empty_library(folder: &Path, soname: &str) -> Vec<OsString> {
+    let library = folder.join(soname);
+    let empty = Command::new("cc")
+        .args(["-shared", "-xc", "/dev/null", "-o"])
+        .arg(&library)
+        .arg(format!("-Wl,-soname,{soname}"))
+        .status();
+    assert!(empty.unwrap().success());
+    vec!["-Wl,--no-as-needed".into(), library.into_os_string()]
 }
 
 fn compile_source(program: &Path, name: &str, linked: Vec<OsString>) {

@@ -1,16 +1,30 @@
 //! What an engine on ROCm is answered.
 
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use crate::artefact;
-use crate::backend::said;
+use crate::backend::{Said, said};
+
+const CARDS: &str = "total=24,cc=8.9,name=A;total=8589934592,cc=8.9,name=B,gfx=gfx90a,sms=104";
+
+/// What the program says over these cards, with variables that hide some of them.
+fn asked(hidden: &[(&str, &str)]) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("libamdhip64.so.6");
+    symlink(artefact::phantom(), &name).unwrap();
+    let mut command = Command::new(artefact::hip());
+    command.arg(&name).env("LD_LIBRARY_PATH", folder.path());
+    for variable in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
+        command.env_remove(variable);
+    }
+    command.envs(hidden.iter().copied());
+    said(command, Some(CARDS))
+}
 
 #[test]
 fn every_card_that_was_told_is_a_card_of_hips_with_its_memory() {
-    let mut command = Command::new(artefact::program("hip"));
-    command.arg(artefact::phantom());
-    let cards = "total=24,cc=8.9,name=A;total=8589934592,cc=8.9,name=B,gfx=gfx90a,sms=104";
-    let said = said(command, Some(cards));
+    let said = asked(&[]);
     assert_eq!(
         said.out,
         "2 cards, status 0\n\
@@ -26,4 +40,25 @@ fn every_card_that_was_told_is_a_card_of_hips_with_its_memory() {
     assert_eq!(said.err.matches("plimsoll_phantom: ROCm runtime\n").count(), 1, "{}", said.err);
     let taken = said.events("take");
     assert_eq!((taken[0]["device"].as_u64(), taken[0]["kind"].as_str()), (Some(1), Some("device")));
+}
+
+#[test]
+fn a_process_on_rocm_sees_no_card_that_its_variables_hide() {
+    let sees = |hidden: &[(&str, &str)]| {
+        let out = asked(hidden).out;
+        let cards = out.lines().filter_map(|line| line.split_once(" gfx")).map(|(name, _)| name.to_owned());
+        (out.split(' ').next().unwrap_or_default().to_owned(), cards.collect::<Vec<String>>())
+    };
+    let names =
+        |names: &[&str]| (names.len().to_string(), names.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(sees(&[]), names(&["A", "B"]));
+    for variable in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
+        assert_eq!(sees(&[(variable, "1")]), names(&["B"]), "{variable}");
+        assert_eq!(sees(&[(variable, "1,0")]), names(&["B", "A"]), "{variable}");
+        assert_eq!(sees(&[(variable, "-1")]), names(&[]), "{variable}");
+    }
+    assert_eq!(sees(&[("ROCR_VISIBLE_DEVICES", "")]), names(&[]));
+    assert_eq!(sees(&[("HIP_VISIBLE_DEVICES", ""), ("CUDA_VISIBLE_DEVICES", "")]), names(&["A", "B"]));
+    assert_eq!(sees(&[("ROCR_VISIBLE_DEVICES", "1"), ("HIP_VISIBLE_DEVICES", "0")]), names(&["B"]));
+    assert_eq!(sees(&[("ROCR_VISIBLE_DEVICES", "1"), ("HIP_VISIBLE_DEVICES", "1")]), names(&[]));
 }

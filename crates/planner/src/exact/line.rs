@@ -6,6 +6,10 @@ use std::fmt;
 
 use plimsoll_base::Bytes;
 
+use super::stand_in::{self, GrownMemory};
+use crate::named::device_number;
+use crate::request::EngineBuild;
+
 /// Longer lines are texts of the model file.
 const LONGEST: usize = 512;
 
@@ -83,6 +87,15 @@ pub(super) enum EngineLogLine<'a> {
         card: usize,
         bytes: Bytes,
     },
+    /// Memory of a card after a prompt.
+    Grown {
+        card: usize,
+        memory: GrownMemory,
+    },
+    /// The engine uses cuBLAS on this card.
+    Cublas(usize),
+    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
+    WithoutCode(u32),
     /// An error message of the engine.
     Complaint(&'a str),
     Nothing,
@@ -119,7 +132,7 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
             tokens.map_or(EngineLogLine::Nothing, EngineLogLine::Context)
         }
-        "plimsoll_phantom" => of_stand_in(rest),
+        "plimsoll_phantom" => stand_in::read(rest),
         _ if FLASH_ATTENTION_OFF.contains(&rest) => EngineLogLine::FlashAttentionOff,
         _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
             EngineLogLine::CopiesDropped
@@ -135,27 +148,6 @@ fn is_graph_size(words: &str) -> bool {
         let rest = rest.rsplit_once(": ").map_or(rest, |(_, sizes)| sizes);
         rest.trim_start().starts_with("nodes")
     })
-}
-
-/// `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
-fn of_stand_in(words: &str) -> EngineLogLine<'_> {
-    let words: Vec<&str> = words.split_ascii_whitespace().take(6).collect();
-    let read = match words[..] {
-        ["CUDA", "runtime", version] => {
-            version.parse().ok().map(|version| EngineLogLine::Runtime(CardInterface::Cuda(version)))
-        }
-        ["ROCm", "runtime"] => Some(EngineLogLine::Runtime(CardInterface::Rocm)),
-        ["Vulkan", "device"] => Some(EngineLogLine::Runtime(CardInterface::Vulkan)),
-        ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
-        [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
-            (Some(BufferPlace::Card(card)), Ok(bytes)) => {
-                Some(EngineLogLine::Asked { card, bytes: Bytes::new(bytes) })
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    read.unwrap_or(EngineLogLine::Nothing)
 }
 
 /// b8799 and b10605.
@@ -247,13 +239,9 @@ fn kind_of(words: &str) -> BufferKind {
     }
 }
 
-/// Beginnings of the names that engines give to cards.
-const CARDS: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
-
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
-fn place_of(name: &str) -> Option<BufferPlace> {
-    let number = |card: &&str| name.strip_prefix(card)?.parse().ok();
-    if let Some(number) = CARDS.iter().find_map(number) {
+pub(super) fn place_of(name: &str) -> Option<BufferPlace> {
+    if let Some((_, number)) = device_number(name) {
         return Some(BufferPlace::Card(number));
     }
     let of_the_host = name == "Host" || name.starts_with("CPU") || name.ends_with("_Host");
@@ -278,8 +266,7 @@ fn mebibytes(text: &str) -> Option<Bytes> {
 /// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
 fn row(text: &str) -> Option<EngineLogLine<'static>> {
     let mut words = text.split_ascii_whitespace();
-    let is_card = |name: &str| CARDS.iter().any(|card| name.starts_with(card));
-    let place = words.next().filter(|&name| name == "Host" || is_card(name))?;
+    let place = words.next().filter(|&name| name == "Host" || device_number(name).is_some())?;
     let mut next = || words.next()?.parse().ok().map(Bytes::mib);
     let (weights, cache, compute) = (next()?, next()?, next()?);
     let row = EngineLogLine::Row { place: place_of(place)?, weights, cache, compute };
@@ -289,8 +276,5 @@ fn row(text: &str) -> Option<EngineLogLine<'static>> {
 /// `build 10605 (unknown) with GNU …`, `b8799-abc`.
 fn build(words: &str) -> Option<u32> {
     let rest = words.strip_prefix("build ").or(words.strip_prefix('b'))?;
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let ends = rest[digits..].starts_with([' ', '-']);
-    // 0 and 1 are what builds outside a checkout are stamped with.
-    rest[..digits].parse().ok().filter(|&build| ends && build > 1)
+    EngineBuild::number_in(rest).filter(|_| rest.contains([' ', '-'])).flatten()
 }

@@ -36,6 +36,9 @@ Examples:
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 
+/// More tokens than any context has.
+const LONGEST_PROMPT: i64 = 1 << 24;
+
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
@@ -101,6 +104,10 @@ pub(crate) struct Arguments {
     /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
+    /// With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own
+    #[arg(long, value_name = "TOKENS", requires = "exact", conflicts_with_all = ["fit", "check"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=LONGEST_PROMPT))]
+    prompt: Option<u32>,
     /// With --exact: neither read nor write the cache of the engine's answers
     #[arg(long, requires = "exact")]
     no_cache: bool,
@@ -289,14 +296,10 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
         )
     })?;
     let number = |build: &str| {
-        build
-            // llama.cpp tags its builds `b10605`, and users paste the tag.
-            .strip_prefix('b')
-            .unwrap_or(build)
-            .parse()
-            .map_err(|_| format!("`{build}` is not a build; write for example llama.cpp@10605"))
+        EngineBuild::number_in(build)
+            .ok_or_else(|| format!("`{build}` is not a build; write for example llama.cpp@10605"))
     };
-    Ok(EngineBuild { kind, build: build.map(number).transpose()? })
+    Ok(EngineBuild { kind, build: build.map(number).transpose()?.flatten() })
 }
 
 fn program(name: &str) -> Result<ProgramKind, String> {

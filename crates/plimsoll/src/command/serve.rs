@@ -11,10 +11,10 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
 use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
-use plimsoll_serve::Listen;
-use plimsoll_serve::widest;
-use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup, widest};
 use tokio::runtime::{self, LocalOptions};
+
+mod unit;
 
 use super::rungs::{OomLadder, words};
 use crate::report::{ErrorReport, print, status};
@@ -37,7 +37,8 @@ Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit)
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
     /// Configuration file: Plimsoll's TOML, a llama-server preset (.ini) or llama-swap's YAML
-    config: PathBuf,
+    #[arg(required_unless_present = "print_unit")]
+    config: Option<PathBuf>,
     /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
     check: bool,
@@ -76,13 +77,23 @@ pub(crate) struct Arguments {
     /// origin's host also becomes an accepted Host name
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+    /// Print a systemd unit that runs this program as a service of the machine, then exit
+    #[arg(long, conflicts_with = "check")]
+    print_unit: bool,
+    /// With --print-unit: a service of your own (systemctl --user)
+    #[arg(long, requires = "print_unit")]
+    user: bool,
     #[command(flatten)]
     rungs: OomLadder,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+    if arguments.print_unit {
+        print(unit::unit(arguments.config.as_deref(), arguments.user).map_err(ErrorReport::input)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let setup = Setup {
-        config: arguments.config,
+        config: arguments.config.unwrap_or_default(),
         listen: arguments.listen,
         open: arguments.open,
         cards: arguments.cards,

@@ -59,8 +59,8 @@ fn write_card(card: &CardPlan, paper: Paper, out: &mut String) -> fmt::Result {
             paper.line(&line, 27, out)?;
         }
     }
-    let line =
-        format!("  loaded {}, peak {}; {} of {} are free", card.loaded, card.peak, card.free, card.total);
+    let CardPlan { loaded, peak, free, total, .. } = card;
+    let line = format!("  loaded {loaded}, peak {peak}; {free} of {total} are free");
     paper.line(&line, 4, out)
 }
 
@@ -86,7 +86,7 @@ fn growth(plan: &Plan) -> String {
     // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
     match plan.growth.pool.is_zero() {
         true => context,
-        false => format!("{context}, and {} of pool for each token in use", plan.growth.pool),
+        false => format!("{context}; each token in use adds {pool} of pool", pool = plan.growth.pool),
     }
 }
 

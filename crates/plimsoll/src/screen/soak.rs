@@ -8,8 +8,7 @@ use plimsoll_lab::load::{CardStats, RouterState, SoakVerdict, failed_so, thousan
 use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
-use plimsoll_report::ReportPage;
-use plimsoll_report::{Chart, Mark, written};
+use plimsoll_report::{Chart, Mark, ReportPage, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]
@@ -143,10 +142,10 @@ impl<'a> SoakReport<'a> {
         let few = |figure: &&SoakVerdict<'_>| figure.trend.growth == TrendGrowth::Unknown;
         let figure = self.judged.iter().find(few)?;
         Some(format!(
-            "too few readings of the {} ({} of at least {}); run the test longer",
-            figure.name,
-            figure.trend.looks,
-            plimsoll_telemetry::trend::Trend::LEAST_LOOKS
+            "too few readings of the {figure}: {count}, but at least {least} are needed; run the test longer",
+            figure = figure.name,
+            count = figure.trend.looks,
+            least = plimsoll_telemetry::trend::Trend::LEAST_LOOKS
         ))
     }
 

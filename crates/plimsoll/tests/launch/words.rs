@@ -129,7 +129,8 @@ fn is_left_alone(engine: ChildSpec) {
     });
 }
 
-const COMPUTES: &str = "end = time.time() + 60\n    while time.time() < end: pass";
+/// For a fifth of the time, which is eight times what counts as idle, so that other tests have a processor meanwhile.
+const COMPUTES: &str = "begin, used = time.time(), time.process_time()\n    while time.time() < begin + 60:\n     if time.process_time() - used > (time.time() - begin) / 5: time.sleep(0.02)";
 
 #[test]
 fn an_engine_that_computes_in_silence_after_words_like_an_abort_is_left_alone() {
@@ -139,6 +140,20 @@ fn an_engine_that_computes_in_silence_after_words_like_an_abort_is_left_alone() 
 #[test]
 fn an_engine_that_computes_and_says_so_after_words_like_an_abort_is_left_alone() {
     is_left_alone(threaded(TELLS, COMPUTES));
+}
+
+/// The engine has a connection to another process, as one has with `--rpc`.
+const ELSEWHERE: &str = "import socket; far = socket.create_server(('127.0.0.1', 0)); \
+                         near = socket.create_connection(far.getsockname());";
+
+#[test]
+fn an_engine_that_waits_for_another_process_to_compute_after_words_like_an_abort_is_left_alone() {
+    is_left_alone(threaded(TELLS, &format!("{ELSEWHERE} near.recv(1)")));
+}
+
+#[test]
+fn an_engine_that_waits_for_a_debugger_is_noticed_whatever_else_it_may_wait_for() {
+    is_noticed_within_ten_seconds(threaded(TELLS, &format!("{ELSEWHERE} {DEBUGGER}")));
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub(crate) fn specimen(name: &str, folder: &Path) -> PathBuf {
 }
 
 /// A folder below the target directory, made once.
-fn fetched(name: &str, fetch: impl FnOnce(&Path)) -> PathBuf {
+pub(crate) fn fetched(name: &str, fetch: impl FnOnce(&Path)) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let place = target.join(name);
     let lock = fs::File::create(target.join("cuda-engine.lock")).unwrap();
@@ -106,7 +106,7 @@ fn fetch(place: &Path) {
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
 }
 
-fn run(command: &mut Command) {
+pub(crate) fn run(command: &mut Command) {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");

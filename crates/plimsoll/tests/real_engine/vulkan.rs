@@ -34,15 +34,7 @@ impl Bench {
         let engine = cuda::engine();
         let folder = tempfile::tempdir().unwrap();
         let libraries = libraries(folder.path());
-        let program = folder.path().join("llama-server");
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *--model*) env > '{1}.env'; '{0}' --list-devices > '{1}' 2>&1;; esac\n\
-             exec '{0}' \"$@\"\n",
-            engine.program.display(),
-            folder.path().join("seen").display()
-        );
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let program = recorder(folder.path(), &engine.program);
         let model = folder.path().join("tiny.gguf");
         plimsoll_specimens::write("tiny", &model, &plimsoll_specimens::Changes::default()).unwrap();
         Self { folder, program, libraries }
@@ -121,7 +113,21 @@ pub(crate) fn libraries(folder: &Path) -> String {
     format!("{}:{}", folder.display(), cuda::engine().libraries.display())
 }
 
-fn devices(listed: &str) -> Vec<String> {
+/// A llama-server in this folder that runs another and writes to `seen` which devices that one lists.
+pub(crate) fn recorder(folder: &Path, engine: &Path) -> PathBuf {
+    let program = folder.join("llama-server");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *--model*) env > '{1}.env'; '{0}' --list-devices > '{1}' 2>&1;; esac\n\
+         exec '{0}' \"$@\"\n",
+        engine.display(),
+        folder.join("seen").display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+pub(crate) fn devices(listed: &str) -> Vec<String> {
     let devices = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split_once(" ("));
     devices.map(|(device, _)| device.to_owned()).filter(|device| device.contains(": ")).collect()
 }

@@ -3,6 +3,8 @@
 //! The engine is a script that logs what llama-server logs when it is asked, and becomes the fake engine when it is
 //! started to serve. Each of its runs over the stand-in for a card is a line in a file.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -86,6 +86,36 @@ fn sent(daemon: &Daemon, flag: &str) -> (String, Option<String>) {
     (cards.to_owned(), value)
 }
 
+#[test]
+fn a_model_that_its_flags_keep_off_the_cards_sees_none_by_any_runtime() {
+    for (lines, sees) in [
+        ("device = none", false),
+        ("device = none\nn-gpu-layers = 0", false),
+        (";plimsoll: env = LLAMA_ARG_DEVICE=none", false),
+        // llama.cpp computes large batches on a card all the same.
+        ("n-gpu-layers = 0", true),
+        // These use a card in spite of the flag.
+        ("device = none\nmodel-draft = draft.gguf", true),
+        ("device = none\nmmproj = projector.gguf", true),
+        ("device = none\noverride-tensor = blk=CUDA0", true),
+    ] {
+        let daemon = four_cards(preset(&format!("no-mmproj = true\n{lines}")));
+        let answer = chat(daemon.address, "m");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let environment = get(daemon.address, "/upstream/m/fake/env").json()["env"].clone();
+        let cards = environment["CUDA_VISIBLE_DEVICES"].as_str().expect("it is set");
+        assert_eq!(!cards.is_empty(), sees, "{lines}");
+        for (variable, nothing) in [
+            ("ROCR_VISIBLE_DEVICES", ""),
+            ("HIP_VISIBLE_DEVICES", "-1"),
+            ("GGML_VK_VISIBLE_DEVICES", ""),
+            ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
+        ] {
+            assert_eq!(environment[variable], nothing, "{lines}");
+        }
+    }
+}
+
 /// What the cards say of claims, by UUID.
 fn claims(daemon: &Daemon) -> Vec<u64> {
     let status = daemon.status();

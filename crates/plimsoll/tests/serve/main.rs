@@ -23,6 +23,7 @@ mod operator;
 #[path = "../pages/real.rs"]
 mod real;
 mod remote;
+mod service_manager;
 mod sockets;
 mod storm;
 mod surface;

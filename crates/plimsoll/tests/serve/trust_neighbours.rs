@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::daemon::{Daemon, Setup, built, descendants, until};
+use crate::guarded::{deep, model};
 use crate::http::{Answer, chat, post};
+use crate::real::{driver, guard, take};
 
 const GIB: u64 = 1 << 30;
 const ROUNDS: u64 = 20;
@@ -154,4 +156,66 @@ fn no_load_begins_on_memory_that_another_process_took_at_any_moment_around_it() 
     thread::sleep(Duration::from_millis(100));
     assert_eq!(chat(daemon.address, "a").status, 200);
     assert_eq!(daemon.claimed(), 8 * GIB);
+}
+
+/// The card of fake-cuda, as the driver shows it while a process holds this much.
+fn show(file: &Path, used: u64, process: u32) {
+    let processes = if used == 0 { json!([]) } else { json!([{"pid": process, "used": used}]) };
+    let card = json!([{"uuid": FAKE_CARD, "name": "Fake 8G", "total": 8 * GIB, "free": 8 * GIB - used,
+                       "pci": "00000000:01:00.0", "processes": processes}]);
+    let new = file.with_extension("new");
+    fs::write(&new, card.to_string()).expect("a written file");
+    fs::rename(new, file).expect("a renamed file");
+}
+
+const FAKE_CARD: &str = "GPU-00000002-0000-0000-0000-000000000000";
+
+#[test]
+fn an_engine_that_dies_serving_because_a_neighbour_took_the_card_names_it_and_its_claim_stays() {
+    let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
+    let in_driver = |name: &str| driver.path().join(name).to_string_lossy().into_owned();
+    let (words, cards) = (
+        format!("uuids={FAKE_CARD} total=8G context=64M shared={}", in_driver("shared")),
+        in_driver("cards"),
+    );
+    show(Path::new(&cards), 0, 0);
+    let script = format!("cuda=1 vram={} vram_per_token=65536", GIB / 2);
+    let daemon = Setup::with_cards(&[])
+        .model("a", "2GiB", &script, "")
+        .argument("--reserve")
+        .argument("0")
+        .variable("PLIMSOLL_NVML", &built("libnvidia_ml.so", "fake-nvml").to_string_lossy())
+        .variable("PLIMSOLL_FAKE_NVML_CARDS", &format!("@{cards}"))
+        .variable("PLIMSOLL_GUARD_LIBRARY", &guard().to_string_lossy())
+        .variable("LD_LIBRARY_PATH", &driver.path().to_string_lossy())
+        .variable("PLIMSOLL_FAKE_CUDA", &words)
+        .start();
+    assert_eq!(deep(&daemon, "a", 1000).status, 200);
+    // 574 MiB and two contexts of 64 MiB leave 90 MiB for the answer of 1250 MiB.
+    let mut neighbour = Command::new(take())
+        .args([
+            "7400".to_owned(),
+            format!("touch={}", in_driver("taken")),
+            format!("until={}", in_driver("end")),
+        ])
+        .env("LD_LIBRARY_PATH", driver.path())
+        .env("PLIMSOLL_FAKE_CUDA", &words)
+        .spawn()
+        .expect("it runs");
+    until("the neighbour has its memory", || driver.path().join("taken").exists());
+    show(Path::new(&cards), 7464 << 20, neighbour.id());
+    let answer = deep(&daemon, "a", 20_000);
+    let status = daemon.status();
+    let _ = neighbour.kill();
+    let _ = neighbour.wait();
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    let facts = with_code(&answer.json()["error"]["reason"], "holder")[0]["facts"].clone();
+    assert_eq!(
+        (&facts["process"], &facts["used"]),
+        (&json!(neighbour.id()), &json!(7464_u64 << 20)),
+        "{facts}"
+    );
+    let model = model(&status, "a");
+    assert_eq!((&model["learned"], &model["overflows"]), (&json!(0), &json!(0)), "{model}");
+    daemon.told("a ran out of card memory while serving");
 }

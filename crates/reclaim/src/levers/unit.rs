@@ -25,12 +25,17 @@ pub enum UnitError {
 /// A systemd template unit; each instance runs one step. It needs root but no capability, because root owns
 /// the files.
 pub fn unit() -> Result<String, UnitError> {
+    Ok(unit_of(&program_for_root()?))
+}
+
+/// The path of this program as a word of a unit, if root alone may change what lies there.
+pub fn program_for_root() -> Result<String, UnitError> {
     let look = |error| UnitError::Look { path: "/proc/self/exe".into(), error };
-    unit_of(&std::env::current_exe().map_err(look)?, 0)
+    program_of(&std::env::current_exe().map_err(look)?, 0)
 }
 
 /// The same for `program`, if `owner` alone may change what lies there.
-fn unit_of(program: &Path, owner: u32) -> Result<String, UnitError> {
+fn program_of(program: &Path, owner: u32) -> Result<String, UnitError> {
     // DECISION: a unit runs whatever lies at the path that it names, as root. So a path that another user may
     // change is refused: the program or one of its folders belongs to another user, or others may write it.
 
@@ -44,17 +49,18 @@ fn unit_of(program: &Path, owner: u32) -> Result<String, UnitError> {
             return Err(UnitError::Writable { program: path.clone(), place: place.to_owned() });
         }
     }
-    let Some(text) = path.to_str() else {
-        return Err(UnitError::NotText(path));
-    };
-    Ok(format!(
+    path.to_str().map(quoted).ok_or_else(|| UnitError::NotText(path.clone()))
+}
+
+fn unit_of(program: &str) -> String {
+    format!(
         "# {UNIT}\n\
          [Unit]\n\
          Description=Plimsoll reclaims memory: %i\n\
          \n\
          [Service]\n\
          Type=oneshot\n\
-         ExecStart={} reclaim-step %i\n\
+         ExecStart={program} reclaim-step %i\n\
          CapabilityBoundingSet=\n\
          NoNewPrivileges=yes\n\
          PrivateNetwork=yes\n\
@@ -63,13 +69,12 @@ fn unit_of(program: &Path, owner: u32) -> Result<String, UnitError> {
          ProtectSystem=strict\n\
          RestrictAddressFamilies=none\n\
          SystemCallArchitectures=native\n\
-         TimeoutStartSec=120\n",
-        quoted(text)
-    ))
+         TimeoutStartSec=120\n"
+    )
 }
 
 /// A word of a command line in a unit (systemd.service(5), "Command lines").
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     if word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte)) {
         return word.to_owned();
     }
@@ -104,21 +109,24 @@ mod tests {
         fs::write(&program, "").unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         mode(&program, 0o755);
-        match unit_of(&program, owner) {
-            Ok(unit) => assert!(unit.contains("/plimsoll reclaim-step %i\n"), "{unit}"),
+        match program_of(&program, owner) {
+            Ok(word) => {
+                let unit = unit_of(&word);
+                assert!(unit.contains("/plimsoll reclaim-step %i\n"), "{unit}");
+            }
             // A build folder that others may write.
             Err(error) => return assert!(matches!(error, UnitError::Writable { .. }), "{error}"),
         }
         for (path, loose, sound) in [(program.as_path(), 0o757, 0o755), (folder.path(), 0o777, 0o755)] {
             mode(path, loose);
-            let error = unit_of(&program, owner).unwrap_err().to_string();
+            let error = program_of(&program, owner).unwrap_err().to_string();
             assert!(error.contains("would give root"), "{error}");
             mode(path, sound);
         }
-        assert!(unit_of(&program, owner).is_ok());
-        assert!(owner == 0 || unit_of(&program, 0).is_err(), "it belongs to another user than root");
+        assert!(program_of(&program, owner).is_ok());
+        assert!(owner == 0 || program_of(&program, 0).is_err(), "it belongs to another user than root");
         fs::remove_file(&program).unwrap();
-        assert!(matches!(unit_of(&program, owner), Err(UnitError::Look { .. })), "no file is left");
+        assert!(matches!(program_of(&program, owner), Err(UnitError::Look { .. })), "no file is left");
     }
 
     #[test]
@@ -127,7 +135,7 @@ mod tests {
         let program = folder.path().join("plimsoll");
         fs::write(&program, "").unwrap();
         let owner = rustix::process::getuid().as_raw();
-        assert!(matches!(unit_of(&program, owner), Err(UnitError::Writable { .. })));
+        assert!(matches!(program_of(&program, owner), Err(UnitError::Writable { .. })));
     }
 
     #[test]

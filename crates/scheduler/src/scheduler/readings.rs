@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, RunId};
 
 use super::Scheduler;
 use crate::load_check::LoadCheck;
-use crate::models::{RunState, StartFigure};
+use crate::models::RunState;
 use crate::time::{ModelId, Moment};
 
 impl Scheduler {
@@ -83,29 +83,6 @@ impl Scheduler {
         });
         checks.collect()
     }
-
-    /// Explains a load that ran out of memory because of other processes: on some card they took so much
-    /// since its start that the claim no longer fits.
-    pub(super) fn foreign_cause(&self, run: &RunState) -> Option<Reason> {
-        run.start.iter().find_map(|start| {
-            let account = self.ledger().account(&start.card)?;
-            // The run's process is gone, so that none of the memory in use is its own.
-            let (others, foreign) = account.without(run.id);
-            let need = run.placement.on(&start.card);
-            let fits = need + others + foreign + account.reserve() <= account.card().total;
-            let taken = foreign.saturating_sub(start.foreign);
-            (!fits && !taken.is_zero()).then(|| foreign_memory(start, account.card(), taken))
-        })
-    }
-}
-
-fn foreign_memory(start: &StartFigure, card: &Card, taken: Bytes) -> Reason {
-    let text = format!("other processes took {taken} of {} during the load", card.name);
-    Reason::new("foreign_memory", text)
-        .fact("card", start.card.as_str())
-        .fact("foreign", taken)
-        .fact("free_at_start", start.free)
-        .fact("free", card.free)
 }
 
 /// Measured memory of the run minus its placement, on the card with the largest difference.

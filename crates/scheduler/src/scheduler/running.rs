@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_base::{CardId, End, Reason, RunId};
 
 use super::Scheduler;
+use super::out_of_memory::MemoryCause;
 use crate::effect::{SchedulerEffect, Stopping};
 use crate::models::{Drain, ModelSlot, RequestedState, RunPhase, RunState};
 use crate::refusal;
@@ -142,13 +143,21 @@ impl Scheduler {
 
     fn crashed(&mut self, id: ModelId, run: &RunState, ready_at: Moment, end: End) {
         let now = self.clock.now();
+        let found = match &end {
+            End::OutOfMemory { shortfall, .. } => Some(self.memory_cause(run, shortfall.as_ref())),
+            _ => None,
+        };
         if let Some(slot) = self.models.get_mut(id) {
-            // While serving, words of a log may be a client's: only a shortfall that guard or the driver
-            // reported counts.
-            if let End::OutOfMemory { shortfall: Some(shortfall), .. } = &end {
-                slot.record.ran_out(&run.placement, Some(*shortfall));
-            }
-            slot.record.run_failed(now, ready_at, cause(end));
+            let reason = match found {
+                Some(MemoryCause::Need(missing)) => {
+                    slot.record.ran_out(&run.placement, missing);
+                    cause(end)
+                }
+                Some(MemoryCause::Foreign(foreign)) => foreign.because(cause(end)),
+                Some(MemoryCause::Unknown(unknown)) => cause(end).because(unknown),
+                None => cause(end),
+            };
+            slot.record.run_failed(now, ready_at, reason);
         }
         self.after_crash(id);
     }
@@ -157,43 +166,40 @@ impl Scheduler {
         let End::OutOfMemory { shortfall, .. } = &end else {
             return self.load_failed(id, cause(end));
         };
-        let (shortfall, foreign) = (*shortfall, self.foreign_cause(run));
+        let found = self.memory_cause(run, shortfall.as_ref());
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
         // A run that had a whole card cannot get more memory by a second try.
         let again = !run.demand.alone() && !std::mem::replace(&mut slot.record.retried, true);
-        match foreign {
-            // The need was right and the card was not free: nothing is learned, and no idle run is at fault.
-            Some(foreign) => {
+        let reason = match found {
+            // The need was right and the card was not free: no idle run is at fault.
+            MemoryCause::Foreign(foreign) => {
                 let reason = foreign.because(cause(end));
                 if !again {
                     return self.load_failed(id, reason);
                 }
                 slot.record.note(reason);
-                self.await_room(id, run.demand.clone(), vec![run.id]);
+                return self.await_room(id, run.demand.clone(), vec![run.id]);
             }
-            None if again => {
-                slot.record.ran_out(&run.placement, shortfall);
-                slot.record.note(cause(end));
-                self.retry_after_eviction(id, run);
+            MemoryCause::Need(missing) => {
+                slot.record.ran_out(&run.placement, missing);
+                cause(end)
             }
-            None => {
-                slot.record.ran_out(&run.placement, shortfall);
-                let text = format!(
-                    "{} ran out of memory while loading, and no idle model is left to stop",
-                    slot.name
-                );
-                let reason = Reason::new("out_of_memory", text)
-                    .fact("claim", run.placement.total())
-                    .because(cause(end));
-                self.load_failed(id, reason);
-            }
+            MemoryCause::Unknown(unknown) => cause(end).because(unknown),
+        };
+        if again {
+            slot.record.note(reason);
+            return self.retry_after_eviction(id, run);
         }
+        let text =
+            format!("{} ran out of memory while loading, and no idle model is left to stop", slot.name);
+        let reason = Reason::new("out_of_memory", text).fact("claim", run.placement.total()).because(reason);
+        self.load_failed(id, reason);
     }
 
     /// Stops idle runs on the cards of a load that ran out of memory although it fitted by the ledger. The
-    /// load is tried once more, with a larger need, when their memory is free.
+    /// load is tried once more when their memory is free, with a larger need if guard recorded one.
     fn retry_after_eviction(&mut self, id: ModelId, run: &RunState) {
         let mut after = vec![run.id];
         let cards: Vec<CardId> = run.placement.cards().cloned().collect();

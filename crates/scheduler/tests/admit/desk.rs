@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Counting, DeclaredSize, End, MemoryModel, Reason, Stage, UnknownSize,
+    AllocationLimit, Bytes, Card, CardId, CardKind, Counting, DeclaredSize, End, MemoryModel, Reason,
+    Shortfall, Stage, UnknownSize,
 };
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, ModelState, ModelView, Moment, RequestId,
@@ -188,8 +189,16 @@ impl Desk {
 
     pub(crate) fn runs_out_of_memory(&mut self, run: RunId, shortfall: Option<Bytes>) -> &[SchedulerEffect] {
         let reason = Reason::new("cuda_oom", "cudaMalloc failed: out of memory");
+        let shortfall = shortfall.map(|bytes| self.refused_by_driver(bytes));
         let end = End::OutOfMemory { stage: Stage::Loading, reason, shortfall };
         self.send(SchedulerEvent::Ended { run, end })
+    }
+
+    /// A shortfall on the first card, as it is now.
+    pub(crate) fn refused_by_driver(&self, bytes: Bytes) -> Shortfall {
+        let card = self.scheduler.ledger().accounts()[0].card();
+        let (id, free) = (card.id.clone(), card.free);
+        Shortfall { bytes, limit: AllocationLimit::Driver { card: Some(id), free, held: Bytes::ZERO } }
     }
 
     pub(crate) fn memory_returned(&mut self, run: RunId) -> &[SchedulerEffect] {

@@ -150,10 +150,10 @@ fn out_of_memory_twice_is_refused_with_the_reason_tree() {
     desk.ask(0);
     desk.surveyed(0);
     let first = desk.started().unwrap();
-    desk.runs_out_of_memory(first, None);
+    desk.runs_out_of_memory(first, Some(gib(1)));
     desk.memory_returned(first);
     let second = desk.started().unwrap();
-    desk.runs_out_of_memory(second, None);
+    desk.runs_out_of_memory(second, Some(gib(1)));
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::LoadFailed);
     assert!(refusal.reason.to_string().contains("cudaMalloc failed"), "{}", refusal.reason);
@@ -182,7 +182,8 @@ fn out_of_memory_in_flight_is_learned_and_the_request_is_tried_again() {
     let run = desk.loaded(0);
     let request = desk.ask(0);
     let reason = Reason::new("cuda_oom", "out of memory");
-    let end = End::OutOfMemory { stage: Stage::Serving, reason, shortfall: Some(gib(1)) };
+    let shortfall = Some(desk.refused_by_driver(gib(1)));
+    let end = End::OutOfMemory { stage: Stage::Serving, reason, shortfall };
     desk.send(SchedulerEvent::Ended { run, end });
     desk.bounce(request);
     desk.memory_returned(run);

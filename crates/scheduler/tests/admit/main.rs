@@ -7,6 +7,7 @@ mod desk;
 mod failures;
 mod invariants;
 mod neighbours;
+mod out_of_memory;
 mod pleas;
 mod requests;
 mod room;

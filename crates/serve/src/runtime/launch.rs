@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use super::Runtime;
 use super::private_folder::{PrivateFolder, hand_over};
 use super::run::EngineRun;
+use super::survey::named::is_on_host;
 
 /// Everything needed to start one run.
 pub(super) struct Starter<'a> {
@@ -234,8 +235,13 @@ impl Starter<'_> {
         }
     }
 
+    /// The cards that the engine may use. One that its own flags keep off all cards gets none, wherever it was
+    /// placed: an engine that only sees a card opens a context on it.
     fn cards(&self) -> Vec<&Card> {
-        self.runtime.cards_of(self.run)
+        match is_on_host(&self.run.entry) {
+            true => Vec::new(),
+            false => self.runtime.cards_of(self.run),
+        }
     }
 
     /// All CUDA cards in the order of their numbers, by the names that `visible` gives them.

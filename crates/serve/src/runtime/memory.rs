@@ -68,7 +68,7 @@ impl Runtime {
         }
     }
 
-    /// Reads the cards after a load ran out of memory, once the dead process's memory is back, so that memory
+    /// Reads the cards after an engine ran out of memory, once the dead process's memory is back, so that memory
     /// still in use is that of others.
     pub(super) async fn read_after_failure(&self, run: &EngineRun) {
         let free = run.free_at_start();

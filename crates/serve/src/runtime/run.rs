@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Bytes, CardId, End, Placement, Reason, Stage};
+use plimsoll_base::{Bytes, CardId, End, Placement, Reason};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_doctor::{CauseSign, EngineVerdict, Exit};
 use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
@@ -181,7 +181,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     // Requests that arrive now must not be sent to a dead port.
     run.upstream.take();
     // The scheduler concludes from the cards, so they are read after the death and before it is reported.
-    if matches!(&verdict.end, End::OutOfMemory { stage: Stage::Loading, .. }) {
+    if matches!(&verdict.end, End::OutOfMemory { .. }) {
         runtime.read_after_failure(&run).await;
     }
     runtime.state.borrow_mut().runs.remove(&run.id);
@@ -241,11 +241,7 @@ impl Starter<'_> {
                         self.run.exit_code.set(exit_code(ended.exit));
                         let extensions = self.runtime.extensions.iter();
                         let refused = extensions.filter_map(|it| it.last_refusal(self.runtime, self.run)).next();
-                        let verdict = post_mortem(&self.run.entry.name, &ended, refused.as_ref());
-                        return match refused {
-                            Some(_) => verdict,
-                            None => without_shortfall(verdict),
-                        };
+                        return post_mortem(&self.run.entry.name, &ended, refused.as_ref());
                     }
                     Some(ChildEvent::Ready(about)) => {
                         if self.only_port.get() {
@@ -300,15 +296,6 @@ impl Starter<'_> {
         self.runtime.submit(SchedulerEvent::Progressed { run: self.run.id, measured });
         self.runtime.publish(self.run.model, ModelState::Loading, &json!({ "progress": progress }));
     }
-}
-
-/// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the
-/// model's claim.
-fn without_shortfall(mut verdict: EngineVerdict) -> EngineVerdict {
-    if let End::OutOfMemory { shortfall, .. } = &mut verdict.end {
-        *shortfall = None;
-    }
-    verdict
 }
 
 /// The reason of the end, for clients with a request in flight.

@@ -140,6 +140,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
                 _ => Refusal::Driver,
             },
             card: card["name"].as_str().or_else(|| card["uuid"].as_str())?.to_owned(),
+            id: None,
             asked: size(&refused["asked"])?,
             allocated,
             budget: size(&refused["budget"]),

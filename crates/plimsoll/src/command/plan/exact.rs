@@ -38,6 +38,8 @@ pub(super) struct ExactQuery<'a> {
     /// The largest context by the formulas.
     guess: Option<u64>,
     said: Transcript,
+    /// Tokens of the prompt that grows the pool.
+    prompt: Option<u32>,
 }
 
 impl<'a> ExactQuery<'a> {
@@ -67,7 +69,18 @@ impl<'a> ExactQuery<'a> {
         };
         let likely = likely.iter().map(|changes| edited(options, changes));
         let said = oracle.open(options, &likely.collect::<Result<Vec<_>, _>>()?, cards)?;
-        Ok(Self { oracle, options, wish, models, engine, program, cards, guess, said })
+        Ok(Self {
+            oracle,
+            options,
+            wish,
+            models,
+            engine,
+            program,
+            cards,
+            guess,
+            said,
+            prompt: arguments.prompt,
+        })
     }
 
     /// Plans these flags without a search.
@@ -102,6 +115,9 @@ impl<'a> ExactQuery<'a> {
 
     pub(super) fn plan(&self) -> Result<Plan, ErrorReport> {
         let request = self.request();
+        // Before the limit of the search, which this run is no part of.
+        let grown =
+            self.prompt.map(|tokens| self.oracle.grown(self.options, self.cards, tokens)).transpose()?;
         let asked = self.asked(PLAN)?;
         let largest = fit::confirmed_context(&request, &asked, self.guess);
         match asked.failure() {
@@ -109,7 +125,8 @@ impl<'a> ExactQuery<'a> {
             None | Some(ExactError::Spent { .. }) => {}
             Some(error) => return Err(error.into()),
         }
-        Ok(exact(&request, &self.said, &self.oracle.name(), largest)?)
+        let said = grown.as_ref().unwrap_or(&self.said);
+        Ok(exact(&request, said, &self.oracle.name(), largest)?)
     }
 
     pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, ErrorReport> {

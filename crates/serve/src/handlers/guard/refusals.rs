@@ -41,6 +41,7 @@ fn refused(
         why: oom.refusal,
         // A card that is not served from is named by its UUID.
         card: named.unwrap_or_else(|| Uuid(card.uuid).to_string()),
+        id: id.clone(),
         asked: Bytes::new(oom.asked),
         allocated: Bytes::new(oom.allocated),
         budget: oom.budget.map(Bytes::new),

@@ -269,7 +269,7 @@ mod tests {
         let outcome = judged("gb10");
         let said = done(NEED, &outcome);
         assert!(said.starts_with("13312 MiB were needed ("), "{said}");
-        assert!(said.contains("; the step drop-page-cache would free 104672 MiB, but needs root"), "{said}");
+        assert!(said.contains("; the step drop-page-cache would free 104672 MiB, but it needs root"), "{said}");
         let event = event(NEED, &outcome);
         assert_eq!(event["needs_root"], json!(["drop-page-cache"]));
         assert_eq!((&event["steps"], &event["enough"]), (&json!([]), &json!(false)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::table::FlagClass;
-use plimsoll_flags::{FlagError, ModelParams, Options};
+use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
 use plimsoll_launch::{Environment, Visible, child_environment, renumber};
 use plimsoll_planner::PlanError;
 
@@ -25,6 +25,28 @@ pub(super) enum NameError {
 /// Returns the flags that the engine will use: those of its command line over those of its environment.
 pub(crate) fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, FlagError> {
     Ok(options.clone().merged_over(&Options::from_env(variables(entry))?))
+}
+
+/// True if `device = none` keeps the engine off every card. `n-gpu-layers = 0` alone does not: llama.cpp still
+/// computes large batches on a card (`op_offload`).
+///
+/// A draft model and a projector use the first card in spite of the flag, and so do tensors that it names.
+pub(crate) fn is_on_host(entry: &ConfiguredModel) -> bool {
+    let Some(Ok(wish)) =
+        entry.launch.options().map(|options| flags(entry, options)?.wish(ProgramKind::LlamaServer))
+    else {
+        return false;
+    };
+    let is_none = |devices: &[String]| devices == ["none"];
+    let drafts = wish.draft_model.is_some() || wish.draft_remote.is_some();
+    let projects = wish.projector.is_some()
+        || wish.projector_remote.is_some()
+        || wish.projector_auto && wish.remote.is_some();
+    let overrides = wish.overrides.iter().chain(&wish.draft_overrides);
+    is_none(&wish.devices)
+        && (!drafts || is_none(&wish.draft_devices))
+        && !(projects && wish.projector_offload)
+        && overrides.into_iter().all(|over| over.buffer == "CPU")
 }
 
 /// The environment of the engine, without what depends on its cards.

@@ -1,0 +1,100 @@
+//! Cards that AMD's runtime shows a process, by the variables that users hide cards with.
+//!
+//! The lower layer, ROCr, is first: `ROCR_VISIBLE_DEVICES` lists cards of the machine, and an empty list shows
+//! none (`amd_filter_device.cpp: RvdFilter::BuildUsrDeviceList @ rocm-6.4`). HIP renumbers what is left:
+//! `HIP_VISIBLE_DEVICES` or, if that is unset or empty, `CUDA_VISIBLE_DEVICES` lists cards of ROCr's
+//! (`rocdevice.cpp: Device::init @ rocm-6.4`). An entry that names no card ends either list. Simulated cards have no
+//! UUID, so a UUID names none.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// The values of the variables; `None` where one is unset.
+#[derive(Default)]
+pub(crate) struct AmdSelection {
+    pub(crate) rocr: Option<String>,
+    pub(crate) hip: Option<String>,
+    pub(crate) cuda: Option<String>,
+}
+
+impl AmdSelection {
+    /// The cards that are left, in HIP's order.
+    pub(crate) fn of<T>(&self, cards: Vec<T>) -> Vec<T> {
+        let cards = match &self.rocr {
+            Some(list) => chosen(cards, rocr(list)),
+            None => cards,
+        };
+        let set = |list: &&String| !list.is_empty();
+        match self.hip.as_ref().filter(set).or(self.cuda.as_ref().filter(set)) {
+            Some(list) => chosen(cards, hip(list)),
+            None => cards,
+        }
+    }
+}
+
+/// ROCr stops at a number that was there before.
+fn rocr(list: &str) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    for number in list.split(',').map_while(|entry| entry.trim().parse().ok()) {
+        if numbers.contains(&number) {
+            break;
+        }
+        numbers.push(number);
+    }
+    numbers
+}
+
+/// HIP passes over a number that was there before, and takes decimal numbers without a sign or blank alone.
+fn hip(list: &str) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    let number = |entry: &str| entry.parse().ok().filter(|number: &usize| number.to_string() == entry);
+    for number in list.split(',').map_while(number) {
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    numbers
+}
+
+/// The cards with these numbers, up to the first that is none.
+fn chosen<T>(cards: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
+    let mut cards: Vec<Option<T>> = cards.into_iter().map(Some).collect();
+    numbers.into_iter().map_while(|number| cards.get_mut(number)?.take()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(rocr: Option<&str>, hip: Option<&str>, cuda: Option<&str>) -> Vec<char> {
+        let text = |value: Option<&str>| value.map(ToString::to_string);
+        AmdSelection { rocr: text(rocr), hip: text(hip), cuda: text(cuda) }.of(Vec::from(['a', 'b', 'c']))
+    }
+
+    #[test]
+    fn rocr_comes_first_and_hip_numbers_what_is_left() {
+        assert_eq!(left(None, None, None), ['a', 'b', 'c']);
+        assert_eq!(left(Some("2,1"), None, None), ['c', 'b']);
+        assert_eq!(left(Some("2,1"), Some("1"), None), ['b']);
+        assert_eq!(left(Some("2,1"), Some("2"), None), []);
+        assert_eq!(left(None, Some("2,0"), Some("1")), ['c', 'a']);
+        assert_eq!(left(None, Some(""), Some("1")), ['b'], "an empty list of HIP's is none");
+        assert_eq!(left(Some(""), Some("0"), Some("0")), [], "an empty list of ROCr's shows no card");
+    }
+
+    #[test]
+    fn an_entry_that_names_no_card_ends_the_list() {
+        for nothing in ["-1", "GPU-aaaa", "9", "x", "99999999999999999999"] {
+            assert_eq!(left(None, Some(nothing), None), []);
+            let list = alloc::format!("1,{nothing},0");
+            assert_eq!(left(None, Some(&list), None), ['b']);
+            assert_eq!(left(Some(&list), None, None), ['b']);
+        }
+        assert_eq!(left(Some("1,1,0"), None, None), ['b']);
+        assert_eq!(left(None, Some("1,1,0"), None), ['b', 'a']);
+        assert_eq!(
+            (left(Some("1, 0"), None, None), left(None, Some("1, 0"), None)),
+            (Vec::from(['b', 'a']), Vec::from(['b']))
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Known errors of the closed forms, by the card's interface and the architecture.
+//!
+//! The table is what `cargo xtask drift --write` saw on the newest engine of each interface.
+
+use plimsoll_base::{Bytes, Card, Reason};
+
+use super::named::{INTERFACES, device_number};
+use super::quirks::NEWEST_COMPARED;
+use super::request::{EngineKind, PlanRequest};
+
+/// `INTERFACE VERSION`, then `ARCHITECTURE MIB` for each of more than 1 MiB: closed form less engine.
+const SEEN: &str = include_str!("../../../data/drift/closed-forms.txt");
+
+/// The error of the formulas for this model on the newest engine compared, where it is more than 1 MiB.
+pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {
+    let engine = request.engine;
+    // Builds up to the one that the formulas mirror are held by rows of their own.
+    let newer = engine.build.is_none_or(|build| build > NEWEST_COMPARED);
+    if engine.kind != EngineKind::LlamaCpp || !newer || request.cards.is_empty() {
+        return None;
+    }
+    let architecture = request.model.architecture.as_str();
+    let (interface, version, mib) = seen(SEEN, interface(request), architecture)?;
+    let off = Bytes::mib(1).scaled(u64::try_from(mib.unsigned_abs()).ok()?, 10);
+    let (word, fact) = if mib < 0 { ("low", "too_low") } else { ("high", "too_high") };
+    let text = format!(
+        "the formulas mirror llama.cpp b{NEWEST_COMPARED}; for architecture `{architecture}` on the newest \
+        engine compared (llama.cpp {version}, {interface}), they were up to {off} too {word}; `plimsoll plan \
+        --exact` asks the engine itself"
+    );
+    Some(Reason::new("formulas_off", text).fact(fact, off))
+}
+
+/// The interface that the engine will use: that of `-dev`, else of the first card's vendor.
+fn interface(request: &PlanRequest<'_>) -> &'static str {
+    let named = request.wish.devices.iter().find_map(|name| device_number(name));
+    match (named, request.cards.first().and_then(Card::pci_vendor)) {
+        (Some((interface, _)), _) => interface,
+        (None, Some(0x1002)) => "ROCm",
+        (None, Some(_)) => "Vulkan",
+        (None, None) => "CUDA",
+    }
+}
+
+/// Interface, version and tenths of a MiB.
+fn seen<'a>(table: &'a str, wanted: &str, architecture: &str) -> Option<(&'a str, &'a str, i32)> {
+    let rows = table.lines().filter_map(|line| line.split_once(' '));
+    let mut part = ("", "");
+    for (name, value) in rows {
+        if INTERFACES.contains(&name) {
+            part = (name, value);
+        } else if part.0 == wanted && name == architecture {
+            let (whole, tenth) = value.split_once('.')?;
+            return Some((part.0, part.1, format!("{whole}{tenth}").parse().ok()?));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seen;
+
+    #[test]
+    fn a_row_is_found_in_the_part_of_its_interface() {
+        let table = "# x\nCUDA 0.5.0-dev\nglm4moe -107.4\nllama -0.5\nVulkan 0.7.0\nllama 8.0\nbad x\n";
+        assert_eq!(seen(table, "CUDA", "glm4moe"), Some(("CUDA", "0.5.0-dev", -1074)));
+        assert_eq!(seen(table, "CUDA", "llama"), Some(("CUDA", "0.5.0-dev", -5)));
+        assert_eq!(seen(table, "Vulkan", "llama"), Some(("Vulkan", "0.7.0", 80)));
+        for (interface, architecture) in
+            [("ROCm", "llama"), ("CUDA", "qwen2"), ("Vulkan", "bad"), ("CUDA", "Vulkan")]
+        {
+            assert_eq!(seen(table, interface, architecture), None, "{interface} {architecture}");
+        }
+    }
+
+    #[test]
+    fn every_row_that_is_compiled_in_is_read() {
+        let rows = super::SEEN.lines().filter(|line| !line.starts_with('#'));
+        let mut part = "";
+        for (name, _) in rows.map(|line| line.split_once(' ').unwrap()) {
+            match super::INTERFACES.contains(&name) {
+                true => part = name,
+                false => assert!(seen(super::SEEN, part, name).is_some(), "{part} {name}"),
+            }
+        }
+    }
+}

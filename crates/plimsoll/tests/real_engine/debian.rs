@@ -1,0 +1,89 @@
+//! llama.cpp of Debian sid with its HIP backend: packages by name, unpacked below the target directory, not installed.
+//!
+//! apt gets a state of its own, so that this machine does not become one of two releases. The engine runs with
+//! sid's own loader and C library. ggml takes backends from the folder of the program, which is the loader's here.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cuda::{fetched, run};
+
+const SOURCE: &str =
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian sid main\n";
+/// The backend's package holds 1.3 GB of kernels for ten kinds of card.
+const PACKAGES: [&str; 9] = [
+    "llama.cpp-tools",
+    "libllama0",
+    "libggml0",
+    "libggml0-backend-hip",
+    "libc6",
+    "libgcc-s1",
+    "libgomp1",
+    "libssl3t64",
+    "libstdc++6",
+];
+const LIBRARIES: &str = "root/usr/lib/x86_64-linux-gnu";
+/// Names under which the backend needs AMD's runtime.
+const RUNTIME: [&str; 3] = ["libamdhip64.so.6", "libhipblas.so.2", "librocblas.so.4"];
+
+/// The llama-server, fetched once. Its `LD_LIBRARY_PATH` is looked through before sid's folders.
+pub(crate) fn server() -> PathBuf {
+    fetched("hip-engine-sid", fetch).join("llama-server")
+}
+
+/// A folder with this library under the names of AMD's runtime.
+pub(crate) fn runtime(folder: &Path, library: &Path) -> PathBuf {
+    for name in RUNTIME {
+        symlink(library, folder.join(name)).unwrap();
+    }
+    folder.to_owned()
+}
+
+fn fetch(place: &Path) {
+    for part in ["apt/lists/partial", "apt/archives/partial"] {
+        fs::create_dir_all(place.join(part)).unwrap();
+    }
+    let apt = place.join("apt");
+    fs::write(apt.join("sources.list"), SOURCE).unwrap();
+    let path = |part: &str| apt.join(part).display().to_string();
+    let settings = [
+        format!("Dir::State={}", path("")),
+        format!("Dir::State::Lists={}", path("lists")),
+        format!("Dir::Cache={}", path("")),
+        format!("Dir::Etc::sourcelist={}", path("sources.list")),
+        "Dir::Etc::sourceparts=-".to_owned(),
+        "Dir::Etc::preferencesparts=-".to_owned(),
+        "Dir::State::status=/dev/null".to_owned(),
+        "APT::Architecture=amd64".to_owned(),
+        "APT::Sandbox::User=root".to_owned(),
+        "Acquire::Languages=none".to_owned(),
+    ];
+    let get = |words: &[&str]| {
+        let options = settings.iter().flat_map(|setting| ["-o", setting]);
+        run(Command::new("apt-get").args(options).args(words).current_dir(&apt));
+    };
+    get(&["update"]);
+    get(&[&["download"], &PACKAGES[..]].concat());
+    for entry in fs::read_dir(&apt).unwrap().flatten() {
+        if entry.path().extension().is_some_and(|kind| kind == "deb") {
+            run(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(place.join("root")));
+        }
+    }
+    fs::remove_dir_all(&apt).unwrap();
+    let libraries = place.join(LIBRARIES);
+    fs::copy(libraries.join("ld-linux-x86-64.so.2"), place.join("ld-linux-x86-64.so.2")).unwrap();
+    for backend in ["libggml-cpu-x64.so", "libggml-hip.so"] {
+        let folders = fs::read_dir(libraries.join("ggml")).unwrap().flatten();
+        let found = folders.map(|folder| folder.path().join(backend)).find(|path| path.exists()).unwrap();
+        fs::rename(found, place.join(backend)).unwrap();
+    }
+    let script = format!(
+        "#!/bin/sh\nhere=$(dirname \"$(readlink -f \"$0\")\")\nlibraries=$here/{LIBRARIES}\n\
+         exec \"$here/ld-linux-x86-64.so.2\" --library-path \"$LD_LIBRARY_PATH:$libraries:$libraries/llama\" \
+         \"$here/root/usr/bin/llama-server\" \"$@\"\n"
+    );
+    fs::write(place.join("llama-server"), script).unwrap();
+    fs::set_permissions(place.join("llama-server"), Permissions::from_mode(0o755)).unwrap();
+}

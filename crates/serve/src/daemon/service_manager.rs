@@ -1,0 +1,113 @@
+//! Notifications of the daemon's state to systemd (sd_notify(3)).
+//!
+//! DECISION: a socket of our own instead of a crate. The crates block where the manager does not read, and the
+//! daemon has one thread. Here a full queue costs the notification, and the next one repeats what matters.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+const SOCKET: &str = "NOTIFY_SOCKET";
+const WATCHDOG: &str = "WATCHDOG_USEC";
+const WATCHDOG_PROCESS: &str = "WATCHDOG_PID";
+
+#[derive(Debug, thiserror::Error)]
+enum NotifySocketError {
+    #[error("{SOCKET} = {0:?} is neither a path nor an abstract name")]
+    Name(OsString),
+    #[error("{SOCKET} = {name:?}: {error}")]
+    Open { name: OsString, error: io::Error },
+}
+
+/// The manager that started the daemon; without one, each notification does nothing.
+#[derive(Debug, Default)]
+pub(super) struct ServiceManager {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    /// Time within which the manager expects a sign of life.
+    watchdog: Option<Duration>,
+}
+
+impl ServiceManager {
+    /// Reads the variables that a manager sets; one that cannot be used is told and ignored.
+    pub(super) fn of_environment() -> Self {
+        Self::read(|name| std::env::var_os(name))
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let Some(name) = variable(SOCKET).filter(|name| !name.is_empty()) else {
+            return Self::default();
+        };
+        let socket = match connect(&name) {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                tracing::warn!("systemd is not told of the server's state: {error}");
+                None
+            }
+        };
+        let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
+        // The variables pass through a shell to its child, which is not the process that is watched.
+        let is_watched = variable(WATCHDOG_PROCESS).is_none()
+            || number(WATCHDOG_PROCESS) == Some(std::process::id().into());
+        let watchdog = number(WATCHDOG).filter(|time| is_watched && *time > 0);
+        Self { socket, watchdog: watchdog.map(Duration::from_micros) }
+    }
+
+    /// The daemon accepts requests; `status` is the line of `systemctl status`.
+    pub(super) fn ready(&self, status: &str) {
+        // A line break in it would begin another assignment.
+        let status: String =
+            status.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        self.send(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// A reload begins; `ready` ends it.
+    pub(super) fn reloading(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let microseconds = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+    }
+
+    pub(super) fn stopping(&self) {
+        self.send("STOPPING=1");
+    }
+
+    /// Sends signs of life for as long as the thread that serves makes progress; never returns.
+    pub(super) async fn keep_alive(&self) {
+        let Some(within) = self.watchdog else {
+            return std::future::pending().await;
+        };
+        // Half of the time, as sd_watchdog_enabled(3) recommends; a hostile one must not become a busy loop.
+        let period = (within / 2).max(Duration::from_millis(10));
+        loop {
+            self.send("WATCHDOG=1");
+            tokio::time::sleep(period).await;
+        }
+    }
+
+    fn send(&self, state: &str) {
+        let Some((socket, manager)) = &self.socket else { return };
+        if let Err(error) = socket.send_to_addr(state.as_bytes(), manager) {
+            tracing::debug!("systemd did not take {state:?}: {error}");
+        }
+    }
+}
+
+fn connect(name: &OsStr) -> Result<(UnixDatagram, SocketAddr), NotifySocketError> {
+    let open = |error| NotifySocketError::Open { name: name.to_owned(), error };
+    let address = match name.as_bytes() {
+        [b'@', rest @ ..] if !rest.is_empty() => SocketAddr::from_abstract_name(rest).map_err(open)?,
+        [b'/', _, ..] => SocketAddr::from_pathname(name).map_err(open)?,
+        _ => return Err(NotifySocketError::Name(name.to_owned())),
+    };
+    let socket = UnixDatagram::unbound().map_err(open)?;
+    socket.set_nonblocking(true).map_err(open)?;
+    Ok((socket, address))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Drift between upstream's engines and the planner's closed forms (`cargo xtask drift`).
+//!
+//! Each engine is asked without a card, by `plimsoll plan --exact`, about a model of every architecture that
+//! it knows; the closed forms answer the same. The largest difference of each architecture is compared with
+//! the record in `data/drift`, and so is the engine's `--help` with the flag table.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+mod architectures;
+mod ask;
+mod engines;
+mod flags;
+mod models;
+mod options;
+mod record;
+
+use ask::{Asker, Difference};
+use engines::Engine;
+use options::Options;
+use record::{Forms, Record};
+
+const HELP: &str = "\
+usage: cargo xtask drift [ENGINE[@VERSION]…] [--engine PATH] [--only NAME,…] [--write] [--built FOLDER]
+
+Asks engines what models take, compares with the closed forms, and prints what moved. Exits with 1 where a
+difference is larger than its record in data/drift.
+
+  ENGINE          npm-cuda, npm-vulkan, debian-vulkan or debian-hip; without one, these four. The version is
+                  that of the registry's package, by default its newest
+  --engine PATH   a llama-server of this machine, or its folder; repeatable
+  --only NAMES    these architectures or specimens only
+  --write         write what was seen to data/drift
+  --built FOLDER  take plimsoll and libplimsoll_phantom.so from here, instead of building them";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriftError {
+    #[error("{0}\n\n{HELP}")]
+    Usage(String),
+    #[error("cannot run {program}: {error}\nhint: {hint}")]
+    Start { program: String, error: std::io::Error, hint: &'static str },
+    #[error("{program} failed: {said}\nhint: {hint}")]
+    Run { program: String, said: String, hint: &'static str },
+    #[error("cannot use {}: {error}", path.display())]
+    File { path: PathBuf, error: std::io::Error },
+    #[error("{} is not what drift wrote: {why}\nhint: restore it, or write it anew with --write", path.display())]
+    Record { path: PathBuf, why: String },
+    #[error("{engine} is damaged or incomplete: {what} is missing\nhint: remove {} and run again", place.display())]
+    Damaged { engine: String, what: String, place: PathBuf },
+    #[error(
+        "{engine} names {count} architectures, more than any llama.cpp has (at most {most})\nhint: give the \
+        ones to compare with --only"
+    )]
+    Architectures { engine: String, count: usize, most: usize },
+}
+
+pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
+    match drift(root, words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// True where nothing is worse than its record.
+fn drift(root: &Path, words: &[&str]) -> Result<bool, DriftError> {
+    let options = Options::read(words)?;
+    if options.help {
+        println!("{HELP}");
+        return Ok(true);
+    }
+    let place = super::guard::target(root).join("drift");
+    let asker = Asker::new(root, &place, options.built.as_deref())?;
+    let mut worse = Vec::new();
+    for chosen in &options.engines {
+        let engine = Engine::get(chosen, &place)?;
+        let seen = compared(&asker, &engine, &options)?;
+        let path = Record::path(root, &engine.name);
+        let recorded = Record::read(&path)?;
+        print!("{}", seen.table(&recorded));
+        worse.extend(seen.worse(&recorded).into_iter().map(|line| format!("{}: {line}", engine.name)));
+        if options.write {
+            // A choice of architectures changes their rows alone.
+            let whole = options.only.is_empty();
+            if whole { seen } else { recorded.with(seen) }.write(&path)?;
+        }
+    }
+    if options.write {
+        Forms::read(root)?.write(root)?;
+        return Ok(true);
+    }
+    for line in &worse {
+        eprintln!("worse than recorded: {line}");
+    }
+    Ok(worse.is_empty())
+}
+
+fn compared(asker: &Asker, engine: &Engine, options: &Options) -> Result<Record, DriftError> {
+    let version = asker.version(engine)?;
+    eprintln!("── {}: {version} ──", engine.name);
+    let mut record = Record::new(engine, version);
+    record.flags = flags::compare(&asker.help(engine)?);
+    for name in architectures::known(engine, &options.only)? {
+        match models::of(asker, engine, &name, &options.only) {
+            Ok(models) => {
+                let asked = models.iter().flat_map(|model| asker.differences(engine, model));
+                eprintln!("{name}");
+                record.add(&name, &asked.collect::<Vec<Result<Difference, String>>>());
+            }
+            // A name in the library that is none of an architecture's.
+            Err(models::Ungrown::Unknown) => {}
+            Err(models::Ungrown::Stuck(words)) => {
+                record.unanswered.insert(name, words);
+            }
+            Err(models::Ungrown::Failed(error)) => return Err(error),
+        }
+    }
+    Ok(record)
+}

@@ -1,0 +1,123 @@
+//! `cargo xtask release`: packages of the program, its libraries and its documents.
+//!
+//! DECISION: small crates for the containers (`tar`, `ar`, `flate2`) instead of debhelper and buildah. Every
+//! byte then follows from the sources, the compiler and one date, so that anybody can build the same packages.
+//! The date is `SOURCE_DATE_EPOCH`, or else the time of the last commit.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+mod build;
+mod contents;
+mod deb;
+mod libraries;
+mod oci;
+mod options;
+mod sbom;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use build::BuildError;
+use contents::ContentsError;
+use libraries::LibraryError;
+use options::Options;
+use sbom::SbomError;
+
+/// Version of all packages: that of the workspace.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Debug, thiserror::Error)]
+enum ReleaseError {
+    #[error(transparent)]
+    Options(#[from] options::OptionError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Contents(#[from] ContentsError),
+    #[error(transparent)]
+    Libraries(#[from] LibraryError),
+    #[error(transparent)]
+    Sbom(#[from] SbomError),
+    #[error("cannot pack {name}: {error}")]
+    Pack { name: String, error: io::Error },
+    #[error("cannot write {}: {error}", path.display())]
+    Write { path: PathBuf, error: io::Error },
+}
+
+pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
+    match Options::read(root, words).map_err(ReleaseError::from).and_then(|options| release(root, &options)) {
+        Ok(said) => {
+            print!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("release: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds and packs everything; the lines of `SHA256SUMS`.
+fn release(root: &Path, options: &Options) -> Result<String, ReleaseError> {
+    let date = build::date(root)?;
+    let programs = match &options.from {
+        Some(folder) => build::Programs::in_folder(folder),
+        None => build::programs(root, options.architecture)?,
+    };
+    let architecture = options.architecture;
+    let sbom = sbom::of(root, architecture)?;
+    let tree = contents::tree(root, &programs, &sbom)?;
+    let libraries = libraries::needed(&programs.program, architecture)?;
+    let pack = |name: &str| {
+        let name = name.to_owned();
+        move |error| ReleaseError::Pack { name, error }
+    };
+    let stem = format!("plimsoll-{VERSION}-linux-{architecture}");
+    let floor = crate::artifacts::newest_glibc(&programs.program);
+    let archive = contents::archive(&tree).compressed(date).map_err(pack("the archive"))?;
+    let files = [
+        (
+            format!("plimsoll_{VERSION}_{architecture}.deb"),
+            deb::package(root, &tree, architecture, floor, date),
+        ),
+        (format!("{stem}.tar.gz"), Ok(archive)),
+        (format!("{stem}-oci.tar"), oci::image(&tree, &libraries, architecture, date)),
+        (format!("{stem}.cdx.json"), Ok(sbom)),
+    ];
+    let write = |path: &Path| {
+        let path = path.to_owned();
+        move |error| ReleaseError::Write { path, error }
+    };
+    fs::create_dir_all(&options.out).map_err(write(&options.out))?;
+    for (name, bytes) in files {
+        let bytes = bytes.map_err(pack(&name))?;
+        let path = options.out.join(&name);
+        fs::write(&path, bytes).map_err(write(&path))?;
+    }
+    let path = options.out.join("SHA256SUMS");
+    let sums = sums(&options.out).map_err(write(&path))?;
+    fs::write(&path, &sums).map_err(write(&path))?;
+    Ok(sums)
+}
+
+/// A line for each package in the folder, those of an earlier run for another architecture included.
+fn sums(folder: &Path) -> io::Result<String> {
+    let mut lines = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("plimsoll") {
+            lines.push((name.clone(), sha256(&fs::read(folder.join(&name))?)));
+        }
+    }
+    lines.sort();
+    Ok(lines.into_iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect())
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}

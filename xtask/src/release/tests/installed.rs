@@ -1,0 +1,154 @@
+//! Tests of the packages in fresh systems: the deb in Debian by chroot, and the image without any other system.
+
+use std::collections::BTreeSet;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Starts the server as its user, loads a model, and upgrades the package meanwhile.
+const SERVE: &str = r#"
+cat > /tmp/own.toml <<'TOML'
+[models.a]
+cmd = "/opt/fake-engine --port ${PORT} --alias a"
+memory = "64MiB"
+TOML
+setpriv --reuid plimsoll --regid plimsoll --init-groups --no-new-privs \
+    plimsoll serve /tmp/own.toml --listen 127.0.0.1:0 --card name=a,kind=host,total=1GiB > /tmp/address 2> /tmp/said &
+server=$!
+while ! grep -q http /tmp/address; do kill -0 $server || { cat /tmp/said; exit 1; }; sleep 0.1; done
+export PLIMSOLL_URL=$(cat /tmp/address)
+plimsoll load a
+dpkg -i /tmp/plimsoll.deb
+plimsoll ps --json
+kill -TERM $server
+wait $server
+rm /tmp/own.toml /tmp/address /tmp/said
+"#;
+
+/// Every path but those that dpkg and the tools for users write for themselves.
+const PATHS: &str =
+    "find / -xdev ! -path '/var/lib/dpkg*' ! -path '/var/log/*' ! -name '*-' ! -name .pwd.lock";
+
+/// A system in a folder, which processes enter by chroot.
+struct System(TempDir);
+
+impl System {
+    /// What a script says, with /proc and /dev; nothing that it starts outlives it.
+    fn run(&self, script: &str) -> String {
+        let enter = "mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" /bin/sh -ec \"$1\"";
+        let output = Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter])
+            .arg(self.0.path())
+            .arg(script)
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .output()
+            .unwrap();
+        let (said, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{script}\n{said}\n{errors}");
+        said.into_owned()
+    }
+
+    fn paths(&self) -> BTreeSet<String> {
+        self.run(PATHS).lines().map(str::to_owned).collect()
+    }
+}
+
+/// The packages of the programs that the tests have built.
+fn built(out: &Path) -> Option<PathBuf> {
+    let target = crate::guard::target(&root());
+    let from = out.join("from");
+    fs::create_dir(&from).unwrap();
+    for file in ["debug/plimsoll", "guard/libplimsoll_guard.so", "guard/libplimsoll_phantom.so"] {
+        let path = target.join(file);
+        fs::copy(&path, from.join(path.file_name().unwrap())).ok()?;
+    }
+    let options = Options { out: out.to_owned(), architecture: Architecture::Amd64, from: Some(from) };
+    let sums = release(&root(), &options).unwrap();
+    assert_eq!(sums.lines().count(), 4, "{sums}");
+    Some(out.join(format!("plimsoll_{VERSION}_amd64.deb")))
+}
+
+fn installed_in(suite: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(package) = built(folder.path()) else {
+        return eprintln!("the programs are not built; `cargo xtask test --long` builds them");
+    };
+    let system = System(tempfile::tempdir().unwrap());
+    let made = Command::new("debootstrap")
+        .args(["--variant=minbase", "--include=systemd", suite])
+        .arg(system.0.path())
+        .output();
+    let Ok(made) = made else {
+        return eprintln!("debootstrap is not here; the package is not installed");
+    };
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+    fs::copy(package, system.0.path().join("tmp/plimsoll.deb")).unwrap();
+    fs::copy(
+        crate::guard::target(&root()).join("debug/fake-engine"),
+        system.0.path().join("opt/fake-engine"),
+    )
+    .unwrap();
+    let before = system.paths();
+
+    system.run("dpkg -i /tmp/plimsoll.deb");
+    assert_eq!(system.run("dpkg --verify plimsoll"), "");
+    assert_eq!(system.run("stat -c '%a %U %G' /etc/plimsoll/plimsoll.toml"), "640 root plimsoll\n");
+    let groups = system.run("id -nG plimsoll");
+    assert!(groups.contains("video") && groups.contains("render"), "{groups}");
+    assert_eq!(system.run("systemctl is-enabled plimsoll"), "enabled\n");
+    let said = system.run(SERVE);
+    assert!(said.contains("\"ready\""), "{said}");
+
+    system.run("dpkg -r plimsoll");
+    let left: BTreeSet<String> = system.paths().difference(&before).cloned().collect();
+    assert_eq!(left, ["/etc/plimsoll", "/etc/plimsoll/plimsoll.toml"].map(str::to_owned).into());
+    system.run("dpkg -P plimsoll");
+    assert_eq!(system.paths().difference(&before).cloned().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn long_the_deb_is_installed_upgraded_and_removed_in_debian_12() {
+    installed_in("bookworm");
+}
+
+#[test]
+fn long_the_deb_is_installed_upgraded_and_removed_in_debian_13() {
+    installed_in("trixie");
+}
+
+#[test]
+fn long_the_image_runs_without_any_other_system() {
+    let folder = tempfile::tempdir().unwrap();
+    if built(folder.path()).is_none() {
+        return eprintln!("the programs are not built; `cargo xtask test --long` builds them");
+    }
+    let image = format!("plimsoll-{VERSION}-linux-amd64-oci.tar");
+    let unpack = |archive: &Path, into: &Path| {
+        let done = Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(into).status().unwrap();
+        assert!(done.success(), "{}", archive.display());
+    };
+    let layout = folder.path().join("layout");
+    let system = folder.path().join("system");
+    fs::create_dir(&layout).and_then(|()| fs::create_dir(&system)).unwrap();
+    unpack(&folder.path().join(image), &layout);
+    let parse = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
+    let index = parse(fs::read(layout.join("index.json")).unwrap());
+    let manifest = parse(blob(&layout, &index["manifests"][0]));
+    for layer in manifest["layers"].as_array().unwrap() {
+        let path = folder.path().join("layer.tar.gz");
+        fs::write(&path, blob(&layout, layer)).unwrap();
+        unpack(&path, &system);
+    }
+    let card = ["--card", "name=a,total=24GiB,cc=8.9"];
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "chroot"])
+        .arg(&system)
+        .args(["/usr/bin/plimsoll", "serve", "--check", "/etc/plimsoll/plimsoll.toml"])
+        .args(card)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("/etc/plimsoll/plimsoll.toml contains no model"), "{said}");
+}
