@@ -15,6 +15,9 @@ const RECENT: u32 = 9400;
 /// The newest build that the formulas were compared with.
 pub(super) const NEWEST_COMPARED: u32 = 10_605;
 
+/// The newest build seen that takes batches of tokens or of embeddings, not of both.
+const NEWEST_UNMIXED: u32 = 11_063;
+
 /// Behaviour of one engine build, program and set of flags. `@ b8799, b10605` names the builds before and
 /// after a change.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +39,8 @@ pub(super) struct EngineQuirks {
     /// `-fa auto` turns flash attention off where a card lacks a kernel for a quantised V cache, and the engine then
     /// refuses the cache (`llama-context.cpp: llama_context @ b8799`). Elsewhere the host computes such attention.
     pub(super) gives_up_flash_attention: bool,
-    /// One batch may mix tokens and embeddings, which takes a second input. Not so in b10605, so in b11549; builds
-    /// between them count as mixing, which costs at most one activation.
+    /// One batch may mix tokens and embeddings, which takes a second input. Not so in b11063 (0.5.0), so in b11549;
+    /// builds between them count as mixing, which costs at most one activation.
     pub(super) mixes_embeddings: bool,
     /// ik_llama.cpp: a graph for tokens has no input for embeddings, and a norm with its weight is one
     /// operation.
@@ -73,7 +76,7 @@ impl EngineQuirks {
             clamps_views: old,
             projects_by_sequence: old,
             gives_up_flash_attention: old,
-            mixes_embeddings: !ik && build.is_some_and(|build| build > NEWEST_COMPARED),
+            mixes_embeddings: !ik && build.is_some_and(|build| build > NEWEST_UNMIXED),
             is_lean: ik,
             fuses_experts: ik && wish.fused_experts != Some(false),
             shares_batch: ik,
