@@ -48,6 +48,12 @@ impl Bytes {
         (self.0 >> 20) + ((self.0 >> 19) & 1)
     }
 
+    /// This and `by` bytes more, or less; at the ends of the range rather than beyond them.
+    #[must_use]
+    pub const fn shifted(self, by: i64) -> Self {
+        Self(self.0.saturating_add_signed(by))
+    }
+
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

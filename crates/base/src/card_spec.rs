@@ -126,8 +126,7 @@ fn decimal(value: &str, size: Bytes) -> Option<String> {
     let number = value.strip_suffix("GB").or_else(|| value.strip_suffix("gb"))?;
     let number = number.trim();
     Some(format!(
-        "total={value} means {size}; for a card that is sold as {number} GB, write \
-        total={number}GiB"
+        "total={value} means {size}; for a card that is sold as {number} GB, write total={number}GiB"
     ))
 }
 

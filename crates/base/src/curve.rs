@@ -90,6 +90,17 @@ impl Curve {
         Some(self.steps[fitting.checked_sub(1)?].depth)
     }
 
+    /// The curve with this much more, or less, on each card at every depth.
+    #[must_use]
+    pub fn shifted(&self, by: &[i64]) -> Self {
+        let shift = |(bytes, by): (&Bytes, &i64)| bytes.shifted(*by);
+        let step = |step: &CurveStep| CurveStep {
+            depth: step.depth,
+            bytes: step.bytes.iter().zip(by.iter().chain(std::iter::repeat(&0))).map(shift).collect(),
+        };
+        Self { slots: self.slots, cards: self.cards.clone(), steps: self.steps.iter().map(step).collect() }
+    }
+
     /// True if depth costs anything.
     pub fn grows(&self) -> bool {
         self.steps.first().map(|step| &step.bytes) != self.steps.last().map(|step| &step.bytes)
@@ -190,6 +201,15 @@ mod tests {
         assert_eq!([0, 500, 1000].map(|depth| at(&steep, depth)), [10, 25, 40]);
         let flat = line().seen(Bytes::ZERO, 0, 500);
         assert_eq!([0, 500, 1000].map(|depth| at(&flat, depth)), [10, 10, 15]);
+    }
+
+    #[test]
+    fn a_shift_moves_every_depth_and_never_below_nothing() {
+        let curve = line();
+        assert_eq!([0, 1000].map(|depth| at(&curve.shifted(&[3 << 20]), depth)), [13, 23]);
+        assert_eq!([0, 1000].map(|depth| at(&curve.shifted(&[-(15 << 20)]), depth)), [0, 5]);
+        assert_eq!(curve.shifted(&[i64::MIN]).at(1000)[0].bytes, Bytes::ZERO);
+        assert_eq!(curve.shifted(&[]), curve);
     }
 
     proptest! {

@@ -79,6 +79,11 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         false
     }
 
+    /// True where the engine itself reported the sizes for these cards.
+    fn reported(&self, _cards: &[Card]) -> bool {
+        false
+    }
+
     /// Bytes on these cards by depth; or the reason why depth is not tracked, as text.
     fn curve(&self, _cards: &[Card]) -> Result<Curve, String> {
         // Only a plan knows the growth; a declared size is a constant.

@@ -88,11 +88,8 @@ impl CommandWords {
     }
 }
 
-const UNCLOSED: Complaint = (
-    "a quotation mark is not closed",
-    "close the quotation mark, or put a \
-    backslash before it",
-);
+const UNCLOSED: Complaint =
+    ("a quotation mark is not closed", "close the quotation mark, or put a backslash before it");
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,7 @@
 //! Configuration errors: the place in the file, the fault and the remedy.
 
+use std::sync::Arc;
+
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
 /// Error in a configuration, printed as `FILE:LINE: what; remedy`.
@@ -11,6 +13,10 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    pub(crate) fn at(file: &Arc<str>, line: u32, problem: ConfigProblem) -> Self {
+        Self::new(FlagOrigin::file(file, line), problem)
+    }
+
     pub(crate) fn new(origin: FlagOrigin, problem: ConfigProblem) -> Self {
         Self { origin, problem }
     }
@@ -39,8 +45,7 @@ pub enum ConfigProblem {
     #[error("`{value}` is not a valid value for `{key}`; write {expected}")]
     ReadValue { key: String, value: String, expected: &'static str },
     #[error(
-        "`{key}` takes two values, which a preset cannot express; start the model with `command` \
-        instead"
+        "`{key}` takes two values, which a preset cannot express; start the model with `command` instead"
     )]
     PassTwoValues { key: String },
     #[error(

@@ -3,7 +3,7 @@
 //! A setting that is not given is `None`, so each setting of a model can override the server's default.
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
+use plimsoll_wire::options::{CardRule, Contexts, GuardOptions, Uuid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
@@ -62,10 +62,8 @@ pub struct GuardSettings {
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub keep: Option<Bytes>,
-    /// ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
-    #[serde(deserialize_with = "through::<_, PoolChoice, _>")]
-    #[schemars(with = "Option<PoolChoice>")]
-    pub pool: Option<GgmlPoolMode>,
+    /// ggml's legacy pool: served by guard's own policy, or left alone.
+    pub pool: Option<PoolChoice>,
     /// `managed`: serve a failed allocation from managed memory.
     pub on_oom: Option<OnOom>,
     /// Report to the engine that its cards have no virtual memory management.
@@ -77,11 +75,10 @@ pub struct GuardSettings {
 }
 
 /// Word of the configuration for a mode of ggml's legacy pool.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolChoice {
     Ours,
-    Managed,
     Leave,
 }
 
@@ -98,16 +95,6 @@ enum ContextsChoice {
     Leave,
     Report,
     Refuse,
-}
-
-impl From<PoolChoice> for GgmlPoolMode {
-    fn from(pool: PoolChoice) -> Self {
-        match pool {
-            PoolChoice::Ours => Self::Ours,
-            PoolChoice::Managed => Self::Managed,
-            PoolChoice::Leave => Self::Leave,
-        }
-    }
 }
 
 impl From<ContextsChoice> for Contexts {
@@ -160,7 +147,7 @@ impl GuardSettings {
     /// Words that [`GuardSettings::read`] takes, for messages.
     pub const EXPECTED: &'static str = "one of off, observe and budget[=SIZE], followed by any of these \
         options: reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
-                                        pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
+                                        pool=ours|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
     /// Reads a line of words, which are the keys of a model's guard table; `None` if one of them is none.
     pub fn read(line: &str) -> Option<Self> {
@@ -185,22 +172,11 @@ impl GuardSettings {
             Some(GuardMode::Off | GuardMode::Observe) => self.budget,
             _ => self.budget.or(usual.budget),
         };
-        Self {
-            mode: self.mode.or(usual.mode),
-            budget,
-            reuse: self.reuse.or(usual.reuse),
-            chunk: self.chunk.or(usual.chunk),
-            reclaim: self.reclaim.or(usual.reclaim),
-            wait: self.wait.or(usual.wait),
-            spill: self.spill.or(usual.spill),
-            need: self.need.or(usual.need),
-            // Settings are independent of each other, so each falls back alone.
-            keep: self.keep.or(usual.keep),
-            pool: self.pool.or(usual.pool),
-            on_oom: self.on_oom.or(usual.on_oom),
-            hide_vmm: self.hide_vmm.or(usual.hide_vmm),
-            contexts: self.contexts.or(usual.contexts),
+        /// Settings are independent of each other, so each falls back alone.
+        macro_rules! each_or {
+            ($($field:ident),*) => { Self { budget, $($field: self.$field.or(usual.$field),)* } };
         }
+        each_or!(mode, reuse, chunk, reclaim, wait, spill, need, keep, pool, on_oom, hide_vmm, contexts)
     }
 
     /// The effective mode: a budget implies enforcement.
@@ -241,7 +217,7 @@ impl GuardSettings {
         options.need = self.need.map(Bytes::get);
         // 0 reserves nothing, which is guard's own default.
         options.keep = self.keep.map_or(0, Bytes::get);
-        options.pool = self.pool.unwrap_or_default();
+        options.pool = self.pool == Some(PoolChoice::Ours);
         options.on_oom_managed = self.on_oom.is_some();
         options.hide_vmm = self.hide_vmm.unwrap_or_default();
         for card in cards {

@@ -124,7 +124,7 @@ impl LlamaSwapReader<'_> {
     }
 
     fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
-        ConfigError::new(FlagOrigin::file(self.file, line), ConfigProblem::ReadLine { why, remedy })
+        ConfigError::at(self.file, line, ConfigProblem::ReadLine { why, remedy })
     }
 
     fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
@@ -135,7 +135,7 @@ impl LlamaSwapReader<'_> {
             YamlTree::Map(_) => "a map".to_owned(),
         };
         let problem = ConfigProblem::ReadValue { key: key.to_owned(), value, expected };
-        ConfigError::new(FlagOrigin::file(self.file, node.line), problem)
+        ConfigError::at(self.file, node.line, problem)
     }
 
     fn pairs<'n>(&self, node: &'n Node, key: &str) -> Result<&'n [Pair], ConfigError> {
@@ -219,7 +219,7 @@ impl LlamaSwapReader<'_> {
             place: "a file without `models`".to_owned(),
             nearest: Some("models".to_owned()),
         };
-        Err(ConfigError::new(FlagOrigin::file(self.file, pair.line), problem))
+        Err(ConfigError::at(self.file, pair.line, problem))
     }
 
     fn defaults(&mut self, global: &Node) -> Result<Defaults, ConfigError> {
@@ -231,7 +231,7 @@ impl LlamaSwapReader<'_> {
             // A macro or variable without a value leaves a blank key behind.
             if key.trim().is_empty() {
                 let problem = ConfigProblem::BlankKey { key: "apiKeys" };
-                return Err(ConfigError::new(FlagOrigin::file(self.file, line), problem));
+                return Err(ConfigError::at(self.file, line, problem));
             }
             if key.contains(char::is_whitespace) {
                 return Err(self.fault(line, "an API key contains a space", "write the key without spaces"));
@@ -314,8 +314,7 @@ impl LlamaSwapReader<'_> {
                 None => self.warn(
                     line,
                     format!("`{}` is not a model", quoted(name)),
-                    "remove this name from \
-                        `preload`",
+                    "remove this name from `preload`",
                 ),
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll_flags::{FlagOrigin, quoted};
+use plimsoll_flags::quoted;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
@@ -24,7 +24,7 @@ pub fn parse(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
     let file: Arc<str> = file_name.into();
-    let refused = |problem| Err(ConfigError::new(FlagOrigin::file(&file, 0), problem));
+    let refused = |problem| Err(ConfigError::at(&file, 0, problem));
     // Before any parser, so that all three formats report it alike.
     if let Some((why, remedy)) = unreadable(text) {
         return refused(ConfigProblem::ReadText { why, remedy });

@@ -68,10 +68,10 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
             let text = format!("the section name ends with a space: `{}`", section.name);
-            warnings.push(Warning::new(FlagOrigin::file(file, section.line), text).hint(
-                "write `]` right after the \
-                    name",
-            ));
+            warnings.push(
+                Warning::new(FlagOrigin::file(file, section.line), text)
+                    .hint("write `]` right after the name"),
+            );
         }
         let Some(&at) = places.get(&section.name) else {
             places.insert(section.name.clone(), kept.len());

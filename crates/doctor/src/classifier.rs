@@ -10,6 +10,7 @@ use plimsoll_base::Reason;
 use super::cause::Cause;
 use super::diagnosis::percent;
 use super::facts::{LineSource, Quote};
+use super::formats::known_words;
 use super::line::shortened;
 
 // Each row is a word with its inverse document frequency and its weight for each cause.
@@ -19,39 +20,6 @@ const WEIGHTS: f64 = 10.0;
 const FREQUENCIES: f64 = 100.0;
 /// A text with fewer known words is too short to classify.
 const FEWEST_WORDS: usize = 8;
-/// A text without any of these words has another subject.
-const SUBJECT: [&str; 30] = [
-    "alloc",
-    "allocate",
-    "allocated",
-    "allocating",
-    "allocation",
-    "allocator",
-    "cuda",
-    "cudamalloc",
-    "gib",
-    "gpu",
-    "gpus",
-    "hip",
-    "jetson",
-    "malloc",
-    "memory",
-    "mib",
-    "nvidia",
-    "nvml",
-    "oom",
-    "pinned",
-    "ram",
-    "rocm",
-    "swap",
-    "tegra",
-    "vram",
-    "vulkan",
-    "cublas",
-    "cudnn",
-    "torch",
-    "llama",
-];
 const MOST_LINES: usize = 2;
 const MOST_WORDS: usize = 6;
 
@@ -72,7 +40,7 @@ impl<'a> TextClassifier<'a> {
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut is_ours = false;
         for word in report.iter().flat_map(|(_, text)| words(text)) {
-            is_ours |= SUBJECT.contains(&&*word);
+            is_ours |= is_of_subject(&word);
             if let Some((known, _)) = KNOWN.words.get_key_value(&*word) {
                 *counts.entry(known).or_default() += 1.0;
             }
@@ -218,6 +186,10 @@ fn shares(counts: &BTreeMap<&'static str, f64>) -> Vec<(Cause, f64)> {
     let odds: Vec<f64> = sums.iter().map(|sum| (sum - most).exp()).collect();
     let whole: f64 = odds.iter().sum();
     KNOWN.causes.iter().copied().zip(odds.iter().map(|odds| odds / whole)).collect()
+}
+
+fn is_of_subject(word: &str) -> bool {
+    known_words("subject").iter().any(|(known, _)| *known == word)
 }
 
 /// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes.

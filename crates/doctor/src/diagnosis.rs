@@ -15,7 +15,6 @@ use super::facts::{Facts, LoadStage, Quote};
 use super::remedy;
 use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
 
-pub const SCHEMA: &str = "plimsoll.diagnosis/1";
 // DECISION: findings are added as log odds for each cause, and `none of these` has a fixed weight.
 /// The weight of `none of these`, in nats.
 const NONE: f64 = 1.5;
@@ -50,10 +49,12 @@ impl DiagnosisCandidate {
 }
 
 /// The most likely cause with its evidence.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "schema", rename = "plimsoll.diagnosis/1")]
 pub struct Diagnosis {
     pub cause: Cause,
     pub sub_cause: Option<SubCause>,
+    #[serde(serialize_with = "in_thousandths")]
     pub confidence: f64,
     pub evidence: Vec<Quote>,
     /// Other causes, the likeliest first.
@@ -123,9 +124,9 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
 /// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
 /// at work without a finding is like any other.
 fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
-    let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving && !facts.ran_out();
-    let is_report = facts.guard().is_none() && !at_work;
-    is_report.then(|| TextClassifier::of(facts.report())).flatten()
+    let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
+    let is_report = facts.guard.is_none() && !at_work;
+    is_report.then(|| TextClassifier::of(&facts.report)).flatten()
 }
 
 fn first_unique_quotes(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
@@ -260,21 +261,10 @@ impl Serialize for DiagnosisCandidate {
     }
 }
 
-impl Serialize for Diagnosis {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut diagnosis = serializer.serialize_struct("Diagnosis", 8)?;
-        diagnosis.serialize_field("schema", SCHEMA)?;
-        diagnosis.serialize_field("cause", &self.cause)?;
-        diagnosis.serialize_field("sub_cause", &self.sub_cause)?;
-        diagnosis.serialize_field("confidence", &rounded(self.confidence))?;
-        diagnosis.serialize_field("evidence", &self.evidence)?;
-        diagnosis.serialize_field("also", &self.also)?;
-        diagnosis.serialize_field("hints", &self.hints)?;
-        diagnosis.serialize_field("reason", &self.reason)?;
-        diagnosis.end()
-    }
-}
-
 fn rounded(confidence: f64) -> f64 {
     (confidence * 1000.0).round() / 1000.0
+}
+
+fn in_thousandths<S: Serializer>(confidence: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(rounded(*confidence))
 }

@@ -29,108 +29,43 @@ const MOST_OTHERS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     lines: BTreeMap<Pattern, Sighting>,
-    refusals: Vec<FailedAllocation>,
-    buffers: Vec<PlacedBuffer>,
-    torch: Option<TorchRefusal>,
-    frame: Option<TracebackFrame>,
-    startup: Option<StartupCheck>,
-    estimate: Option<OllamaEstimate>,
-    card_sizes: Vec<Bytes>,
-    card_free: Option<Bytes>,
-    usage: Option<CardUsage>,
-    holders: Vec<CardHolder>,
-    choices: Vec<CardChoice>,
-    xids: Vec<(u64, Quote)>,
-    release: Option<Release>,
-    host: HostFacts,
-    blocks: BuddyInfo,
-    series: Vec<Bytes>,
-    growth: Option<Quote>,
-    model: ModelFacts,
-    options: EngineOptions,
-    progress: LoadProgress,
-    guard: Option<RefusedAllocation>,
-    report: Vec<(LineSource, String)>,
-}
-
-/// Access by kind: a shared and an exclusive reference to each group of facts.
-macro_rules! groups {
-    ($($(#[$about:meta])* $name:ident, $name_mut:ident: $kind:ty;)*) => {
-        impl Facts {
-            $(
-                $(#[$about])*
-                pub(crate) fn $name(&self) -> &$kind {
-                    &self.$name
-                }
-
-                pub(crate) fn $name_mut(&mut self) -> &mut $kind {
-                    &mut self.$name
-                }
-            )*
-        }
-    };
-}
-
-groups! {
+    pub(crate) refusals: Vec<FailedAllocation>,
+    pub(crate) buffers: Vec<PlacedBuffer>,
     /// PyTorch's last refusal.
-    torch, torch_mut: Option<TorchRefusal>;
+    pub(crate) torch: Option<TorchRefusal>,
     /// The last frame of a traceback that shows what was being computed.
-    frame, frame_mut: Option<TracebackFrame>;
+    pub(crate) frame: Option<TracebackFrame>,
     /// vLLM's check of the free memory before it loads.
-    startup, startup_mut: Option<StartupCheck>;
+    pub(crate) startup: Option<StartupCheck>,
     /// ollama's estimate before it loads.
-    estimate, estimate_mut: Option<OllamaEstimate>;
+    pub(crate) estimate: Option<OllamaEstimate>,
+    card_sizes: Vec<Bytes>,
+    /// Free memory of the emptiest card before the program allocated.
+    pub(crate) card_free: Option<Bytes>,
+    /// The fullest card of an nvidia-smi table.
+    pub(crate) usage: Option<CardUsage>,
+    pub(crate) holders: Vec<CardHolder>,
+    choices: Vec<CardChoice>,
+    pub(crate) xids: Vec<(u64, Quote)>,
     /// The L4T release.
-    release, release_mut: Option<Release>;
-    host, host_mut: HostFacts;
+    pub(crate) release: Option<Release>,
+    pub(crate) host: HostFacts,
+    /// Free blocks by size, of `/proc/buddyinfo`.
+    pub(crate) blocks: BuddyInfo,
+    /// Readings of one quantity, oldest first.
+    pub(crate) series: Vec<Bytes>,
     /// A line that gives a growth per request or round.
-    growth, growth_mut: Option<Quote>;
-    model, model_mut: ModelFacts;
-    options, options_mut: EngineOptions;
-    progress, progress_mut: LoadProgress;
+    pub(crate) growth: Option<Quote>,
+    pub(crate) model: ModelFacts,
+    pub(crate) options: EngineOptions,
+    pub(crate) progress: LoadProgress,
     /// The last refusal on guard's page.
-    guard, guard_mut: Option<RefusedAllocation>;
+    pub(crate) guard: Option<RefusedAllocation>,
     /// Short reports as text, for the classifier.
-    report, report_mut: Vec<(LineSource, String)>;
+    pub(crate) report: Vec<(LineSource, String)>,
 }
 
 impl Facts {
-    /// Free memory of the emptiest card before the program allocated.
-    pub(crate) fn card_free(&self) -> Option<Bytes> {
-        self.card_free
-    }
-
-    /// Free blocks by size, of `/proc/buddyinfo`.
-    pub(crate) fn blocks(&self) -> &BuddyInfo {
-        &self.blocks
-    }
-
-    pub(crate) fn refusals(&self) -> &[FailedAllocation] {
-        &self.refusals
-    }
-
-    pub(crate) fn buffers(&self) -> &[PlacedBuffer] {
-        &self.buffers
-    }
-
-    pub(crate) fn holders(&self) -> &[CardHolder] {
-        &self.holders
-    }
-
-    pub(crate) fn xids(&self) -> &[(u64, Quote)] {
-        &self.xids
-    }
-
-    /// Readings of one quantity, oldest first.
-    pub(crate) fn series(&self) -> &[Bytes] {
-        &self.series
-    }
-
-    /// The fullest card of an nvidia-smi table.
-    pub(crate) fn usage(&self) -> Option<&CardUsage> {
-        self.usage.as_ref()
-    }
-
     /// True if no list exceeds its bound, whatever was read.
     #[cfg(test)]
     pub(crate) fn is_bounded(&self) -> bool {

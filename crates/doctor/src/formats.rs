@@ -18,6 +18,7 @@ mod smi;
 mod table;
 mod torch;
 mod vllm;
+mod words;
 
 use crate::facts::{Facts, LineSource, Quote};
 use crate::line::clean;
@@ -25,6 +26,7 @@ use crate::pattern::Pattern;
 
 pub(crate) use self::search::{PhraseHit, hits, rows_in};
 pub(crate) use self::table::{LineSign, rows};
+pub(crate) use self::words::words as known_words;
 
 /// Adds the fields of a line that contains a phrase of `pattern`.
 pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {

@@ -28,7 +28,7 @@ mod sizes;
 mod verdict;
 
 pub use cause::{Cause, SubCause};
-pub use diagnosis::{Diagnosis, DiagnosisCandidate, SCHEMA, diagnose};
+pub use diagnosis::{Diagnosis, DiagnosisCandidate, diagnose};
 pub use facts::{Facts, LineSource, Quote};
 pub use last_lines::{LastLinesFinding, read_last_lines};
 pub use reader::LogReader;

@@ -102,12 +102,12 @@ impl LogReader {
 
     /// Marks the program as one that had served before its lines begin.
     pub fn served(&mut self) {
-        self.facts.progress_mut().stage = LoadStage::Serving;
+        self.facts.progress.stage = LoadStage::Serving;
     }
 
     /// Adds the last refusal on guard's page.
     pub fn guard(&mut self, refused: &RefusedAllocation) {
-        *self.facts.guard_mut() = Some(refused.clone());
+        self.facts.guard = Some(refused.clone());
     }
 
     /// Everything that was found.
@@ -130,10 +130,10 @@ impl LogReader {
 
     /// Keeps a short report for the classifier, up to two of the largest size.
     fn keep(&mut self, source: LineSource, report: &[u8]) {
-        let kept: usize = self.facts.report().iter().map(|(_, text)| text.len()).sum();
+        let kept: usize = self.facts.report.iter().map(|(_, text)| text.len()).sum();
         if kept + report.len() <= 2 * SHORT {
             let text = String::from_utf8_lossy(report).into_owned();
-            self.facts.report_mut().push((source, text));
+            self.facts.report.push((source, text));
         }
     }
 
@@ -184,7 +184,7 @@ impl LogReader {
     fn is_known(&self, hit: PhraseHit) -> bool {
         self.read[hit.row] >= ENOUGH
             && match hit.pattern {
-                Pattern::Works | Pattern::Serves => self.facts.progress().stage == LoadStage::Serving,
+                Pattern::Works | Pattern::Serves => self.facts.progress.stage == LoadStage::Serving,
                 pattern => pattern.only_presence_counts(),
             }
     }

@@ -113,8 +113,7 @@ impl RefusedAllocation {
                     memory: the process held {allocated}{budget}, and {free} were free"
             ),
             Refusal::Context => format!(
-                "a CUDA context on {card} was refused, because the process is not \
-                assigned to that card"
+                "a CUDA context on {card} was refused, because the process is not assigned to that card"
             ),
         }
     }

@@ -2,18 +2,25 @@
 //!
 //! The files are in `$XDG_CACHE_HOME/plimsoll/exact`. An unreadable entry counts as missing.
 
+use std::env;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
 
 use plimsoll_planner::exact::Transcript;
 use plimsoll_planner::{EngineBuild, EngineKind};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 /// Format version of an entry; changes when the meaning of a field changes.
 const VERSION: u32 = 2;
 /// Size limit of an entry: longer files were not written by this program.
 const LONGEST: u64 = 4 << 20;
+/// Mode bits that let a group or every user write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cache {
@@ -55,6 +62,12 @@ impl Answer {
         &self.lines
     }
 
+    /// True where the log reports the sizes of a model.
+    pub(super) fn is_whole(&self) -> bool {
+        let transcript = self.transcript();
+        transcript.has_context() && transcript.has_weights()
+    }
+
     pub(super) fn transcript(&self) -> Transcript {
         let mut transcript = Transcript::default();
         for line in &self.lines {
@@ -79,12 +92,7 @@ impl Cache {
 
     /// The answer to a question, unless this version's reader finds no use in it: the engine is then asked again.
     pub(super) fn get(&self, question: &str, is_useful: impl Fn(&Answer) -> bool) -> Option<Answer> {
-        let path = self.path(question);
-        // The size is checked before the read, so that a foreign file of any size costs no memory.
-        if fs::metadata(&path).ok()?.len() > LONGEST {
-            return None;
-        }
-        let entry: Entry = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let entry: Entry = serde_json::from_slice(&read_own(&self.path(question)).ok()?).ok()?;
         let same = entry.version == VERSION && entry.question == question;
         same.then_some(entry.answer).filter(is_useful)
     }
@@ -98,10 +106,14 @@ impl Cache {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         // The process id keeps two runs that answer the same question from writing one temporary file.
         let beside = path.with_extension(format!("{}.new", std::process::id()));
-        let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+        // A file that another process left or placed there is no place to write to.
+        let _ = fs::remove_file(&beside);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
+        let written =
+            file.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&beside, path));
         if written.is_err() {
             let _ = fs::remove_file(&beside);
         }
@@ -117,8 +129,28 @@ impl Cache {
     }
 }
 
+/// Reads a file that only this user, or root, could have written.
+///
+/// DECISION: the file counts and not its folder. Entries that another user places in a shared folder are
+/// theirs, and an entry of this user holds the question that it answers, wherever it was moved.
+fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    // Without NONBLOCK, opening a pipe would wait for its writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let about = file.metadata()?;
+    let is_own = [0, geteuid().as_raw()].contains(&about.uid()) && about.mode() & WRITABLE_BY_OTHERS == 0;
+    if !about.is_file() || !is_own || about.len() > LONGEST {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn answer() -> Answer {
@@ -131,7 +163,7 @@ mod tests {
     }
 
     fn get(cache: &Cache, question: &str) -> Option<Answer> {
-        cache.get(question, |answer| answer.transcript().has_context())
+        cache.get(question, Answer::is_whole)
     }
 
     #[test]
@@ -161,6 +193,34 @@ mod tests {
             cache.put("what", &answer());
             assert_eq!(get(&cache, "what"), Some(answer()));
         }
+    }
+
+    #[test]
+    fn what_others_may_write_or_is_no_file_is_no_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let (path, aside) = (cache.path("what"), folder.path().join("aside"));
+        cache.put("what", &answer());
+        for mode in [0o606, 0o660] {
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(get(&cache, "what"), None, "{mode:o}");
+        }
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        assert_eq!(get(&cache, "what"), Some(answer()), "others may read");
+        fs::rename(&path, &aside).unwrap();
+        std::os::unix::fs::symlink(&aside, &path).unwrap();
+        assert_eq!(get(&cache, "what"), None);
+        // Writing goes to a new file, and not through a link that lies in its way.
+        let beside = path.with_extension(format!("{}.new", std::process::id()));
+        std::os::unix::fs::symlink(folder.path().join("victim"), &beside).unwrap();
+        cache.put("what", &answer());
+        assert_eq!(get(&cache, "what"), Some(answer()));
+        assert!(!folder.path().join("victim").exists());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        cache.put("what", &answer());
+        assert_eq!(get(&cache, "what"), None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no file is left behind");
     }
 
     #[test]

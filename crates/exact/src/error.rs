@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use plimsoll_base::Bytes;
 use plimsoll_flags::FlagError;
 use plimsoll_launch::engine::EngineError;
 use plimsoll_planner::PlanError;
@@ -10,6 +11,8 @@ use plimsoll_planner::exact::{EngineRefusal, EngineRefusalKind};
 use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
+
+use super::prompt::PromptError;
 
 /// A failed question to an engine.
 #[derive(Debug, thiserror::Error)]
@@ -38,15 +41,26 @@ pub enum ExactError {
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "the engine {} printed nothing for {seconds} s; its last line was: {last}\nhint: omit --exact to use \
-            Plimsoll's formulas", path.display()
+        "the engine {} did not answer within {seconds} s; its last line was: {last}\nhint: omit --exact to use \
+         Plimsoll's formulas",
+        path.display()
     )]
     Wait { path: PathBuf, seconds: u64, last: String },
+    #[error("the engine {} started, but its log has no sizes", .0.display())]
+    Sizes(PathBuf),
+    #[error("the engine {} took more than {limit} of memory when it was asked, and was ended", path.display())]
+    Memory { path: PathBuf, limit: Bytes },
+    #[error("the engine {} was ended before it had answered", .0.display())]
+    Cancelled(PathBuf),
     #[error(
         "{program} was run {runs} times, which is the limit, and the answer is still unknown\nhint: name \
             fewer values in --fit, or omit --exact to use Plimsoll's formulas"
     )]
     Spent { program: String, runs: u32 },
+    #[error(
+        "{program} did not compute a prompt of {tokens} tokens: {why}\nhint: give --prompt fewer tokens, or omit it"
+    )]
+    Prompt { program: String, tokens: u32, why: PromptError },
     #[error(transparent)]
     Refused(#[from] EngineRefusal),
     #[error(transparent)]

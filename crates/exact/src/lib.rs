@@ -12,14 +12,16 @@ mod cache;
 mod error;
 mod files;
 mod price;
+mod prompt;
 mod question;
 mod report;
 mod run;
 mod stamp;
+mod tally;
+mod terms;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -36,7 +38,11 @@ use self::cache::{Answer, Cache};
 pub use self::error::ExactError;
 use self::files::{Files, Form};
 pub use self::price::Asked;
+pub use self::prompt::PromptError;
 use self::question::Question;
+pub use self::stamp::{of_engine as engine_stamp, of_file as file_stamp};
+use self::tally::{Limit, Tally};
+pub use self::terms::{Cancelled, RunTerms};
 
 // The first run is made twice: with the whole header, and with a header without the vocabulary (five times
 // faster). If the sizes agree, later runs use the shorter header.
@@ -46,6 +52,7 @@ pub struct Oracle {
     program: EngineProgram,
     kind: ProgramKind,
     phantom: PathBuf,
+    terms: RunTerms,
     cache: Option<Cache>,
     /// The header form of further questions.
     form: Cell<Form>,
@@ -62,39 +69,9 @@ pub struct Oracle {
     said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
 
-/// Bounds on further engine runs, in number and in time.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    runs: u32,
-    end: Instant,
-}
-
-/// The cost of the answers so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Number of engine runs.
-    runs: u32,
-    /// Number of answers from the on-disk cache.
-    kept: u32,
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.runs {
-            1 => f.write_str("the engine ran once")?,
-            runs => write!(f, "the engine ran {runs} times")?,
-        }
-        match self.kept {
-            0 => Ok(()),
-            1 => f.write_str("; 1 answer came from the cache"),
-            kept => write!(f, "; {kept} answers came from the cache"),
-        }
-    }
-}
-
 impl Oracle {
     /// Finds the engine: the named one, otherwise the `llama-server` that the launcher would start.
-    pub fn find(named: Option<&Path>, kind: ProgramKind, keeps: bool) -> Result<Self, ExactError> {
+    pub fn find(named: Option<&Path>, kind: ProgramKind, terms: RunTerms) -> Result<Self, ExactError> {
         let program = match kind {
             ProgramKind::LlamaServer => engine::find(named)?,
             ProgramKind::LlamaFitParams => fit_params(named)?,
@@ -107,7 +84,8 @@ impl Oracle {
         }
         Ok(Self {
             phantom: library::PHANTOM.find()?,
-            cache: keeps.then(Cache::of_user).flatten(),
+            cache: terms.keeps.then(Cache::of_user).flatten(),
+            terms,
             // The first answer needs the whole header; `open` switches to the shorter one after comparing
             // both.
             form: Cell::new(Form::Whole),
@@ -156,6 +134,22 @@ impl Oracle {
         self.answer(asked, cards, Form::Whole)
     }
 
+    /// The kept answer to the user's own flags; the engine is not run.
+    pub fn kept(&self, asked: &Options, cards: &[Card]) -> Result<Option<Transcript>, ExactError> {
+        if !self.knows_interface(cards) {
+            return Ok(None);
+        }
+        let question = self.question(asked, cards, Form::Whole)?;
+        let is_known = self.recall(&question.key);
+        Ok(is_known.then(|| self.said.borrow().get(&question.key).cloned()?.ok()).flatten())
+    }
+
+    /// Removes the copies of model files and the answers from memory, so that a long-lived process holds none.
+    pub fn forget(&self) {
+        self.files.take();
+        self.said.take();
+    }
+
     /// The engine's answer to `asked`. Runs the `likely` next questions in parallel with it.
     pub fn open(
         &self,
@@ -195,7 +189,10 @@ impl Oracle {
     }
 
     fn answer(&self, options: &Options, cards: &[Card], form: Form) -> Result<Transcript, ExactError> {
-        let question = self.question(options, cards, form)?;
+        self.answer_to(self.question(options, cards, form)?)
+    }
+
+    fn answer_to(&self, question: Question<'_>) -> Result<Transcript, ExactError> {
         // `put` consumes the question; the key finds its answer afterwards.
         let key = question.key.clone();
         self.put(vec![question])?;
@@ -225,7 +222,7 @@ impl Oracle {
         let jobs = open.iter().map(|question| self.job(question));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         self.count(jobs.len());
-        let ended = run::run_all(&self.program.path, &jobs);
+        let ended = run::run_all(&self.program.path, &jobs, &self.terms);
         // One failed run does not discard the answers of the others; the last error is returned.
         let mut failed = Ok(());
         for (question, ended) in open.into_iter().zip(ended) {
@@ -249,9 +246,7 @@ impl Oracle {
         if self.said.borrow().contains_key(key) {
             return true;
         }
-        let Some(answer) =
-            self.cache.as_ref().and_then(|cache| cache.get(key, |answer| answer.transcript().has_context()))
-        else {
+        let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(key, Answer::is_whole)) else {
             return false;
         };
         self.engine.set(self.engine.get().or(answer.engine()));

@@ -1,20 +1,19 @@
 //! One question of `plan --exact` to an engine: flags and cards, the cache key, and the run that answers it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use plimsoll_base::{Card, CardKind};
 use plimsoll_flags::Options;
-use plimsoll_launch::Environment;
-use plimsoll_launch::engine;
 use plimsoll_wire::env as names;
 
 use super::arguments::Given;
 use super::cache::Answer;
 use super::error::ExactError;
 use super::files::Form;
-use super::run::Job;
-use super::{Oracle, stamp};
+use super::prompt::Prompt;
+use super::run::{Job, Until};
+use super::{Oracle, run, stamp};
 
 /// Flags on cards, with one form of the model headers.
 #[derive(Debug)]
@@ -23,6 +22,8 @@ pub(super) struct Question<'a> {
     given: Given<'a>,
     specs: String,
     form: Form,
+    /// Tokens of a prompt that the engine then computes.
+    pub(super) prompt: Option<u32>,
 }
 
 impl Oracle {
@@ -45,7 +46,7 @@ impl Oracle {
         // A fixed socket name keeps the run's own paths out of the cache key; file stamps replace model
         // paths.
         let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
-        Ok(Question { key: self.key(&specs, &arguments), given, specs, form })
+        Ok(Question { key: self.key(&specs, &arguments), given, specs, form, prompt: None })
     }
 
     /// The cache key: everything that an answer depends on, as text.
@@ -53,12 +54,13 @@ impl Oracle {
         let mut key = format!("cards {specs}\nphantom ");
         key.push_str(&stamp::of_file(&self.phantom));
         key.push_str("\nengine ");
-        key.push_str(&stamp::of_engine(&self.program.path));
+        let searched = self.terms.environment.get(SEARCHED).unwrap_or_default();
+        key.push_str(&stamp::of_engine(&self.program.path, searched));
         // Variables that choose the backend, or change what it asks for.
-        for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_ggml(name)) {
+        for (name, value) in self.terms.environment.iter().filter(|(name, _)| is_of_ggml(name)) {
             key.push_str(&format!("\n{}={}", name.to_string_lossy(), value.to_string_lossy()));
             if name == names::GGML_BACKEND_PATH {
-                key.push_str(&stamp::of_file(Path::new(&value)));
+                key.push_str(&stamp::of_file(Path::new(value)));
             }
         }
         for argument in arguments {
@@ -77,11 +79,9 @@ impl Oracle {
         if let Some(known) = self.interface.get().or(cards.is_empty().then_some("CUDA")) {
             return Ok(known);
         }
-        let key = self.key("any", &["--list-devices".to_owned()]);
-        let kept = self.cache.as_ref().and_then(|cache| cache.get(&key, |answer| !answer.lines().is_empty()));
-        let devices = match kept {
-            Some(answer) => answer.lines().to_vec(),
-            None => self.list_devices(specs, &key)?,
+        let devices = match self.kept_devices() {
+            Some(devices) => devices,
+            None => self.list_devices(specs)?,
         };
         let lists = |name: &&str| devices.iter().any(|device| device.starts_with(*name));
         let has_cuda = cards.iter().any(|card| vendor(card).is_none());
@@ -91,16 +91,39 @@ impl Oracle {
         Ok(interface)
     }
 
-    fn list_devices(&self, specs: &str, key: &str) -> Result<Vec<String>, ExactError> {
+    /// True where the engine need not be run to learn its word for these cards.
+    pub(super) fn knows_interface(&self, cards: &[Card]) -> bool {
+        self.interface.get().is_some()
+            || cards.iter().all(|card| card.kind != CardKind::Cuda)
+            || self.kept_devices().is_some()
+    }
+
+    fn devices_key(&self) -> String {
+        self.key("any", &["--list-devices".to_owned()])
+    }
+
+    fn kept_devices(&self) -> Option<Vec<String>> {
+        let cache = self.cache.as_ref()?;
+        let answer = cache.get(&self.devices_key(), |answer| !answer.lines().is_empty())?;
+        Some(answer.lines().to_vec())
+    }
+
+    fn list_devices(&self, specs: &str) -> Result<Vec<String>, ExactError> {
         let mut files = self.files.borrow_mut();
         let folder = files.folder()?.to_owned();
         let libraries = files.stand_ins(&self.phantom)?;
-        let environment = self.environment(libraries, &folder, &folder.join("devices.report"), specs);
-        let environment: Environment = environment.into_iter().collect();
-        let listed = engine::listed_devices(&self.program.path, &environment, &[]).unwrap_or_default();
-        let devices: Vec<String> = listed.into_iter().map(|(device, _)| device).collect();
+        let report = folder.join("devices.report");
+        let job = Job {
+            arguments: vec!["--list-devices".to_owned()],
+            environment: self.environment(libraries, &folder, &report, specs),
+            report,
+            until: Until::Devices,
+            prompt: None,
+        };
+        let listed = run::run(&self.program.path, &job, &self.terms)?;
+        let devices: Vec<String> = listed.into_iter().collect();
         if !devices.is_empty() {
-            self.listed.replace(Some((key.to_owned(), Answer::new(None, devices.clone()))));
+            self.listed.replace(Some((self.devices_key(), Answer::new(None, devices.clone()))));
         }
         Ok(devices)
     }
@@ -123,7 +146,9 @@ impl Oracle {
             arguments: given.arguments(&socket, |path| files.copy(path, question.form))?,
             environment: self.environment(files.stand_ins(&self.phantom)?, &folder, &report, &question.specs),
             report,
-            until: given.until(),
+            // A server takes prompts once it has its slots.
+            until: if question.prompt.is_some() { Until::Ready } else { given.until() },
+            prompt: question.prompt.map(|tokens| Prompt { tokens, socket }),
         })
     }
 
@@ -136,19 +161,20 @@ impl Oracle {
     ) -> Vec<(OsString, OsString)> {
         // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
         // The cards of a question are those that are left when cards are hidden.
-        let foreign = |name: &OsString| {
+        let foreign = |name: &OsStr| {
             let name = name.to_string_lossy();
             let hides = name.ends_with("_VISIBLE_DEVICES");
             hides
                 || ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
         };
+        let inherited = self.terms.environment.iter().filter(|(name, _)| !foreign(name));
         let mut environment: Vec<(OsString, OsString)> =
-            std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
+            inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
         // The loader takes a library by its name, so a machine without CUDA has the names here. The preload
         // answers before any other library of these names that the engine's own search path leads to.
         let mut searched = libraries.as_os_str().to_owned();
-        if let Some(others) = std::env::var_os(SEARCHED).filter(|others| !others.is_empty()) {
+        if let Some(others) = self.terms.environment.get(SEARCHED).filter(|others| !others.is_empty()) {
             searched.push(":");
             searched.push(others);
         }
@@ -165,7 +191,7 @@ impl Oracle {
 /// The loader's own list of folders.
 const SEARCHED: &str = "LD_LIBRARY_PATH";
 
-fn is_of_ggml(name: &std::ffi::OsStr) -> bool {
+fn is_of_ggml(name: &OsStr) -> bool {
     name.to_string_lossy().starts_with("GGML_")
 }
 

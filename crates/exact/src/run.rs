@@ -1,9 +1,10 @@
 //! Engine runs for `plan --exact`, which end once the engine has logged its last buffer.
 //!
-//! The engine has its own process group, which is then killed. If Plimsoll dies first, the kernel kills the
-//! engine.
+//! The engine has its own process group, which is then killed. The group is also killed at its limits of time and
+//! memory. If Plimsoll dies first, the kernel kills the engine.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,19 +13,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_launch::PLIMSOLL;
+use plimsoll_base::Bytes;
+use plimsoll_launch::{PLIMSOLL, engine};
 use plimsoll_planner::exact::Transcript;
+use plimsoll_probe::resident;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
-use super::{ExactError, report};
+use super::prompt::Prompt;
+use super::{ExactError, RunTerms, report};
 
 /// Upper bound on parallel runs: more only compete for memory bandwidth.
 const MOST_AT_ONCE: usize = 8;
-/// Time limit of one run. A model of a trillion parameters takes about a second.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Time between two looks at the memory of an engine.
+const TICK: Duration = Duration::from_millis(50);
 /// Log size limit: no engine writes as much before it is ready.
 const LONGEST_LOG: usize = 64 << 20;
+/// Devices of a list that are read.
+const MOST_DEVICES: usize = 256;
 /// Length at which a log line is cut.
 const LONGEST_LINE: usize = 4096;
 
@@ -36,6 +42,8 @@ pub(super) enum Until {
     Context,
     /// The creation of the server's slots.
     Ready,
+    /// The end of a list of devices.
+    Devices,
 }
 
 impl Until {
@@ -43,6 +51,7 @@ impl Until {
         match self {
             Self::Context => transcript.has_context(),
             Self::Ready => transcript.is_ready(),
+            Self::Devices => false,
         }
     }
 }
@@ -55,17 +64,22 @@ pub(super) struct Job {
     /// The file to which the stand-in writes what the engine asks of the cards.
     pub(super) report: PathBuf,
     pub(super) until: Until,
+    pub(super) prompt: Option<Prompt>,
 }
 
 /// Runs jobs in parallel, at most one per processor. Returns the relevant log lines of each, in order.
-pub(super) fn run_all(program: &Path, jobs: &[Job]) -> Vec<Result<Vec<String>, ExactError>> {
+pub(super) fn run_all(
+    program: &Path,
+    jobs: &[Job],
+    terms: &RunTerms,
+) -> Vec<Result<Vec<String>, ExactError>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     // A shared counter instead of fixed shares: runs differ in length by an order of magnitude.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut ended = Vec::new();
         while let Some((at, job)) = take(jobs, &next) {
-            ended.push((at, run(program, job)));
+            ended.push((at, run(program, job, terms)));
         }
         ended
     };
@@ -87,10 +101,10 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
     Some((at, jobs.get(at)?))
 }
 
-fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
-    let until = job.until;
+/// Runs one job; returns the relevant log lines, or the devices of a list.
+pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<String>, ExactError> {
     let start = |error| ExactError::Start { path: program.to_owned(), error };
-    let (log, said) = io::pipe().map_err(start)?;
+    let (mut log, said) = io::pipe().map_err(start)?;
     let child = Command::new(PLIMSOLL)
         .arg("exec-child")
         .args(["--parent", &getpid().as_raw_nonzero().to_string(), "--"])
@@ -105,22 +119,91 @@ fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
         .process_group(0)
         .spawn();
     let engine = Running(child.map_err(start)?);
-    let mut listener = Listener::default();
-    let ended = listener.listen(log, until);
+    let mut listener = Listener::new(job.until);
+    let watch = Watch { leader: engine.0.id(), job, terms, end: Instant::now() + terms.time };
+    let ended = listener.listen(&mut log, &watch);
+    let prompt = job.prompt.as_ref().filter(|_| listener.is_over());
+    let prompted = prompt.map(|prompt| (prompt, prompt.run(log)));
     // Kills the group before the log is judged: an engine that goes on would start decoding.
     drop(engine);
+    let path = program.to_owned();
     match ended {
-        Ok(()) if until.is_over(&listener.transcript) => {
+        Ok(()) if job.until == Until::Devices => Ok(listener.lines),
+        Ok(()) if listener.is_over() && !listener.transcript.has_weights() => Err(ExactError::Sizes(path)),
+        Ok(()) if listener.is_over() => {
             let mut lines = listener.lines;
-            lines.extend(report::asked(&job.report));
+            match prompted {
+                Some((prompt, Ok(()))) => {
+                    lines.extend(report::grown(&job.report, &listener.transcript, prompt.tokens));
+                }
+                Some((prompt, Err(why))) => {
+                    let program = program.to_string_lossy().into_owned();
+                    return Err(ExactError::Prompt { program, tokens: prompt.tokens, why });
+                }
+                None => lines.extend(report::asked(&job.report)),
+            }
             Ok(lines)
         }
         Ok(()) => Err(listener.transcript.refusal().into()),
-        Err(_) => Err(ExactError::Wait {
-            path: program.to_owned(),
-            seconds: DEADLINE.as_secs(),
-            last: listener.last,
-        }),
+        Err(Broken::Cancelled) => Err(ExactError::Cancelled(path)),
+        Err(Broken::TooLarge) => Err(ExactError::Memory { path, limit: terms.memory.unwrap_or_default() }),
+        Err(Broken::Silent) => {
+            let seconds = terms.time.as_secs();
+            Err(ExactError::Wait { path, seconds, last: listener.last })
+        }
+    }
+}
+
+/// Reason for which an engine was not heard to the end.
+enum Broken {
+    /// Its time was over, or its log could not be read.
+    Silent,
+    Cancelled,
+    TooLarge,
+}
+
+impl From<io::Error> for Broken {
+    fn from(_: io::Error) -> Self {
+        Self::Silent
+    }
+}
+
+/// A running engine, and the bounds of its run.
+struct Watch<'a> {
+    leader: u32,
+    job: &'a Job,
+    terms: &'a RunTerms,
+    end: Instant,
+}
+
+impl Watch<'_> {
+    /// Waits until there is something to read.
+    fn wait_for(&self, log: &PipeReader) -> Result<(), Broken> {
+        loop {
+            let left = self.end.saturating_duration_since(Instant::now());
+            let tick = Timespec::try_from(left.min(TICK)).map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&tick)) {
+                Ok(0) if left.is_zero() => return Err(Broken::Silent),
+                Ok(0) => self.check()?,
+                // An interrupted poll returns early; the read that follows blocks at most until the next line.
+                Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
+                Err(_) => return Err(Broken::Silent),
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), Broken> {
+        if self.terms.cancelled.is_set() {
+            return Err(Broken::Cancelled);
+        }
+        let Some(limit) = self.terms.memory else { return Ok(()) };
+        let resident = resident(self.leader).unwrap_or_default();
+        // The report lies in memory, too.
+        let report = fs::metadata(&self.job.report).map_or(0, |about| about.len());
+        match resident + Bytes::new(report) > limit {
+            true => Err(Broken::TooLarge),
+            false => Ok(()),
+        }
     }
 }
 
@@ -139,22 +222,35 @@ impl Drop for Running {
 }
 
 /// The log as read so far.
-#[derive(Default)]
 struct Listener {
+    until: Until,
     transcript: Transcript,
     lines: Vec<String>,
     last: String,
 }
 
 impl Listener {
+    fn new(until: Until) -> Self {
+        Self { until, transcript: Transcript::default(), lines: Vec::new(), last: String::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_over(&self.transcript)
+    }
+
     /// Reads the log until everything is known or the engine has ended.
-    fn listen(&mut self, mut log: PipeReader, until: Until) -> io::Result<()> {
-        let end = Instant::now() + DEADLINE;
+    fn listen(&mut self, log: &mut PipeReader, watch: &Watch<'_>) -> Result<(), Broken> {
         let mut rest: Vec<u8> = Vec::new();
         let mut heard = 0;
         let mut buffer = [0; 16 << 10];
-        while !until.is_over(&self.transcript) && heard < LONGEST_LOG {
-            wait_for(&log, end)?;
+        let mut checked = Instant::now();
+        while !self.is_over() && heard < LONGEST_LOG {
+            watch.wait_for(log)?;
+            // An engine that never stops talking is watched as well.
+            if checked.elapsed() > TICK {
+                watch.check()?;
+                checked = Instant::now();
+            }
             let count = log.read(&mut buffer)?;
             if count == 0 {
                 // The last line of a crash often lacks its newline.
@@ -166,7 +262,7 @@ impl Listener {
             let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
             for line in rest[..whole].split(|&byte| byte == b'\n') {
                 // A read may hold lines from after the last buffer; they would make equal answers differ.
-                if !until.is_over(&self.transcript) {
+                if !self.is_over() {
                     self.hear(line);
                 }
             }
@@ -182,21 +278,12 @@ impl Listener {
         if line.trim().is_empty() {
             return;
         }
-        if self.transcript.hear(&line) {
+        if self.until == Until::Devices {
+            let device = engine::listed_device(&line).filter(|_| self.lines.len() < MOST_DEVICES);
+            self.lines.extend(device.map(|(device, _)| device));
+        } else if self.transcript.hear(&line) {
             self.lines.push(line.to_string());
         }
         self.last = line.into_owned();
-    }
-}
-
-/// Waits until there is something to read; an error after the deadline.
-fn wait_for(log: &PipeReader, end: Instant) -> io::Result<()> {
-    let left = end.saturating_duration_since(Instant::now());
-    let left = Timespec::try_from(left).map_err(io::Error::other)?;
-    match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&left)) {
-        Ok(0) => Err(io::ErrorKind::TimedOut.into()),
-        // An interrupted poll returns early; the read that follows blocks at most until the next line.
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

@@ -3,6 +3,7 @@
 //! A file counts as unchanged while its path, size, modification time and inode stay the same.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ const FAMILY: [&str; 4] = ["libggml", "libllama", "libmtmd", "libcommon"];
 /// Library folders of an installation, relative to the folder of the program.
 const FOLDERS: [&str; 4] = ["", "../lib", "../lib64", "../lib/x86_64-linux-gnu"];
 
-pub(super) fn of_file(path: &Path) -> String {
+pub fn of_file(path: &Path) -> String {
     // Hashing the content instead would read hundreds of MiB of CUDA kernels on each run.
     match fs::metadata(path) {
         Ok(about) => format!(
@@ -28,12 +29,12 @@ pub(super) fn of_file(path: &Path) -> String {
     }
 }
 
-pub(super) fn of_engine(program: &Path) -> String {
+/// `searched` is the loader's own list of folders, `LD_LIBRARY_PATH`.
+pub fn of_engine(program: &Path, searched: &OsStr) -> String {
     // Distributions link `/usr/bin/llama-server` elsewhere; the libraries lie beside the real file.
     let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let beside = program.parent().unwrap_or(Path::new("/"));
-    let searched = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = env::split_paths(&searched).chain(FOLDERS.iter().map(|folder| beside.join(folder)));
+    let folders = env::split_paths(searched).chain(FOLDERS.iter().map(|folder| beside.join(folder)));
     let mut files: Vec<PathBuf> = folders.flat_map(|folder| family(&folder)).collect();
     // Versioned links all resolve to one file, which `dedup` then counts once.
     files.sort();

@@ -1,13 +1,12 @@
 //! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by guard's own pool, through the C++
 //! class's vtable.
 //!
-//! The pool is replaced only on request (`pool=ours`, `pool=managed`). Calls that cannot be served go to
+//! The pool is replaced only on request (`pool=ours`). Calls that cannot be served go to
 //! ggml's own methods.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plimsoll_nostd::lock::Lock;
-use plimsoll_wire::options::GgmlPoolMode;
 
 use crate::driver::{DeviceOrdinal, DevicePointer};
 use crate::say::say;
@@ -16,7 +15,6 @@ use crate::settings;
 mod backing;
 mod fence;
 mod locate;
-mod managed;
 mod mapped_objects;
 pub(crate) mod pools;
 mod replacements;
@@ -46,18 +44,13 @@ static SEARCH: Lock<ClassSearch> =
 
 /// True if guard is to serve the pool itself.
 pub(crate) fn wanted() -> bool {
-    settings::options().pool == GgmlPoolMode::Ours
-}
-
-/// True if the allocation that this thread makes now is for ggml's own pool and is to be managed memory.
-pub(crate) fn managed() -> bool {
-    settings::options().pool == GgmlPoolMode::Managed && managed::inside()
+    settings::options().pool
 }
 
 /// Searches for the class, if an option requests it and objects were loaded or unloaded since the last
 /// search.
 pub(crate) fn look() {
-    if settings::options().pool != GgmlPoolMode::Leave {
+    if wanted() {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));
     }
 }

@@ -4,10 +4,9 @@
 
 use plimsoll_pool::CapturedGraph;
 
-use crate::driver_guard;
 use crate::ggml::pools;
 use crate::state::captures::{self, GraphHandle};
-use crate::trace;
+use crate::{driver_guard, trace};
 
 /// Announces a capture on this stream. When this returns, no pool is giving anything back and nothing is
 /// waited for.

@@ -1,13 +1,12 @@
 //! Hooks: functions with which guard replaces those of the CUDA driver, one file for each part of its API.
 //!
 //! Until `cuInit` has succeeded, a hook only calls the real function.
+//!
+//! Functions that CUDA 6.5 and later replaced are not hooked: no program that is so old runs a model on a card of today.
 
 pub(crate) mod arrays;
-pub(crate) mod batch;
 pub(crate) mod capture;
 pub(crate) mod context;
-pub(crate) mod copy;
-pub(crate) mod fill;
 pub(crate) mod graphs;
 pub(crate) mod info;
 pub(crate) mod init;

@@ -12,7 +12,7 @@ mod procedure;
 #[cfg(not(test))]
 mod symbol;
 
-const PARTS: [&[Hook]; 18] = [
+const PARTS: [&[Hook]; 15] = [
     hooks::init::TABLE,
     procedure::TABLE,
     hooks::memory::TABLE,
@@ -22,9 +22,6 @@ const PARTS: [&[Hook]; 18] = [
     hooks::info::TABLE,
     hooks::context::TABLE,
     hooks::nvml::TABLE,
-    hooks::copy::TABLE,
-    hooks::batch::TABLE,
-    hooks::fill::TABLE,
     hooks::pointer::TABLE,
     hooks::ipc::TABLE,
     hooks::capture::TABLE,
@@ -78,8 +75,7 @@ const fn mixed(hash: u32, byte: u8) -> u32 {
 
 #[allow(
     clippy::as_conversions,
-    reason = "usize holds every u32 on the supported platforms, and `try_from` \
-    is not const"
+    reason = "usize holds every u32 on the supported platforms, and `try_from` is not const"
 )]
 const fn place_of(hash: u32) -> usize {
     hash as usize % PLACES

@@ -13,9 +13,8 @@ mod refusal;
 pub(crate) mod reuse;
 mod room_request;
 
-use crate::account::Substitute;
 use crate::account::claim::{self, ClaimOutcome};
-use crate::account::overflow;
+use crate::account::{Substitute, overflow};
 use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::policy::backoff::Backoff;
@@ -179,7 +178,7 @@ impl RefusedRequest<'_> {
         if !settings::options().on_oom_managed {
             return None;
         }
-        self.answer(|card, size| spill::managed(card, size, spill::host_advice(card)))
+        self.answer(spill::managed)
     }
 
     /// Answers the request with a range of guard's own, if the hook takes one.

@@ -22,8 +22,7 @@
 #![allow(
     non_snake_case,
     non_upper_case_globals,
-    reason = "the functions keep the names that the driver \
-    gives them"
+    reason = "the functions keep the names that the driver gives them"
 )]
 
 extern crate alloc;

@@ -3,7 +3,6 @@
 //! A spilled allocation is one range of addresses. Only the part that does not fit on the card is in host
 //! memory.
 
-pub(crate) mod copy_border;
 mod make;
 mod probe;
 mod probe_results;
@@ -18,12 +17,10 @@ use make::{RangeError, WantedRange};
 use vmm::{Location, VmmProperties};
 
 pub(crate) use release::{finish, forget, free, free_async, sweep};
-pub(crate) use whole::ManagedAdvice;
 
 use crate::account::{overflow, spilled};
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard;
-use crate::policy::placement::BorderCopies;
 use crate::say::say_some;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
@@ -78,9 +75,9 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, Cu
     }
     let places = probe_results::get(index).places(probe_results::features(index.device()));
     for place in places.filter(|place| place.follows_device_memory()) {
-        let handle = probe_results::crossing(index, place, false)
-            .and_then(|_| vmm::create(size, &VmmProperties::at(Location::of(place)?)).ok());
-        if let Some(handle) = handle {
+        let usable = probe_results::usable(index, place, false);
+        let handle = Location::of(place).filter(|_| usable);
+        if let Some(Ok(handle)) = handle.map(|at| vmm::create(size, &VmmProperties::at(at))) {
             card(index).raise_peaks();
             probe_results::say(index, place);
             TraceEvent::on(index).of(0, size).emit(TraceKind::Spill);
@@ -91,10 +88,10 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, Cu
     Err(OUT_OF_MEMORY)
 }
 
-/// Serves a whole request with managed memory, within the free bytes of the card (the variants of llama.cpp
+/// Serves a whole request with managed memory, within the free bytes of the card (the variant of llama.cpp
 /// PR 22158).
-pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Result<DevicePointer, CuResult> {
-    let base = whole::managed(index, size, advice)?;
+pub(crate) fn managed(index: CardIndex, size: u64) -> Result<DevicePointer, CuResult> {
+    let base = whole::managed(index, size)?;
     spilled::charge(index, size);
     Ok(hand_out(index, whole_range(index, base, size, SpillPlace::Managed)))
 }
@@ -110,10 +107,8 @@ enum SpillError {
 fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
     let granule = make::granule(index, Some(place)).map_err(|_| SpillError::Place)?;
     let head = overflow::room(index).head(size, granule);
-    match probe_results::crossing(index, place, head > 0) {
-        None => return Err(SpillError::Place),
-        Some(BorderCopies::Split) => copy_border::must_not_be_crossed(),
-        Some(BorderCopies::Whole | BorderCopies::Untried) => {}
+    if !probe_results::usable(index, place, head > 0) {
+        return Err(SpillError::Place);
     }
     let wanted =
         WantedRange { card: index, asked: size, head, first: head, floor: granule, tail: Some(place) };
@@ -128,7 +123,7 @@ fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRan
         return Err(SpillError::Limit);
     }
     let base = match place {
-        SpillPlace::Managed => whole::managed(index, size, ManagedAdvice::Host),
+        SpillPlace::Managed => whole::managed(index, size),
         _ => whole::pinned(size),
     };
     match base {
@@ -154,15 +149,6 @@ fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPla
         place: Some(place),
         pieces: alloc::vec::Vec::new(),
         id: trace::number(),
-    }
-}
-
-/// Advice to prefer host memory, where the driver lets host and card use managed memory at once.
-pub(crate) fn host_advice(index: CardIndex) -> ManagedAdvice {
-    if probe_results::features(index.device()).concurrent_managed {
-        ManagedAdvice::Host
-    } else {
-        ManagedAdvice::None
     }
 }
 

@@ -9,6 +9,9 @@ use super::fields;
 /// Groups above one process that are looked at.
 const MOST: usize = 64;
 
+/// The least that is no limit: 2^62, where v1 writes 2^63 less a page.
+const NO_LIMIT: Bytes = Bytes::new(1 << 62);
+
 /// Memory limit of a control group, and the memory that counts against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupLimit {
@@ -91,8 +94,8 @@ impl CgroupVersion {
     fn limit_of(self, group: &str, read: &mut impl FnMut(&str) -> Option<String>) -> Option<CgroupLimit> {
         let mut number =
             |name: &str| Some(Bytes::new(read(&format!("{group}/{name}"))?.trim().parse().ok()?));
-        // `max`, or in v1 a number beyond every machine, is no limit; the latter does no harm.
-        let limit = number(self.limit)?;
+        // `max`, or in v1 a number beyond every machine (PAGE_COUNTER_MAX), is no limit.
+        let limit = number(self.limit).filter(|limit| *limit < NO_LIMIT)?;
         let used = number(self.usage)?;
         let stat = read(&format!("{group}/memory.stat")).unwrap_or_default();
         let cache = stat_value(&stat, self.cache).unwrap_or_default();
@@ -145,7 +148,7 @@ mod tests {
             ],
         );
         let limits: Vec<Bytes> = found.iter().map(|found| found.limit).collect();
-        assert_eq!(limits, [Bytes::gib(1), Bytes::new(9_223_372_036_854_771_712)]);
+        assert_eq!(limits, [Bytes::gib(1)]);
     }
 
     #[test]

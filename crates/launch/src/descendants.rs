@@ -1,6 +1,6 @@
 //! Descendants of an engine (the processes that it started), and how they are killed with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -22,6 +22,11 @@ const ROUNDS: usize = 8;
 /// 52 numbers of 20 digits and a name of 64 bytes at most (fs/proc/array.c:do_task_stat @ Linux 6.12).
 const LONGEST_STAT: usize = 2048;
 
+/// The kernel's thread that starts all others (init/main.c:rest_init @ Linux 6.12).
+const KTHREADD: i32 = 2;
+/// `flags` of a kernel thread (include/linux/sched.h @ Linux 6.12); no process can set it.
+const PF_KTHREAD: u32 = 0x0020_0000;
+
 /// A process of the machine, with the properties that show its ancestry.
 #[derive(Debug)]
 struct SeenProcess {
@@ -34,11 +39,16 @@ struct SeenProcess {
 /// Returns the processes that are alive and were started at `since` (ticks after boot) or later.
 ///
 /// DECISION: a swap of models waits for this, so each process costs three system calls; `procfs`'s
-/// `all_processes` makes ten.
+/// `all_processes` makes ten. Threads of the kernel, which are most of the table on a machine with many
+/// processors, cost none.
 fn seen(since: u64) -> Vec<SeenProcess> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    numbers
+    let numbers: Vec<i32> = numbers.collect();
+    // Read after the numbers: a number that is a kernel thread's now was no process's that still lives.
+    let kernel = kernel_threads();
+    let processes = numbers.into_iter().filter(|pid| !kernel.contains(pid));
+    processes
         .filter_map(|pid| {
             let stat = stat(pid)?;
             // A zombie holds nothing and cannot be killed.
@@ -47,6 +57,19 @@ fn seen(since: u64) -> Vec<SeenProcess> {
             alive.then_some(SeenProcess { pid, parent, group, started })
         })
         .collect()
+}
+
+/// Returns the threads of the kernel, all children of number 2; none where that is an ordinary process, as in a
+/// container, and none without CONFIG_PROC_CHILDREN.
+fn kernel_threads() -> HashSet<i32> {
+    if stat(KTHREADD).is_none_or(|stat| stat.flags & PF_KTHREAD == 0) {
+        return HashSet::new();
+    }
+    // A read after the first one counts the children again up to its place.
+    let mut children = String::with_capacity(16 << 10);
+    let file = File::open(format!("/proc/{KTHREADD}/task/{KTHREADD}/children"));
+    let _ = file.and_then(|mut file| file.read_to_string(&mut children));
+    children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 fn stat(pid: i32) -> Option<Stat> {
@@ -239,6 +262,17 @@ mod tests {
             sweep(u32::try_from(leader).unwrap());
             assert!(!child.wait().unwrap().success());
         }
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_left_out_and_nothing_else() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(!kernel_threads().contains(&own));
+        let seen = seen(0);
+        assert!(seen.iter().any(|one| one.pid == own));
+        // Group 0 is that of the kernel's threads, as is parent 2.
+        let is_kernels = stat(KTHREADD).is_some_and(|stat| stat.flags & PF_KTHREAD != 0);
+        assert!(!is_kernels || !seen.iter().any(|one| one.parent == KTHREADD && one.group == 0));
     }
 
     #[test]

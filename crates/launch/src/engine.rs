@@ -13,11 +13,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 pub use self::home::{EngineHome, HomeError};
+#[cfg(test)]
+pub(crate) use self::identity::version_line;
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
-pub use self::vulkan::{listed_devices, vulkan_cards, vulkan_numbers};
-#[cfg(test)]
-pub(crate) use self::{identity::version_line, vulkan::device};
+pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_wire::env as names;
 
@@ -122,17 +123,16 @@ pub fn inherited(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     more: &[String],
 ) -> (Vec<(OsString, OsString)>, Vec<String>) {
-    let named = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
-        Some(beginning) => name.get(..beginning.len()).is_some_and(|it| it.eq_ignore_ascii_case(beginning)),
-        None => name.eq_ignore_ascii_case(pattern),
+    let named = |name: &[u8], pattern: &str| match pattern.as_bytes() {
+        [beginning @ .., b'*'] => {
+            name.get(..beginning.len()).is_some_and(|it| it.eq_ignore_ascii_case(beginning))
+        }
+        pattern => name.eq_ignore_ascii_case(pattern),
     };
-    let passes = |(name, _): &(OsString, OsString)| {
-        let name = name.to_string_lossy();
-        let patterns =
-            PASSED.iter().flat_map(|words| words.split_whitespace()).chain(more.iter().map(String::as_str));
-        let mut patterns = patterns.chain(["_"]);
-        patterns.any(|pattern| named(&name, pattern))
-    };
+    let usual = PASSED.iter().flat_map(|words| words.split_ascii_whitespace());
+    let patterns: Vec<&str> = usual.chain(more.iter().map(String::as_str)).chain(["_"]).collect();
+    let passes =
+        |(name, _): &(OsString, OsString)| patterns.iter().any(|pattern| named(name.as_bytes(), pattern));
     let (passed, rest): (Vec<_>, Vec<_>) = daemon.into_iter().partition(passes);
     let mut rest: Vec<String> = rest
         .iter()

@@ -172,7 +172,7 @@ fn million_tables_of_mounts_and_answers_of_programs() {
         let _ = end::counter(&text, "oom_kill");
         let _ = engine::version_line(&text);
         for line in text.lines() {
-            let _ = engine::device(line);
+            let _ = engine::listed_device(line);
             let _ = line.parse::<UserNumbers>();
         }
     });

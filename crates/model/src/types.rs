@@ -3,6 +3,8 @@
 //! The two engines use some numbers for different types, so the caller chooses the engine. Sources:
 //! `ggml/src/ggml.c: type_traits @ b10605`, and the same @ ik_llama.cpp 8337e4cd.
 
+use std::sync::LazyLock;
+
 use super::TensorType;
 
 /// The engine whose type numbers a file uses.
@@ -22,11 +24,11 @@ impl Dialect {
         // ik_llama.cpp's type 36 (`i2_s`) is left out, because its size is no multiple of a block.
         let row = |table: &[TensorType]| table.iter().find(|row| row.id == id).copied();
         match self {
-            Self::Ggml => row(GGML),
+            Self::Ggml => row(&GGML),
             // The numbers up to BF16 were given before the fork.
-            Self::Ik if id <= BF16.id || id == MXFP4.id => row(GGML).or_else(|| row(IK)),
+            Self::Ik if id <= BF16.id || id == MXFP4.id => row(&GGML).or_else(|| row(&IK)),
             // Never llama.cpp's table: a number of a newer llama.cpp may be another type here.
-            Self::Ik => row(IK),
+            Self::Ik => row(&IK),
         }
     }
 }
@@ -35,11 +37,7 @@ const fn plain(id: u32, name: &'static str, block: u64, size: u64) -> TensorType
     TensorType { id, name, block, size, row_extra: 0 }
 }
 
-const fn with_row(id: u32, name: &'static str, block: u64, size: u64, row_extra: u64) -> TensorType {
-    TensorType { id, name, block, size, row_extra }
-}
-
-// Types that code refers to by name; the tables below hold all of them.
+// Types that code refers to by name; the tables hold all of them.
 pub const F32: TensorType = plain(0, "f32", 1, 4);
 pub const F16: TensorType = plain(1, "f16", 1, 2);
 pub const Q4_0: TensorType = plain(2, "q4_0", 32, 18);
@@ -57,118 +55,19 @@ pub const I32: TensorType = plain(26, "i32", 1, 4);
 pub const BF16: TensorType = plain(30, "bf16", 1, 2);
 pub const MXFP4: TensorType = plain(39, "mxfp4", 32, 17);
 
-/// Ordered by number; most files use the first dozen.
-#[rustfmt::skip]
-const GGML: &[TensorType] = &[
-    F32,
-    F16,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    // q8_1 and q8_K are intermediate types of matrix products; files do not use them.
-    plain(9, "q8_1", 32, 36),
-    Q2_K,
-    Q3_K,
-    Q4_K,
-    Q5_K,
-    Q6_K,
-    plain(15, "q8_K", 256, 292),
-    // The i-quants: codebooks, in super-blocks of 256 like the K-quants.
-    plain(16, "iq2_xxs", 256, 66),
-    plain(17, "iq2_xs", 256, 74),
-    plain(18, "iq3_xxs", 256, 98),
-    plain(19, "iq1_s", 256, 50),
-    IQ4_NL,
-    plain(21, "iq3_s", 256, 110),
-    plain(22, "iq2_s", 256, 82),
-    plain(23, "iq4_xs", 256, 136),
-    plain(24, "i8", 1, 1),
-    plain(25, "i16", 1, 2),
-    I32,
-    plain(27, "i64", 1, 8),
-    plain(28, "f64", 1, 8),
-    plain(29, "iq1_m", 256, 56),
-    BF16,
-    // 31 to 33 were repacked q4_0, which is now done at load time; 36 to 38 were repacked iq4_nl.
-    plain(34, "tq1_0", 256, 54),
-    plain(35, "tq2_0", 256, 66),
-    MXFP4,
-    // Newer than ik_llama.cpp's fork: the same numbers mean other types there.
-    plain(40, "nvfp4", 64, 36),
-    plain(41, "q1_0", 128, 18),
-    plain(42, "q2_0", 64, 18),
-];
+static GGML: LazyLock<Vec<TensorType>> = LazyLock::new(|| rows(include_str!("types/ggml.tsv")));
+static IK: LazyLock<Vec<TensorType>> = LazyLock::new(|| rows(include_str!("types/ik.tsv")));
 
-/// ik_llama.cpp's own, `row_extra` last: many of them keep a scale at the head of each row.
-#[rustfmt::skip]
-const IK: &[TensorType] = &[
-    plain(31, "q4_0_4x4", 32, 18),
-    plain(32, "q4_0_4x8", 32, 18),
-    plain(33, "q4_0_8x8", 32, 18),
-    plain(41, "q1_0_g128", 128, 18),
-    plain(97, "q8_0_x4", 32, 34),
-    plain(98, "q8_1_x4", 32, 36),
-    plain(99, "q8_2_x4", 32, 36),
-    // From here on ik_llama.cpp's own quantisations.
-    plain(133, "q6_0", 32, 26),
-    with_row(134, "iq1_bn", 64, 13, 2),
-    with_row(135, "iq2_bn", 64, 16, 4),
-    plain(136, "q8_K64", 64, 68),
-    plain(137, "iq2_k", 256, 76),
-    plain(138, "iq3_k", 256, 110),
-    plain(139, "iq4_k", 256, 144),
-    plain(140, "iq5_k", 256, 176),
-    plain(141, "iq6_k", 256, 212),
-    with_row(144, "iq4_ks", 256, 136, 4),
-    with_row(145, "iq2_ks", 256, 70, 2),
-    with_row(146, "iq4_kss", 256, 128, 4),
-    with_row(147, "q8_K16", 64, 64, 20),
-    plain(148, "q8_K32", 256, 296),
-    plain(149, "q8_KR8", 256, 296),
-    plain(150, "q8_K128", 128, 140),
-    with_row(151, "q8_KV", 32, 32, 8),
-    with_row(152, "iq5_ks", 256, 168, 4),
-    with_row(153, "iq2_kt", 256, 68, 4),
-    with_row(154, "iq3_kt", 256, 100, 4),
-    with_row(155, "iq4_kt", 256, 128, 4),
-    with_row(156, "iq3_ks", 256, 102, 2),
-    with_row(157, "iq2_kl", 256, 86, 2),
-    with_row(158, "iq1_kt", 256, 56, 4),
-    // Interleaved rows, which `-rtr` and the repacking quantiser write; most numbers are the plain type's
-    // plus 200.
-    plain(202, "q4_0_r8", 32, 18),
-    plain(206, "q5_0_r4", 32, 22),
-    plain(208, "q8_0_r8", 32, 34),
-    plain(210, "q2_k_r4", 256, 84),
-    plain(211, "q3_k_r4", 256, 110),
-    plain(212, "q4_k_r4", 256, 144),
-    plain(213, "q5_k_r4", 256, 176),
-    plain(214, "q6_k_r4", 256, 210),
-    plain(216, "iq2_xxs_r4", 256, 66),
-    plain(217, "iq2_xs_r4", 256, 74),
-    plain(218, "iq3_xxs_r4", 256, 98),
-    with_row(219, "iq1_s_r4", 32, 6, 2),
-    plain(220, "iq4_nl_r4", 32, 18),
-    plain(221, "iq3_s_r4", 256, 110),
-    plain(222, "iq2_s_r4", 256, 82),
-    plain(223, "iq4_xs_r8", 256, 136),
-    with_row(229, "iq1_m_r4", 32, 7, 2),
-    plain(230, "bf16_r16", 1, 2),
-    plain(233, "q6_0_r4", 32, 26),
-    with_row(335, "iq2_bn_r4", 64, 16, 4),
-    plain(337, "iq2_k_r4", 256, 76),
-    plain(338, "iq3_k_r4", 256, 110),
-    plain(339, "iq4_k_r4", 256, 144),
-    plain(340, "iq5_k_r4", 256, 176),
-    with_row(344, "iq4_ks_r4", 256, 136, 4),
-    with_row(352, "iq5_ks_r4", 256, 168, 4),
-    plain(353, "mxfp4_r8", 32, 17),
-    plain(397, "q8_k_r16", 256, 258),
-    with_row(398, "q8_KV_r8", 32, 32, 4),
-    plain(399, "q8_k_r8", 256, 258),
-];
+/// A malformed row is left out here; the tests fail for it.
+fn rows(table: &'static str) -> Vec<TensorType> {
+    let row = |line: &'static str| {
+        let mut cells = line.split('\t');
+        let (id, name) = (cells.next()?.parse().ok()?, cells.next()?);
+        let mut size = || cells.next()?.parse().ok();
+        Some(TensorType { id, name, block: size()?, size: size()?, row_extra: size()? })
+    };
+    table.lines().filter_map(row).collect()
+}
 
 #[cfg(test)]
 mod tests {
@@ -188,13 +87,15 @@ mod tests {
             (MXFP4, 2880, 1530),
         ] {
             assert_eq!(kind.row(elements), Some(Bytes::new(bytes)), "{}", kind.name);
+            assert_eq!(Dialect::Ggml.tensor_type(kind.id), Some(kind));
         }
         assert_eq!(Q8_0.row(33), None);
     }
 
     #[test]
     fn numbers_are_unique_and_withdrawn_ones_are_unknown() {
-        for table in [GGML, IK] {
+        for (table, count) in [(&*GGML, 35), (&*IK, 61)] {
+            assert_eq!(table.len(), count);
             assert!(table.is_sorted_by(|a, b| a.id < b.id));
             assert!(table.iter().all(|row| row.block > 0 && row.size > 0));
         }

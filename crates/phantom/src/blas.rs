@@ -1,15 +1,27 @@
 //! Stand-in for cuBLAS: every function succeeds and computes nothing.
 //!
-//! The memory of cuBLAS itself is not counted here; a plan includes it in the size of the CUDA context.
+//! The memory of cuBLAS itself is not counted here; the report says which card it is opened on.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 
-crate::making! { cublasCreate_v2 cublasLtCreate }
+use crate::machine::{machine, make};
+
+crate::making! { cublasLtCreate }
 
 crate::succeeding! {
     cublasDestroy_v2 cublasGemmBatchedEx cublasGemmEx cublasGemmStridedBatchedEx cublasLoggerConfigure cublasLtDestroy
     cublasSetMathMode cublasSetStream_v2 cublasSetWorkspace_v2 cublasSgemmBatched cublasSgemmStridedBatched
     cublasSgemm_v2 cublasStrsmBatched
+}
+
+/// # Safety
+/// The address of a handle.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
+    let machine = machine();
+    machine.memory.report().opened_blas(machine.current());
+    // SAFETY: the caller's promise.
+    unsafe { make(handle) }
 }
 
 #[unsafe(no_mangle)]

@@ -137,7 +137,7 @@ impl Card {
     pub(crate) const MOST: usize = 16;
     /// Registers of a multiprocessor, and of one block: the same since compute capability 5.0.
     pub(crate) const REGISTERS: u32 = 65_536;
-    /// Shared memory that each block takes for the system.
+    /// Shared memory that the driver reserves in each block, from compute capability 8.0 on.
     pub(crate) const RESERVED: u32 = 1024;
 
     pub(crate) fn limits(&self) -> Limits {
@@ -147,12 +147,16 @@ impl Card {
         Limits { threads, blocks, shared: shared << 10, opt_in: opt_in << 10 }
     }
 
+    pub(crate) fn reserved(&self) -> u32 {
+        if self.capability >= (8, 0) { Self::RESERVED } else { 0 }
+    }
+
     /// An attribute by its number in `cudaDeviceAttr` and `CUdevice_attribute`, which agree; 0 for what no
     /// engine asks.
     pub(crate) fn attribute(&self, number: c_int) -> u32 {
         let limits = self.limits();
         match number {
-            1..=3 | 111 => 1024,
+            1..=3 => 1024,
             4 => 64,
             5 => 2_147_483_647,
             6 | 7 => 65_535,
@@ -172,6 +176,7 @@ impl Card {
             // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
             102 => u32::from(self.virtual_memory),
             106 => limits.blocks,
+            111 => self.reserved(),
             _ => 0,
         }
     }

@@ -4,8 +4,10 @@
 //! read from the engine's machine code.
 
 mod fat_binary;
+mod machine_code;
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
 
 use plimsoll_nostd::lock::Lock;
@@ -71,16 +73,15 @@ pub(crate) fn code(host: usize, capability: (u32, u32)) -> Option<Code> {
     if let Some(read) = kernels.read.get(&(host, capability)) {
         return *read;
     }
-    let &(binary, name) = kernels.known.get(&host)?;
-    // Every kernel of the same fat binary is kept: to unpack it takes longer than to look through it.
-    let found = fat_binary::kernels(binary, capability);
-    let code = |name: usize| found.get(text(name).as_bytes()).copied();
-    let same: alloc::vec::Vec<(usize, usize)> =
-        kernels.known.iter().filter(|(_, of)| of.0 == binary).map(|(&host, of)| (host, of.1)).collect();
-    for (host, name) in same {
-        kernels.read.insert((host, capability), code(name));
+    let &(binary, _) = kernels.known.get(&host)?;
+    // Every kernel of the same fat binary is looked for: to unpack it takes longer.
+    let same: Vec<(usize, &str)> =
+        kernels.known.iter().filter(|(_, of)| of.0 == binary).map(|(&host, of)| (host, text(of.1))).collect();
+    let names: Vec<&str> = same.iter().map(|(_, name)| *name).collect();
+    for ((host, _), code) in same.into_iter().zip(fat_binary::codes(binary, capability, &names)) {
+        kernels.read.insert((host, capability), code);
     }
-    code(name)
+    kernels.read.get(&(host, capability)).copied().flatten()
 }
 
 /// Blocks of a kernel on one multiprocessor, as the CUDA occupancy calculator counts them.
@@ -90,16 +91,20 @@ pub(crate) fn occupancy(card: &Card, code: Option<Code>, threads: u32, dynamic: 
     const PARTS: u32 = 4;
     /// Shared memory is given in units of so many bytes.
     const GRAIN: u32 = 128;
+    /// Registers of a thread: a damaged file may say anything.
+    const MOST_REGISTERS: u32 = 255;
     let limits = card.limits();
     let warps = threads.div_ceil(32).max(1);
     let by_threads = limits.threads / 32 / warps;
     let shared = code.map_or(0, |code| code.shared).saturating_add(dynamic);
     let by_shared = match shared > limits.opt_in {
         true => 0,
-        false => limits.shared / (shared + Card::RESERVED).next_multiple_of(GRAIN),
+        false => {
+            limits.shared.checked_div((shared + card.reserved()).next_multiple_of(GRAIN)).unwrap_or(u32::MAX)
+        }
     };
     let by_registers = code.filter(|code| code.registers > 0).map_or(u32::MAX, |code| {
-        let of_a_warp = code.registers.saturating_mul(32).next_multiple_of(UNIT);
+        let of_a_warp = (code.registers.min(MOST_REGISTERS) * 32).next_multiple_of(UNIT);
         let warps_at_once = Card::REGISTERS / PARTS / of_a_warp * PARTS;
         warps_at_once / warps
     });
@@ -126,6 +131,13 @@ mod tests {
         assert_eq!(most("8.9", 64, 0, 128, 48 << 10), 2, "shared memory");
         assert_eq!(most("8.9", 64, 1024, 128, 99 << 10), 0, "more than a block may have");
         assert_eq!(most("7.5", 64, 0, 256, 0), 4);
+        assert_eq!(
+            (most("7.5", 32, 0, 128, 16 << 10), most("8.0", 32, 0, 128, 32 << 10)),
+            (4, 4),
+            "reserved"
+        );
+        assert_eq!(most("9.0", u32::MAX, u32::MAX, 128, u32::MAX), 0, "a damaged file");
+        assert_eq!(most("9.0", u32::MAX, 0, 128, 0), 2, "a damaged file");
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Layout {
         }
         long(self.shared, limits.shared.into());
         long(self.opt_in, limits.opt_in.into());
-        long(self.reserved, Card::RESERVED.into());
+        long(self.reserved, card.reserved().into());
     }
 }
 

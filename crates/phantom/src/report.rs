@@ -5,6 +5,7 @@
 //! | `load` | the library was loaded | `runtime`: major version of the CUDA runtime; `cards` |
 //! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
 //! | `give` | a free | `id` |
+//! | `blas` | cuBLAS was opened | `device` |
 //! | `guess` | an occupancy that is estimated for lack of code for the card | `kernel`, `blocks` |
 //!
 //! Each line is one `write(2)` to a file opened for append, so no line is lost when the engine is killed.
@@ -58,6 +59,10 @@ impl Report {
 
     pub(crate) fn given(&self, id: u64) {
         self.line(format_args!("{{\"event\":\"give\",\"id\":{id}}}"));
+    }
+
+    pub(crate) fn opened_blas(&self, device: usize) {
+        self.line(format_args!("{{\"event\":\"blas\",\"device\":{device}}}"));
     }
 
     pub(crate) fn guessed(&self, kernel: &str, blocks: u32) {

@@ -6,9 +6,11 @@
 mod line;
 mod merge;
 mod refusal;
+mod stand_in;
 mod transcript;
 
 pub use line::{BufferKind, BufferPlace, CardInterface};
 pub use merge::{exact, priced};
 pub use refusal::{EngineRefusal, EngineRefusalKind};
+pub use stand_in::GrownMemory;
 pub use transcript::{EngineBuffer, Transcript};

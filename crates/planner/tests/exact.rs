@@ -330,6 +330,24 @@ fn the_stand_in_says_which_runtime_was_asked_and_for_how_much() {
     assert_eq!(transcript.asked(0), None);
 }
 
+#[test]
+fn after_a_prompt_the_stand_in_says_what_each_card_holds() {
+    let transcript = Transcript::read(
+        "plimsoll_phantom: CUDA1 holds 512 bytes and takes 2097152 after 8192 tokens\n\
+         plimsoll_phantom: CUDA1 opened cuBLAS\n\
+         plimsoll_phantom: 3 kernels without code for the card\n\
+         plimsoll_phantom: CUDA0 holds 512 bytes and takes many after 8192 tokens\n\
+         plimsoll_phantom: CUDA2 holds -1 bytes and takes 0 after 1 tokens\n\
+         plimsoll_phantom: CPU opened cuBLAS\n\
+         plimsoll_phantom: 99999999999 kernels without code for the card",
+    );
+    let memory = transcript.grown(1).unwrap();
+    assert_eq!((memory.held, memory.taken, memory.tokens), (Bytes::new(512), Bytes::mib(2), 8192));
+    assert_eq!((transcript.prompt(), transcript.without_code()), (Some(8192), 3));
+    assert!(transcript.uses_cublas(1) && !transcript.uses_cublas(0));
+    assert_eq!((transcript.grown(0), transcript.grown(2)), (None, None));
+}
+
 /// An engine with both backends opens a device of one.
 #[test]
 fn an_engine_on_vulkan_is_told_by_the_device_that_it_opens() {

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plimsoll_launch::{FlushStderr, StderrQueue};
+use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
+
+use crate::report::ErrorReport;
 
 pub(crate) mod calibrate;
 pub(crate) mod doctor;
@@ -52,7 +55,7 @@ enum Command {
     Logs(server_verbs::Logs),
     /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
-    /// Replay, generate and judge allocation traces
+    /// Replay allocation traces
     Pool(pool::Arguments),
     /// List the cards and models of a running server
     Ps(server_verbs::List),
@@ -133,6 +136,12 @@ pub fn main() -> ExitCode {
     };
     // Every subcommand returns its error to here, so no subcommand has an error format of its own.
     result.unwrap_or_else(|report| report.print())
+}
+
+/// The run-time of a subcommand that is a client or waits for a program.
+fn runtime() -> Result<Runtime, ErrorReport> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(ErrorReport::of("cannot start"))
 }
 
 /// Sends log lines to stderr; `RUST_LOG` selects them. They are written when the result is dropped.

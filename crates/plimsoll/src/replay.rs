@@ -1,17 +1,9 @@
-//! Replay of an allocation trace under several allocator policies, to compare reserved memory, failures and
-//! time per call.
+//! Replay of an allocation trace under several allocator policies, which compares reserved memory and failures.
 
 use plimsoll_base::Bytes;
-use plimsoll_pool::replay::{
-    Cause, GRANULE, PolicyKind, ReplayFailure, ReplayOutcome, UNLIMITED, Unwatched, replay, smallest_budget,
-};
+use plimsoll_pool::replay::{Cause, GRANULE, PolicyKind, ReplayFailure, UNLIMITED, replay, smallest_budget};
 use plimsoll_pool::trace::Trace;
 use serde::{Serialize, Serializer};
-
-pub(crate) mod advice;
-mod stopwatch;
-
-use self::stopwatch::{Times, times};
 
 const SCHEMA: &str = "plimsoll.replay/1";
 
@@ -43,9 +35,6 @@ pub(crate) struct Replayed {
     pub(crate) completed: bool,
     pub(crate) failure: Option<String>,
     pub(crate) smallest_budget: Option<Bytes>,
-    pub(crate) ns_per_op: Option<Times>,
-    #[serde(skip)]
-    pub(crate) outcome: ReplayOutcome,
 }
 
 fn by_name<S: Serializer>(kind: &PolicyKind, serializer: S) -> Result<S::Ok, S::Error> {
@@ -74,29 +63,19 @@ impl Replay {
     }
 }
 
-impl Replayed {
-    /// Peak of live bytes until the replay ended.
-    pub(crate) fn peak_live(&self) -> Bytes {
-        let live = self.outcome.samples.iter().map(|sample| sample.live).max();
-        Bytes::new(live.unwrap_or_default())
-    }
-}
-
 fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
-    let outcome = replay(trace, policy, budget, &mut Unwatched);
+    let outcome = replay(trace, policy, budget);
     Replayed {
         policy,
         peak_reserved: Bytes::new(outcome.peak_reserved),
         ratio: ratio(outcome.peak_reserved, trace.peak_live()),
         driver_allocs: outcome.driver_sizes.len(),
-        driver_sizes: outcome.driver_sizes.clone(),
-        // A policy that stops is still timed and measured up to there, so that the table has no gaps.
+        // A policy that stops is still measured up to there, so that the table has no gaps.
         completed: outcome.completed(),
         failure: outcome.failure.map(|failure| said(&failure)),
         // Independent of the given budget, so that the figure of two runs can be compared.
         smallest_budget: smallest_budget(trace, policy).map(Bytes::new),
-        ns_per_op: times(trace, policy, budget),
-        outcome,
+        driver_sizes: outcome.driver_sizes,
     }
 }
 

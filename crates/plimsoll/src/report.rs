@@ -1,11 +1,10 @@
 //! Results of subcommands: documents on stdout or in files, and failures on stderr with an exit status.
 
 use std::error::Error;
-use std::fmt;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::{fmt, fs};
 
 use serde::Serialize;
 

@@ -1,11 +1,9 @@
 //! Formatting of reports about plans, replays, load tests and recordings.
 
 // One module per report; what several reports share is in the `report` crate.
-mod advice;
 mod bar;
 mod beside;
 mod check;
-mod course;
 mod fit;
 mod html;
 mod paper;
@@ -16,11 +14,9 @@ mod soak;
 mod status;
 mod sweep;
 
-pub(crate) use advice::advice;
 pub(crate) use bar::{svg, verdict};
 pub(crate) use beside::BesideReport;
 pub(crate) use check::check;
-pub(crate) use course::course;
 pub(crate) use fit::fit;
 pub(crate) use html::html;
 pub(crate) use paper::Paper;

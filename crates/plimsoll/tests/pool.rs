@@ -1,4 +1,4 @@
-//! Tests of `plimsoll pool` as a program: exit status, JSON, table, picture, advice.
+//! Tests of `plimsoll pool` as a program: exit status, JSON, table, picture.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
+use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, csv, generate};
 use plimsoll_wire::trace::{TraceHeader as Header, TraceRecord as Record};
 use serde_json::Value;
 
@@ -24,12 +25,13 @@ fn data(name: &str) -> PathBuf {
 /// The recorded run, made again: see `data/traces/README.md`.
 fn recorded(folder: &Path) -> PathBuf {
     let path = folder.join("trace.csv");
-    let out = path.to_str().unwrap();
-    let run =
-        "gen --model m8 --kv q8_0 --ctx 61440 --engine llama-b8799 --part 2048 --answer 2 --warm-up --out";
-    let arguments: Vec<&str> = run.split(' ').chain([out]).collect();
-    let output = pool(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let run = GeneratedRun {
+        part: 2048,
+        answer: 2,
+        warm_up: true,
+        ..GeneratedRun::prompt(DemandRules::Copying, CacheShape::Quantised, 61_440)
+    };
+    fs::write(&path, csv(&generate(&ModelShape::M8, &run, &GeneratorCard::H200).unwrap())).unwrap();
     path
 }
 
@@ -63,14 +65,12 @@ fn json_has_what_plimsoll_replay_1_promises() {
     assert_eq!(replay["schema"], "plimsoll.replay/1");
     assert_eq!(replay["peak_live"], 251_658_240);
     let policies = replay["policies"].as_array().unwrap();
-    assert_eq!(policies.len(), 8);
+    assert_eq!(policies.len(), 5);
     for policy in policies {
         let reserved = policy["peak_reserved"].as_u64().unwrap();
         let budget = policy["smallest_budget"].as_u64().unwrap();
-        let (p50, p99) = (&policy["ns_per_op"]["p50"], &policy["ns_per_op"]["p99"]);
         assert!(reserved >= 251_658_240 && budget >= 251_658_240, "{policy}");
         assert!(policy["ratio"].as_f64().unwrap() >= 1.0 && policy["completed"] == true);
-        assert!(p50.as_u64().unwrap() <= p99.as_u64().unwrap());
         let sizes = policy["driver_sizes"].as_array().unwrap().len();
         assert_eq!(policy["driver_allocs"].as_u64(), u64::try_from(sizes).ok());
     }
@@ -102,7 +102,7 @@ fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
         "{said}"
     );
     let ours = said.lines().find(|line| line.starts_with("plimsoll")).unwrap();
-    assert!(ours.contains(" yes ") && ours.contains(" MiB") && ours.contains(" ns"), "{ours}");
+    assert!(ours.contains(" yes ") && ours.contains(" MiB"), "{ours}");
 }
 
 #[test]
@@ -116,42 +116,12 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
         (vec!["replay", broken], "line 2: `many` is not a size; write a number of bytes"),
         (vec!["replay", broken, "--policy", "buddy"], "the policies are plimsoll,"),
         (vec!["replay", broken, "--budget", "much"], "24GiB"),
-        (vec!["gen", "--model", "gpt", "--ctx", "512"], "llama3-8b"),
-        (vec!["gen", "--model", "m8", "--ctx", "0"], "give 1 to"),
-        (vec!["gen", "--model", "m8", "--ctx", "512", "--engine", "vllm"], "llama-b9000"),
-        (
-            vec!["gen", "--model", "m8", "--ctx", "512", "--kv", "q8_0", "--fa", "off"],
-            "needs flash attention",
-        ),
     ] {
         let output = pool(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let stderr = text(&output.stderr);
         assert!(stderr.contains(said) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
     }
-}
-
-#[test]
-fn a_picture_tells_live_from_reserved_by_shape_and_word_in_light_and_dark() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = recorded(folder.path());
-    let picture = folder.path().join("course.svg");
-    let output =
-        pool(&["replay", trace.to_str().unwrap(), "--svg", picture.to_str().unwrap(), "--budget", "1GiB"]);
-    assert_eq!(output.status.code(), Some(1));
-    let svg = fs::read_to_string(picture).unwrap();
-    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-    for (words, times) in [
-        ("<title>live</title>", 8),
-        ("<title>reserved</title>", 8),
-        (">live 240 MiB<", 7),
-        ("× does not complete", 1),
-        ("prefers-color-scheme:dark", 1),
-        (">ggml-vmm<", 1),
-    ] {
-        assert_eq!(svg.matches(words).count(), times, "{words}");
-    }
-    assert!(svg.len() < 200_000, "{}", svg.len());
 }
 
 #[test]
@@ -165,45 +135,13 @@ fn a_trace_of_guard_is_read_and_the_pool_may_be_chosen() {
     }
     fs::write(&path, file).unwrap();
     let path = path.to_str().unwrap();
-    let output = pool(&["replay", path, "--json", "--policy", "direct"]);
+    let output = pool(&["replay", path, "--json", "--policy", "ggml-legacy"]);
     assert_eq!((output.status.code(), &json(&output)["peak_live"]), (Some(0), &Value::from(8192)));
-    let output = pool(&["replay", path, "--json", "--policy", "direct", "--card", "0", "--pool", "0"]);
+    let output = pool(&["replay", path, "--json", "--policy", "ggml-legacy", "--card", "0", "--pool", "0"]);
     assert_eq!(json(&output)["peak_live"], 1 << 20);
     let output = pool(&["replay", path, "--card", "0", "--pool", "9"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("the trace has no request to pool 9 of card 0"));
-}
-
-/// The published figure of Llama-3-8B at 128k, and advice that works when it is followed.
-#[test]
-fn advice_says_what_is_needed_and_why_and_what_it_advises_fits() {
-    let asked = "advise --model llama3-8b --kv q8_0 --engine llama-b9000 --budget 1GiB";
-    let ask = |more: &[&str]| {
-        let arguments: Vec<&str> = asked.split(' ').chain(more.iter().copied()).collect();
-        pool(&arguments)
-    };
-    let output = ask(&["--ctx", "65536", "--json"]);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    let advice = json(&output);
-    assert_eq!(advice["schema"], "plimsoll.pool-advice/1");
-    assert_eq!(advice["growth_per_token"], 4096);
-    assert_eq!(advice["fits"], false);
-    let causes = advice["reasons"][0]["because"].as_array().unwrap();
-    let codes: Vec<&str> = causes.iter().map(|cause| cause["code"].as_str().unwrap()).collect();
-    assert_eq!(codes, ["pool_live", "pool_grows", "pool_strands", "pool_over_budget"]);
-
-    let output = ask(&["--ctx", "65536"]);
-    let said = text(&output.stdout);
-    assert!(said.starts_with("ggml-legacy: does not fit into 1024 MiB\n"), "{said}");
-    let hints: Vec<&str> = said.lines().filter(|line| line.starts_with("hint: ")).collect();
-    assert!(hints[0].contains("plimsoll run"), "{said}");
-    let saves = |hint: &Value| hint["saves"].as_u64().unwrap_or_default();
-    let needs = advice["needs"].as_u64().unwrap();
-    let hints = advice["hints"].as_array().unwrap();
-    assert!(hints.iter().all(|hint| saves(hint) <= needs), "{advice:#}");
-    let context = said.split("(-c ").nth(1).unwrap().split(')').next().unwrap();
-    let output = ask(&["--ctx", context]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
 /// `data/measured/h200-guard-b8799.json`: what a process grew by on an H200, in MiB by nvidia-smi.

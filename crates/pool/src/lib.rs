@@ -9,7 +9,6 @@ extern crate alloc;
 
 pub mod demand;
 mod device;
-pub mod generate;
 mod policies;
 mod policy;
 pub mod replay;

@@ -12,12 +12,10 @@ use crate::trace::{Trace, TraceStep};
 
 mod card;
 mod kind;
-mod samples;
 mod scopes;
 
 use card::ReplayCard;
 pub use kind::{PolicyKind, UnknownPolicy};
-use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
 
 // Whole allocations count in their requested size, mapped pieces in these granules.
@@ -25,23 +23,6 @@ pub use scopes::{Scopes, driver_takes};
 pub const GRANULE: u64 = 2 << 20;
 /// A budget that no policy meets.
 pub const UNLIMITED: u64 = 1 << 44;
-
-/// Observer of a policy's calls.
-pub trait Watch {
-    /// The policy is about to be called.
-    fn begin(&mut self);
-    /// It has returned.
-    fn end(&mut self);
-}
-
-/// An observer that does nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Unwatched;
-
-impl Watch for Unwatched {
-    fn begin(&mut self) {}
-    fn end(&mut self) {}
-}
 
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,25 +32,12 @@ pub struct ReplayOutcome {
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
-    /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
-    pub samples: Vec<Sample>,
 }
 
 impl ReplayOutcome {
-    pub const SAMPLES: usize = 512;
-
     pub fn completed(&self) -> bool {
         self.failure.is_none()
     }
-}
-
-/// Peaks of live and reserved bytes in one part of the trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
-    /// The last step of the part.
-    pub step: usize,
-    pub live: u64,
-    pub reserved: u64,
 }
 
 /// Failure at which a replay stopped.
@@ -109,22 +77,19 @@ impl fmt::Display for ReplayFailure {
 }
 
 /// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
-pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> ReplayOutcome {
+pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64) -> ReplayOutcome {
     let mut device = ReplayCard::new(budget, kind.granule());
     let mut policy = kind.policy();
     let mut pass = ReplayPass {
         policy: &mut *policy,
         device: &mut device,
         blocks: alloc::vec![NO_BLOCK; usize::try_from(trace.blocks()).unwrap_or_default()],
-        samples: Samples::new(trace.steps().len()),
     };
-    let failure = pass.run(trace, watch);
-    let samples = pass.samples.finish();
+    let failure = pass.run(trace);
     ReplayOutcome {
         failure,
         peak_reserved: device.peak_reserved(),
         driver_sizes: device.driver_sizes().to_vec(),
-        samples,
     }
 }
 
@@ -132,11 +97,11 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
 /// live bytes or a granule; `None` if no budget suffices. A policy may fail with a larger budget than one
 /// that suffices; the result was tested.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
-    let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
+    let unlimited = replay(trace, kind, UNLIMITED);
     if !unlimited.completed() {
         return None;
     }
-    let completes = |budget: u64| replay(trace, kind, budget, &mut Unwatched).completed();
+    let completes = |budget: u64| replay(trace, kind, budget).completed();
     // Finer steps would cost replays for digits that do not matter.
     let step = kind.granule().max(trace.peak_live() / 1024);
     let least = trace.peak_live().next_multiple_of(kind.granule());
@@ -172,32 +137,27 @@ struct ReplayPass<'a> {
     device: &'a mut ReplayCard,
     /// The policy's block for each block of the trace.
     blocks: Vec<Block>,
-    samples: Samples,
 }
 
 impl ReplayPass<'_> {
-    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<ReplayFailure> {
+    fn run(&mut self, trace: &Trace) -> Option<ReplayFailure> {
         for (step, &request) in trace.steps().iter().enumerate() {
-            let cause = match self.step(request, watch) {
+            let cause = match self.step(request) {
                 Err(cause) => Some(cause),
                 Ok(()) => self.policy.broken().map(Cause::Broken),
             };
-            let (live, reserved) = (self.policy.live(), self.policy.reserved());
-            self.samples.add(Sample { step, live, reserved });
             if let Some(cause) = cause {
+                let (live, reserved) = (self.policy.live(), self.policy.reserved());
                 return Some(ReplayFailure { step, live, reserved, cause });
             }
         }
         None
     }
 
-    fn step(&mut self, step: TraceStep, watch: &mut impl Watch) -> Result<(), Cause> {
+    fn step(&mut self, step: TraceStep) -> Result<(), Cause> {
         match step {
             TraceStep::Allocate { block, size, stream } => {
-                // Only the policy is timed, neither the trace nor the sampling.
-                watch.begin();
                 let allocated = self.policy.allocate(self.device, size, stream);
-                watch.end();
                 let allocated = allocated.map_err(|by| match self.policy.broken() {
                     Some(broken) => Cause::Broken(broken),
                     None => Cause::Refused { size, by },
@@ -208,9 +168,7 @@ impl ReplayPass<'_> {
             }
             TraceStep::Free { block, stream } => {
                 let block = self.place(block).map_or(NO_BLOCK, |place| *place);
-                watch.begin();
                 self.policy.deallocate(self.device, block, stream);
-                watch.end();
             }
         }
         Ok(())

@@ -4,7 +4,6 @@
 //! freed are allowed.
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::device::Stream;
@@ -57,12 +56,6 @@ impl Trace {
     pub fn refused(&self) -> u64 {
         self.refused
     }
-
-    /// The trace as RAPIDS RMM's log, with the step's number for the time and the block's number for the
-    /// pointer.
-    pub fn to_csv(&self) -> String {
-        csv::written(self)
-    }
 }
 
 /// Error: a step that cannot have happened.
@@ -80,17 +73,17 @@ pub enum Fault {
     TooMany,
 }
 
-/// Builder of a trace from steps whose blocks are named as in their source.
+/// TraceBuilder of a trace from steps whose blocks are named as in their source.
 #[derive(Debug, Default)]
-pub(crate) struct Builder {
+pub struct TraceBuilder {
     trace: Trace,
     live: BTreeMap<u64, (u32, u64)>,
     bytes: u64,
 }
 
-impl Builder {
+impl TraceBuilder {
     /// Adds an allocation; a request for 0 bytes is left out.
-    pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
+    pub fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
         }
@@ -116,7 +109,7 @@ impl Builder {
     }
 
     /// Frees a block; `size` is set if the source has it. A size of 0 frees a request that was left out.
-    pub(crate) fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
+    pub fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
         if size == Some(0) {
             return Ok(());
         }
@@ -134,11 +127,11 @@ impl Builder {
         self.trace.refused += 1;
     }
 
-    pub(crate) fn steps(&self) -> usize {
+    pub fn steps(&self) -> usize {
         self.trace.steps.len()
     }
 
-    pub(crate) fn finish(self) -> Trace {
+    pub fn finish(self) -> Trace {
         self.trace
     }
 }
@@ -151,7 +144,7 @@ mod tests {
 
     #[test]
     fn names_may_be_used_again_and_blocks_are_numbered_in_order() {
-        let mut builder = Builder::default();
+        let mut builder = TraceBuilder::default();
         for size in [16, 32] {
             builder.allocate(7, size, STREAM).unwrap();
             builder.free(7, None, STREAM).unwrap();
@@ -163,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_cannot_have_happened_is_refused() {
-        let mut builder = Builder::default();
+        let mut builder = TraceBuilder::default();
         builder.allocate(1, 16, STREAM).unwrap();
         assert_eq!(builder.free(2, None, STREAM), Err(Fault::NotLive));
         assert_eq!(builder.allocate(1, 16, STREAM), Err(Fault::Live));
@@ -173,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_request_for_nothing_is_no_step() {
-        let mut builder = Builder::default();
+        let mut builder = TraceBuilder::default();
         for _ in 0..2 {
             builder.allocate(0, 0, STREAM).unwrap();
         }

@@ -100,7 +100,8 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut bytes = Vec::new();
+    // Files of /proc and /sys tell no length. Room for most of them makes one read of what would be six.
+    let mut bytes = Vec::with_capacity(4096);
     // One byte more, so that a file of exactly the limit is told from a longer one.
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > LARGEST) {

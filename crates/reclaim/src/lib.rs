@@ -100,8 +100,7 @@ pub enum ReclaimError {
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),
     #[error(
-        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add \
-        --dry-run"
+        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add --dry-run"
     )]
     Captured,
 }

@@ -30,8 +30,6 @@ pub struct Chart {
     /// Horizontal limits with their labels: a budget, a load line.
     pub limits: Vec<(u64, String)>,
     pub marks: Vec<Mark>,
-    /// Points where a run stopped, drawn as crosses.
-    pub stops: Vec<(u64, u64)>,
     pub key: Vec<KeyRow>,
 }
 
@@ -149,7 +147,7 @@ impl Chart {
 }
 
 /// Turns samples into the corners of a step line: each value holds until the next sample.
-pub fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut points: Vec<(u64, u64)> = Vec::new();
     for (x, y) in samples {
         // The old value is repeated at the new time; without it the line would slope.
@@ -162,16 +160,14 @@ pub fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 /// Draws charts under each other as a standalone SVG document.
-pub fn charts(title: Option<&str>, charts: &[Chart]) -> String {
-    // 52 pixels hold the title, whose baseline `document` sets at 34.
-    let mut top = if title.is_some() { 52 } else { 0 };
-    let mut body = String::new();
+pub fn charts(charts: &[Chart]) -> String {
+    let (mut top, mut body) = (0, String::new());
     for chart in charts {
         // The place is an attribute of the inner `<svg>`, so a chart alone in a page carries none.
         body += &chart.svg().replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
         top += chart.outer_height();
     }
-    crate::document(svg::OUTER_WIDTH, top.max(40) + 8, title, &body)
+    crate::document(svg::OUTER_WIDTH, top.max(40) + 8, None, &body)
 }
 
 #[cfg(test)]

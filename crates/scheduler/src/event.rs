@@ -29,7 +29,7 @@ pub enum SchedulerEvent {
     Bounced { request: RequestId, client: ClientId },
     /// The answer to [`super::SchedulerEffect::CheckHealth`].
     HealthChecked { run: RunId, health: Health },
-    /// The answer to [`super::SchedulerEffect::Survey`].
+    /// The answer to [`super::SchedulerEffect::Survey`]; or a new need of a model that waits for room.
     Surveyed { model: ModelId, result: Result<Arc<dyn MemoryModel>, Reason> },
     /// The engine is still loading. `measured` progress (a percentage) restarts the load timeout; mere output
     /// extends it to ten times its length at most.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HttpServer, Limits, Listen, ModelService, Origins};
-use crate::runtime::{ConfigureError, Forecast, Runtime, RuntimeSettings};
+use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 
 /// Time that a request waits for its model by default: a large model may take minutes to load.
@@ -34,6 +34,8 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 
 /// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
 const ASK: Duration = Duration::from_millis(500);
+/// Time that `--check` waits for engines to report their memory, all together.
+const ASK_ENGINES: Duration = Duration::from_secs(120);
 
 /// Command-line settings of `serve`; all others are in the configuration.
 #[derive(Clone, Debug)]
@@ -91,23 +93,27 @@ pub struct ConfigCheck {
 }
 
 impl ConfigCheck {
-    /// Reads the cards and surveys every model; starts no engine and opens no port.
+    /// Reads the cards and surveys every model, and waits for what engines say of their memory; starts no engine on
+    /// a card and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
         config.warn();
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
-        let RuntimeSettings { scheduler: settings, engine, .. } =
-            settings(&setup, &config, machine, ApiKeys::default())?.0;
+        let settings = settings(&setup, &config, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         if entries.is_empty() {
             return Err(DaemonError::NoModel(setup.config));
         }
-        let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
+        let limits = settings.scheduler.cards.clone();
+        let cards: Vec<Card> = settings.cards().cloned().collect();
         // Before the survey, which would read the headers of models that cannot be placed.
         runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
-        let models = runtime::forecast(&entries, engine.as_deref(), &settings.cards);
-        Ok(Self { cards: settings.cards, models })
+        let answers = ExactAnswers::new(None);
+        let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
+        let models = runtime::forecast(&entries, settings.engine.as_deref(), &limits, asking.as_ref());
+        answers.end();
+        Ok(Self { cards: limits, models })
     }
 }
 
@@ -205,6 +211,7 @@ impl Daemon {
         let Self { runtime, config, listener, server, mut signals, .. } = self;
         let (drained, listening) = oneshot::channel();
         let ending = Rc::clone(&server);
+        let asked = Rc::clone(&runtime);
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 // A task of its own, so that a signal is heard while it reads.
@@ -228,6 +235,7 @@ impl Daemon {
             () = route::serve(listener, server, end) => {}
             () = insisted => tracing::warn!("stopping at once; open connections are closed"),
         }
+        asked.end_questions();
     }
 }
 

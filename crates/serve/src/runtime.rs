@@ -37,7 +37,7 @@ use plimsoll_scheduler::{
     SchedulerSnapshot,
 };
 use serde_json::Value;
-use tokio::sync::{Mutex, Notify, oneshot, watch};
+use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::{spawn_blocking, spawn_local};
 
 use self::admission::AdmissionAnswer;
@@ -53,7 +53,7 @@ pub use forecast::{Forecast, widest};
 pub(crate) use operator_log::{in_a_line, label};
 pub use registry::UnknownCard;
 pub(crate) use run::EngineRun;
-pub(crate) use survey::named;
+pub(crate) use survey::{Asking, ExactAnswers, Patience, named};
 
 /// Bytes of log kept for one model, and for all together.
 const MODEL_LOG: Bytes = Bytes::kib(256);
@@ -88,6 +88,13 @@ impl RuntimeSettings {
     /// The cards that are served from, in their order.
     pub(crate) fn cards(&self) -> impl Iterator<Item = &Card> {
         self.scheduler.cards.iter().map(|limit| &limit.card)
+    }
+
+    /// Access to the answers of engines for a survey. An engine with a user of its own is not asked: it would
+    /// run with the daemon's rights.
+    pub(crate) fn asking(&self, answers: &ExactAnswers, patience: Patience) -> Option<Asking> {
+        let (answers, inherited) = (answers.clone(), self.inherited.clone());
+        self.engine_user.is_none().then_some(Asking { answers, inherited, patience })
     }
 
     /// The served cards, each with the memory that it would have for models if it were empty.
@@ -136,6 +143,10 @@ pub(crate) struct Runtime {
     next_folder: Cell<u64>,
     /// Programs that did not create the socket that they were given.
     only_ports: RefCell<HashSet<PathBuf>>,
+    /// What engines said of their memory.
+    answers: ExactAnswers,
+    /// Held by a forecast, so that forecasts are logged in the order in which they were begun.
+    forecasting: tokio::sync::Mutex<()>,
 }
 
 /// The scheduler, with the models, runs and requests that its numbers refer to.
@@ -161,6 +172,7 @@ impl Runtime {
             waiting: HashMap::new(),
             runs: HashMap::new(),
         };
+        let (news, heard) = mpsc::unbounded_channel();
         let runtime = Rc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             start: Instant::now(),
@@ -181,9 +193,12 @@ impl Runtime {
             folders: OnceCell::new(),
             next_folder: Cell::new(0),
             only_ports: RefCell::default(),
+            answers: ExactAnswers::new(Some(news)),
+            forecasting: tokio::sync::Mutex::default(),
         });
         spawn_local(tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
+        spawn_local(survey::hear(Rc::clone(&runtime), heard));
         for extension in &runtime.extensions {
             Rc::clone(extension).start(&runtime);
         }
@@ -354,6 +369,20 @@ impl Runtime {
     fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
         self.events.state_changed(&self.entry(model).name, state, info);
         self.events.show(|| self.scheduler_snapshot());
+    }
+
+    /// Access to the answers of engines; `None` where they are not asked.
+    fn asking(&self, patience: Patience) -> Option<Asking> {
+        self.settings.asking(&self.answers, patience)
+    }
+
+    /// Ends the engine that is being asked.
+    pub(crate) fn end_questions(&self) {
+        self.answers.end();
+    }
+
+    fn find(&self, name: &str) -> Option<ModelId> {
+        self.state.borrow().registry.find(name)
     }
 
     /// Refuses waiting requests, lets answers finish, ends every engine; returns when none is left.

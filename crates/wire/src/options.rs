@@ -6,12 +6,13 @@
 //! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:
 //!   remedies for a refused allocation (see `guard/src/ladder.rs`).
-//! - `pool=ours|managed`: replacement of ggml's legacy pool.
+//! - `pool=ours`: replacement of ggml's legacy pool.
 //! - `hide-vmm`: the program is told that no card has virtual memory management.
 
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
 
+use crate::env::GUARD;
 use crate::page::CARDS;
 
 /// Guard's options for one process tree.
@@ -38,7 +39,8 @@ pub struct GuardOptions {
     pub need: Option<u64>,
     /// With `spill`: bytes that larger requests leave to smaller ones.
     pub keep: u64,
-    pub pool: GgmlPoolMode,
+    /// Serve ggml's legacy pool by guard's own policy.
+    pub pool: bool,
     /// Rung 5: answer a refused request with managed memory for the whole (llama.cpp PR 22158's opt-in).
     pub on_oom_managed: bool,
     /// Report cards without virtual memory management, so that ggml uses its legacy pool.
@@ -64,24 +66,18 @@ pub enum Contexts {
     Refuse,
 }
 
-/// Treatment of ggml's legacy pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GgmlPoolMode {
-    #[default]
-    Leave,
-    /// Guard serves it with its own policy.
-    Ours,
-    /// Its memory is managed memory (llama.cpp PR 22158's variant).
-    Managed,
-}
-
 /// Error: an option of guard cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError<'a> {
+    #[error("{GUARD} contains `{word}`, which is not an option")]
     Unknown { word: &'a str },
+    #[error("{GUARD}: `{word}` needs a whole number")]
     Number { word: &'a str },
+    #[error("{GUARD}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")]
     Uuid { word: &'a str },
+    #[error("{GUARD}: `{word}` is not one of {choices}")]
     Choice { word: &'a str, choices: &'static str },
+    #[error("{GUARD}: `{word}` exceeds the limit of {CARDS} cards")]
     TooManyCards { word: &'a str },
 }
 
@@ -104,7 +100,7 @@ impl GuardOptions {
         spill: None,
         need: None,
         keep: 0,
-        pool: GgmlPoolMode::Leave,
+        pool: false,
         on_oom_managed: false,
         hide_vmm: false,
     };
@@ -129,7 +125,7 @@ impl GuardOptions {
                 "spill" => options.spill = Some(number()?),
                 "need" => options.need = Some(number()?),
                 "keep" => options.keep = number()?,
-                "pool" => options.pool = pool(word, value)?,
+                "pool" if value == "ours" => options.pool = true,
                 "on-oom" if value == "managed" => options.on_oom_managed = true,
                 "hide-vmm" if word == key => options.hide_vmm = true,
                 _ => return Err(OptionsError::Unknown { word }),
@@ -194,11 +190,7 @@ impl fmt::Display for GuardOptions {
         words.number("spill", self.spill)?;
         words.number("need", self.need)?;
         words.number("keep", (self.keep > 0).then_some(self.keep))?;
-        match self.pool {
-            GgmlPoolMode::Leave => {}
-            GgmlPoolMode::Ours => words.say(format_args!("pool=ours"))?,
-            GgmlPoolMode::Managed => words.say(format_args!("pool=managed"))?,
-        }
+        words.flag("pool=ours", self.pool)?;
         words.flag("on-oom=managed", self.on_oom_managed)?;
         words.flag("hide-vmm", self.hide_vmm)
     }
@@ -287,34 +279,6 @@ fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>
     }
 }
 
-fn pool<'a>(word: &'a str, value: &str) -> Result<GgmlPoolMode, OptionsError<'a>> {
-    match value {
-        "ours" => Ok(GgmlPoolMode::Ours),
-        "managed" => Ok(GgmlPoolMode::Managed),
-        _ => Err(OptionsError::Choice { word, choices: "ours, managed" }),
-    }
-}
-
-impl fmt::Display for OptionsError<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variable = crate::env::GUARD;
-        match self {
-            Self::Unknown { word } => write!(f, "{variable} contains `{word}`, which is not an option"),
-            Self::Number { word } => write!(f, "{variable}: `{word}` needs a whole number"),
-            Self::Uuid { word } => write!(
-                f,
-                "{variable}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-            ),
-            Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is not one of {choices}"),
-            Self::TooManyCards { word } => {
-                write!(f, "{variable}: `{word}` exceeds the limit of {CARDS} cards")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OptionsError<'_> {}
-
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -364,7 +328,7 @@ mod tests {
         assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
         assert_eq!(said("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
         assert!(said("card=7:1").contains("needs a card's UUID"));
-        assert_eq!(said("pool=best"), "PLIMSOLL_GUARD: `pool=best` is not one of ours, managed");
+        assert_eq!(said("pool=best"), "PLIMSOLL_GUARD contains `pool=best`, which is not an option");
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
         assert!(said(&many).ends_with("exceeds the limit of 16 cards"));
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 mod snapshot;
 
-pub use snapshot::{CardSnapshot, OomSnapshot, PageError, PageSnapshot};
+pub use snapshot::{OomSnapshot, PageError, PageSnapshot};
 
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
@@ -86,37 +86,82 @@ pub struct Page {
     pub pinned_peak: AtomicU64,
 }
 
-/// Memory figures of the process on one card, in bytes.
-#[repr(C)]
-#[derive(Debug)]
-pub struct PageCard {
-    pub uuid: [AtomicU64; 2],
-    pub total: AtomicU64,
+/// Defines a card's figures on the page, and their copy in a snapshot.
+macro_rules! card_figures {
+    ($($(#[$doc:meta])* $figure:ident,)*) => {
+        /// Memory figures of the process on one card, in bytes.
+        #[repr(C)]
+        #[derive(Debug)]
+        pub struct PageCard {
+            pub uuid: [AtomicU64; 2],
+            $($(#[$doc])* pub $figure: AtomicU64,)*
+            /// Request number, written by the requesting process: a new number requests guard to release idle
+            /// memory of pools on this card.
+            pub ask: AtomicU32,
+            /// The last number that guard has answered, written once the memory is given back.
+            pub answered: AtomicU32,
+        }
+
+        impl PageCard {
+            const fn new() -> Self {
+                Self {
+                    uuid: [const { AtomicU64::new(0) }; 2],
+                    $($figure: AtomicU64::new(0),)*
+                    ask: AtomicU32::new(0),
+                    answered: AtomicU32::new(0),
+                }
+            }
+        }
+
+        /// Copy of a [`PageCard`] at one moment, in bytes.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct CardSnapshot {
+            pub uuid: [u8; 16],
+            $(pub $figure: u64,)*
+            /// Numbers of the last request for idle memory, and of the last answer.
+            pub ask: u32,
+            pub answered: u32,
+        }
+
+        impl CardSnapshot {
+            /// Reads the card at an offset of a page.
+            fn read(page: &[u8], at: usize) -> Self {
+                let mut uuid = [0; 16];
+                // Two words of guard, read as the sixteen bytes that they were made of.
+                uuid.copy_from_slice(&page[at + offset_of!(PageCard, uuid)..][..16]);
+                Self {
+                    uuid,
+                    $($figure: snapshot::long(page, at + offset_of!(PageCard, $figure)),)*
+                    ask: snapshot::word(page, at + offset_of!(PageCard, ask)),
+                    answered: snapshot::word(page, at + offset_of!(PageCard, answered)),
+                }
+            }
+        }
+    };
+}
+
+card_figures! {
+    total,
     /// Live allocations on the card, with the context.
-    pub allocated: AtomicU64,
+    allocated,
     /// The part of `allocated` that guard's pools hold, in use or idle.
-    pub reserved: AtomicU64,
+    reserved,
     /// The part of `reserved` that is idle.
-    pub idle: AtomicU64,
+    idle,
     /// Bytes in host memory because they did not fit; not part of `allocated`.
-    pub spilled: AtomicU64,
+    spilled,
     /// The most that `allocated` has been.
-    pub peak: AtomicU64,
+    peak,
     /// The part of `allocated` that is the process's context, as far as it could be measured.
-    pub context: AtomicU64,
+    context,
     /// Allocations so far.
-    pub allocations: AtomicU64,
+    allocations,
     /// Refusals on this card.
-    pub ooms: AtomicU64,
+    ooms,
     /// The most that `reserved` has been.
-    pub reserved_peak: AtomicU64,
+    reserved_peak,
     /// The most that `spilled` has been.
-    pub spilled_peak: AtomicU64,
-    /// Request number, written by the requesting process: a new number requests guard to release idle memory
-    /// of pools on this card.
-    pub ask: AtomicU32,
-    /// The last number that guard has answered, written once the memory is given back.
-    pub answered: AtomicU32,
+    spilled_peak,
 }
 
 /// Record of one refused allocation. `sequence` is written last; a reader skips a record with an unexpected
@@ -196,25 +241,6 @@ impl Page {
 }
 
 impl PageCard {
-    const fn new() -> Self {
-        Self {
-            uuid: [const { AtomicU64::new(0) }; 2],
-            total: AtomicU64::new(0),
-            allocated: AtomicU64::new(0),
-            reserved: AtomicU64::new(0),
-            idle: AtomicU64::new(0),
-            spilled: AtomicU64::new(0),
-            peak: AtomicU64::new(0),
-            context: AtomicU64::new(0),
-            allocations: AtomicU64::new(0),
-            ooms: AtomicU64::new(0),
-            reserved_peak: AtomicU64::new(0),
-            spilled_peak: AtomicU64::new(0),
-            ask: AtomicU32::new(0),
-            answered: AtomicU32::new(0),
-        }
-    }
-
     /// Adds `size` bytes to the memory that the process holds.
     pub fn add(&self, size: u64) {
         // By the value that this addition made: a load behind it could miss a peak that another thread has

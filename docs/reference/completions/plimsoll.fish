@@ -32,7 +32,7 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "engine" -d 'Insta
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "load" -d 'Load a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the log lines of the engines of a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "plan" -d 'Compute the memory of a model on each card, and whether the model fits'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "pool" -d 'Replay, generate and judge allocation traces'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "pool" -d 'Replay allocation traces'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "ps" -d 'List the cards and models of a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "quickstart" -d 'Take a tour: two small models, a budget that holds one of them, and requests to both'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
@@ -96,56 +96,22 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Pl
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l engine -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l prompt -d 'With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with what each takes on these cards, the best that fits first'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "gen" -d 'Generate the trace of an engine\'s run-time pool while a prompt grows'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "advise" -d 'Show the size of an engine\'s run-time pool, its causes, and flags that make it smaller'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l policy -d 'Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double, ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l policy -d 'Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double, ggml-vmm, direct' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l budget -d 'Memory of the simulated card; unlimited by default' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l svg -d 'Draw live and reserved bytes over time into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l card -d 'Card to replay if the trace contains several; by default the card with most requests' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l pool -d 'Pool to replay if the trace contains several; 0 selects the requests to the driver' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l json -d 'Print the result as JSON (plimsoll.replay/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l model -d 'Model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l kv -d 'Type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l ctx -d 'Length of the prompt, in tokens' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l ub -d 'Micro-batch, in tokens' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l engine -d 'Engine: ik, or a build of llama.cpp such as llama-b9000' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l fa -d 'Flash attention' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l amb -d 'ik_llama.cpp\'s -amb: largest size of the keys and values that are decompressed at once, in MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l part -d 'Split the prompt into parts of this many tokens, each with an answer; 0 sends the whole prompt at once' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l answer -d 'Tokens of the answer after each part' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l card -d 'Card: H200, RTX3090' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l out -d 'Write the trace into this file instead of stdout' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l warm-up -d 'Run two tokens first, as a server does to warm up'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l layers-only -d 'Compute every layer for every token, and no output matrix; by default, an output is computed for the last token'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l model -d 'Model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l kv -d 'Type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l ctx -d 'Length of the prompt, in tokens' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l ub -d 'Micro-batch, in tokens' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l engine -d 'Engine: ik, or a build of llama.cpp such as llama-b9000' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l fa -d 'Flash attention' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l amb -d 'ik_llama.cpp\'s -amb: largest size of the keys and values that are decompressed at once, in MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l part -d 'Split the prompt into parts of this many tokens, each with an answer; 0 sends the whole prompt at once' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l answer -d 'Tokens of the answer after each part' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l card -d 'Card: H200, RTX3090' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l pool -d 'Pool of the engine: vmm if the card has virtual memory management and the build uses it, else legacy' -r -f -a "legacy\t''
-vmm\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l budget -d 'Memory that is left for the pool' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l warm-up -d 'Run two tokens first, as a server does to warm up'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l layers-only -d 'Compute every layer for every token, and no output matrix; by default, an output is computed for the last token'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l json -d 'Print the advice as JSON (plimsoll.pool-advice/1)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "gen" -d 'Generate the trace of an engine\'s run-time pool while a prompt grows'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "advise" -d 'Show the size of an engine\'s run-time pool, its causes, and flags that make it smaller'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l api-key -d 'API key of the server' -r
@@ -184,8 +150,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l spill -d 'Put 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, managed memory, or none' -r -f -a "ours\t''
-managed\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, or none' -r -f -a "ours\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l strict-cards -d 'Leave the other cards visible, and refuse CUDA contexts on them'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l report-cards -d 'Leave the other cards visible, and report CUDA contexts on them'
@@ -213,8 +178,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l spill -d 'Pu
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, managed memory, or none' -r -f -a "ours\t''
-managed\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, or none' -r -f -a "ours\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print what each model will take and whether it fits, then exit (status 1 if one does not fit)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l open -d 'Listen without API keys on an address that other machines can reach'
@@ -278,7 +242,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_s
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "load" -d 'Load a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the log lines of the engines of a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "plan" -d 'Compute the memory of a model on each card, and whether the model fits'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "pool" -d 'Replay, generate and judge allocation traces'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "pool" -d 'Replay allocation traces'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "ps" -d 'List the cards and models of a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "quickstart" -d 'Take a tour: two small models, a budget that holds one of them, and requests to both'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
@@ -299,6 +263,4 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "gen" -d 'Generate the trace of an engine\'s run-time pool while a prompt grows'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "advise" -d 'Show the size of an engine\'s run-time pool, its causes, and flags that make it smaller'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from watch" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'

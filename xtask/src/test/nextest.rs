@@ -12,6 +12,9 @@ use super::steps::Outcome;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     profile: &'static str,
+    /// Tests at once for each core: many of them start servers and wait for them. In CI they are places, of which a
+    /// test takes two, or one if it sleeps for most of its time (`threads-required` of .config/nextest.toml).
+    places: usize,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
     /// Brings up to date what the tests run.
@@ -24,12 +27,18 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20");
 const BUILT: (&str, &str) = ("PLIMSOLL_TESTS_ARE_BUILT", "1");
 
 /// All tests but those whose names start with `long_`.
-pub(super) const CI: Run =
-    Run { profile: "ci", arguments: &["--workspace"], environment: &[SEED, BUILT], prepare: artefacts::all };
+pub(super) const CI: Run = Run {
+    profile: "ci",
+    places: 6,
+    arguments: &["--workspace"],
+    environment: &[SEED, BUILT],
+    prepare: artefacts::all,
+};
 
 /// The tests whose names start with `long_`.
 pub(super) const LONG: Run = Run {
     profile: "long",
+    places: 3,
     arguments: &["--workspace", "--no-tests", "pass"],
     environment: &[SEED, BUILT],
     prepare: artefacts::all,
@@ -38,6 +47,7 @@ pub(super) const LONG: Run = Run {
 /// The fuzz targets with a million inputs each, optimised; CI gives each a few.
 pub(super) const FUZZ: Run = Run {
     profile: "fuzz",
+    places: 3,
     arguments: &[
         "--release",
         "--package",
@@ -63,6 +73,7 @@ pub(super) const FUZZ: Run = Run {
 /// The interleavings of the lock-free parts. The flag rebuilds everything, so it has a target folder of its own.
 pub(super) const LOOM: Run = Run {
     profile: "loom",
+    places: 3,
     arguments: &["--package", "plimsoll-wire", "--test", "loom"],
     environment: &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")],
     prepare: |_| true,
@@ -86,7 +97,7 @@ impl Run {
         let _ = fs::remove_file(&report);
         let status = Command::new("cargo")
             .args(["nextest", "run", "--profile", self.profile])
-            .args(["--test-threads", &threads().to_string()])
+            .args(["--test-threads", &(self.places * cores()).to_string()])
             .args(self.arguments)
             .envs(self.environment.iter().copied())
             .current_dir(root)
@@ -97,9 +108,8 @@ impl Run {
     }
 }
 
-/// Tests at once: three for each core, because many of them start servers and wait for them.
-fn threads() -> usize {
-    3 * std::thread::available_parallelism().map_or(1, usize::from)
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn outcome(path: &Path, succeeded: bool) -> Outcome {

@@ -85,11 +85,9 @@ impl fmt::Display for Advice {
             Self::ExpertsOnHost(n) => write!(f, "keep the experts of {n} layers in host memory"),
             Self::FewerLayers(1) => write!(f, "put only 1 layer on the cards"),
             Self::FewerLayers(n) => write!(f, "put only {n} layers on the cards"),
-            Self::NoOpOffload => write!(
-                f,
-                "do not copy weights from host memory to the card for large \
-                batches"
-            ),
+            Self::NoOpOffload => {
+                write!(f, "do not copy weights from host memory to the card for large batches")
+            }
             Self::WindowedCache => write!(f, "omit the flag --swa-full"),
             Self::ProjectorOnHost => write!(f, "keep the multimodal projector in host memory"),
             Self::DivideLayers(_) => write!(f, "choose by hand how many layers each card holds"),

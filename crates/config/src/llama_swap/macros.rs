@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_flags::{FlagOrigin, quoted};
+use plimsoll_flags::quoted;
 
 use super::tree::{Node, YamlTree};
 use crate::failure::{ConfigError, ConfigProblem};
@@ -33,19 +33,13 @@ impl Macros {
         let Some(pairs) = node.pairs() else {
             let (why, remedy) =
                 ("`macros` is not a YAML mapping", "write `name: value` lines under `macros`");
-            return Err(ConfigError::new(
-                FlagOrigin::file(file, node.line),
-                ConfigProblem::ReadLine { why, remedy },
-            ));
+            return Err(ConfigError::at(file, node.line, ConfigProblem::ReadLine { why, remedy }));
         };
         let mut macros = Self::default();
         for pair in pairs {
             let fail = |why, remedy| {
                 let name = quoted(&pair.key);
-                Err(ConfigError::new(
-                    FlagOrigin::file(file, pair.line),
-                    ConfigProblem::ExpandMacro { name, why, remedy },
-                ))
+                Err(ConfigError::at(file, pair.line, ConfigProblem::ExpandMacro { name, why, remedy }))
             };
             // Each macro may double the text, so their number bounds the work.
             if macros.0.len() == MOST {
@@ -96,10 +90,7 @@ impl Macros {
                 *text = replaced(text, slug, value).ok_or_else(|| {
                     let (why, remedy) = ("the value expands to more than 64 KiB", "shorten it");
                     let name = name.clone();
-                    ConfigError::new(
-                        FlagOrigin::file(file, line),
-                        ConfigProblem::ExpandMacro { name, why, remedy },
-                    )
+                    ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy })
                 })?;
             }
             Ok(())
@@ -116,10 +107,7 @@ pub(super) fn expand_environment(
     node.scalars(&mut |text, line| {
         let fail = |name: &str, why, remedy| {
             let name = format!("env.{}", quoted(name));
-            Err(ConfigError::new(
-                FlagOrigin::file(file, line),
-                ConfigProblem::ExpandMacro { name, why, remedy },
-            ))
+            Err(ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy }))
         };
         let mut done = String::new();
         let mut rest = text.as_str();

@@ -99,10 +99,7 @@ impl LlamaSwapReader<'_> {
     fn launch(&mut self, node: &Node, model: &str) -> Result<Launch, ConfigError> {
         let Some(argv) = self.command(node, "cmd", &["PORT"])? else {
             let model = quoted(model);
-            return Err(ConfigError::new(
-                FlagOrigin::file(self.file, node.line),
-                ConfigProblem::FindCommand { model },
-            ));
+            return Err(ConfigError::at(self.file, node.line, ConfigProblem::FindCommand { model }));
         };
         // `${PID}` is known only once the child runs, so it stays.
         let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
@@ -125,7 +122,7 @@ impl LlamaSwapReader<'_> {
         let line = node.get(key).map_or(node.line, |node| node.line);
         self.no_left_over(text, line, known)?;
         let split = command::split(text);
-        split.map(Some).map_err(|problem| ConfigError::new(FlagOrigin::file(self.file, line), problem))
+        split.map(Some).map_err(|problem| ConfigError::at(self.file, line, problem))
     }
 
     /// A text in which no macro may be left.
@@ -146,7 +143,7 @@ impl LlamaSwapReader<'_> {
             why: "there is no such macro",
             remedy: "declare the macro under `macros`, before the macros that use it",
         };
-        Err(ConfigError::new(FlagOrigin::file(self.file, line), problem))
+        Err(ConfigError::at(self.file, line, problem))
     }
 
     fn proxy(&self, node: &Node, argv: &[String]) -> Result<String, ConfigError> {
@@ -157,8 +154,7 @@ impl LlamaSwapReader<'_> {
             }
             let (why, remedy) = (
                 "`cmd` does not use `${PORT}`, and `proxy` is not set",
-                "use `${PORT}` in \
-                `cmd`, or set `proxy`",
+                "use `${PORT}` in `cmd`, or set `proxy`",
             );
             return Err(self.fault(node.line, why, remedy));
         };

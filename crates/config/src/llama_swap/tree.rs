@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use plimsoll_flags::{FlagOrigin, quoted};
+use plimsoll_flags::quoted;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
@@ -53,7 +53,7 @@ impl Node {
                 let line = error.location().map_or(0, |place| number(place.line()));
                 let message = error.without_snippet().to_string();
                 let first = message.lines().next().unwrap_or_default();
-                Err(ConfigError::new(FlagOrigin::file(file, line), ConfigProblem::Parse(quoted(first))))
+                Err(ConfigError::at(file, line, ConfigProblem::Parse(quoted(first))))
             }
         }
     }

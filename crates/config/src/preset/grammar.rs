@@ -105,8 +105,7 @@ fn read(line: &str) -> Result<Read<'_>, Complaint> {
     if line.starts_with(BLANK) {
         return Err((
             "the line is indented, which llama-server rejects",
-            "remove the spaces at the start of \
-            the line",
+            "remove the spaces at the start of the line",
         ));
     }
     match line.strip_prefix('[') {
@@ -181,8 +180,7 @@ fn suspicion(key: &str, value: &str, cut: &str) -> Option<(String, &'static str)
     }
     value.ends_with('\\').then(|| {
         let text = format!(
-            "the value of `{key}` ends with a backslash, but a value cannot continue on the \
-            next line"
+            "the value of `{key}` ends with a backslash, but a value cannot continue on the next line"
         );
         (text, "write the value on one line")
     })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_flags::table::distance_within;
-use plimsoll_flags::{FlagOrigin, quoted, truth};
+use plimsoll_flags::{quoted, truth};
 
 use serde::de::DeserializeOwned;
 
@@ -131,7 +131,7 @@ pub(super) fn apply(
 
 fn bad(file: &Arc<str>, line: &PresetLine, expected: &'static str) -> ConfigError {
     let problem = ConfigProblem::ReadValue { key: line.key.clone(), value: quoted(&line.value), expected };
-    ConfigError::new(FlagOrigin::file(file, line.line), problem)
+    ConfigError::at(file, line.line, problem)
 }
 
 fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
@@ -150,7 +150,7 @@ fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
             nearest: near.min().map(|(_, name)| name.to_owned()),
         }
     };
-    ConfigError::new(FlagOrigin::file(file, line.line), problem)
+    ConfigError::at(file, line.line, problem)
 }
 
 fn length(file: &Arc<str>, line: &PresetLine) -> Result<Duration, ConfigError> {

@@ -5,10 +5,11 @@ use plimsoll_base::Bytes;
 use serde::Serialize;
 
 /// Origin of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LineSource {
     /// The engine's or the kernel's log.
+    #[default]
     Log,
     /// The description that came with the log: command line, card, memory.
     Context,
@@ -19,7 +20,7 @@ pub enum LineSource {
 }
 
 /// A log line that is used as evidence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Quote {
     pub source: LineSource,
     /// Counted from 1.
@@ -108,7 +109,7 @@ pub(crate) struct TracebackFrame {
 }
 
 /// Figures of PyTorch's out-of-memory error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TorchRefusal {
     pub(crate) asked: Bytes,
     /// The card that refused, numbered among the visible ones.
@@ -133,19 +134,7 @@ pub(crate) struct TorchRefusal {
 impl TorchRefusal {
     /// A refusal with only the requested size.
     pub(crate) fn of(asked: Bytes, quote: &Quote) -> Self {
-        Self {
-            asked,
-            device: None,
-            frame: None,
-            total: None,
-            free: None,
-            allocated: None,
-            idle: None,
-            ours: None,
-            others: None,
-            named: 0,
-            quote: quote.clone(),
-        }
+        Self { asked, quote: quote.clone(), ..Self::default() }
     }
 }
 

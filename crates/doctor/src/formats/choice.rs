@@ -1,59 +1,23 @@
 //! GPU selection in a problem report: by environment variable, command-line option, function argument or
 //! call.
 
+use super::words::words;
 use crate::facts::{CardChoice, Facts, LineSource, Quote};
 use crate::line::shortened;
 
-/// Variables that hide cards and renumber the rest: CUDA, HIP, ROCr, ggml-vulkan, Level Zero, NVIDIA's
-/// container toolkit.
-const HIDING: [&str; 8] = [
-    "cuda_visible_devices",
-    "hip_visible_devices",
-    "rocr_visible_devices",
-    "ggml_vk_visible_devices",
-    "nvidia_visible_devices",
-    "gpu_device_ordinal",
-    "ze_affinity_mask",
-    "oneapi_device_selector",
-];
-/// Options, arguments and calls that select a visible card: llama.cpp, PyTorch, CTranslate2, ONNX Runtime,
-/// Lightning.
-const PICKING: [&str; 22] = [
-    "main-gpu",
-    "main_gpu",
-    " -mg",
-    "--gpu-id",
-    "--gpu_id",
-    "gpu_id",
-    "gpu_ranks",
-    "--gpu ",
-    "--gpu=",
-    "device_id",
-    "device-id",
-    "device_index",
-    "device_num",
-    "set_device(",
-    "setdevice(",
-    ".cuda(",
-    "cuda.device(",
-    "device=",
-    "--device ",
-    ".to(",
-    "devices=[",
-    "gpus=[",
-];
 /// A longer line is a dump.
 const LONGEST: usize = 1000;
 const MOST_CARDS: usize = 16;
 
 pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
-    let hiding = HIDING.iter().map(|name| (name, true));
-    let names: Vec<(&&str, bool)> = hiding.chain(PICKING.iter().map(|name| (name, false))).collect();
+    let hiding = words("hides").iter().map(|(name, _)| (*name, true));
+    let names: Vec<(&str, bool)> =
+        hiding.chain(words("picks").iter().map(|(name, _)| (*name, false))).collect();
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
         let lower = row.to_ascii_lowercase();
         for (name, hides) in &names {
             // A usage text may repeat an option many times.
-            for (at, _) in lower.match_indices(**name).take(4) {
+            for (at, _) in lower.match_indices(name).take(4) {
                 let cards = listed(&lower[at + name.len()..]);
                 if !cards.is_empty() {
                     let quote = Quote { source, line, text: shortened(row.trim()).to_owned() };

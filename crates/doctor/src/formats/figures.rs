@@ -122,8 +122,8 @@ fn add(facts: &mut Facts, figures: AllocatorFigures) {
     let reserved = figures.reserved.zip(figures.allocated);
     let idle =
         figures.idle.or_else(|| reserved.map(|(reserved, allocated)| reserved.saturating_sub(allocated)));
-    let alone = facts.refusals().is_empty() && facts.estimate().is_none();
-    match facts.torch_mut() {
+    let alone = facts.refusals.is_empty() && facts.estimate.is_none();
+    match &mut facts.torch {
         // The sentence of the log was cut before its figures.
         Some(torch) if torch.total.is_none() && torch.free.is_none() && torch.idle.is_none() => {
             torch.total = figures.total;
@@ -156,7 +156,7 @@ mod tests {
     fn torch(text: &str) -> Option<TorchRefusal> {
         let mut facts = Facts::default();
         read(&mut facts, LineSource::Log, text);
-        facts.torch().clone()
+        facts.torch.clone()
     }
 
     #[test]

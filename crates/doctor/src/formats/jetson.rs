@@ -10,14 +10,14 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
         // The kernel's own numbers are more exact than used-from-total.
         Pattern::Tegrastats if !facts.says(Pattern::Meminfo) => {
             if let Some(stats) = TegraStats::read(text) {
-                let host = facts.host_mut();
+                let host = &mut facts.host;
                 host.total = Some(stats.total);
                 host.available = Some(stats.total.saturating_sub(stats.used));
             }
         }
         Pattern::Release => {
             if let Some(release) = release(text) {
-                *facts.release_mut() = Some(release);
+                facts.release = Some(release);
             }
         }
         _ => {}

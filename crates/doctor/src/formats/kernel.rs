@@ -17,7 +17,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
 }
 
 fn meminfo(facts: &mut Facts, text: &str) {
-    let host = facts.host_mut();
+    let host = &mut facts.host;
     for (key, field) in [
         ("memtotal", &mut host.total),
         ("memfree", &mut host.free),
@@ -70,7 +70,7 @@ fn free_command(facts: &mut Facts, text: &str) {
     let sizes: Vec<Bytes> = all(rest).map(|(size, _)| size).collect();
     // Older versions of `free` print no last column, and their second line starts with another word.
     if let [total, _, free, _, cached, available] = sizes[..] {
-        let host = facts.host_mut();
+        let host = &mut facts.host;
         host.total = Some(total);
         host.free = Some(free);
         host.cached = Some(cached);

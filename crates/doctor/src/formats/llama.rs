@@ -21,7 +21,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         // TensorFlow prints the size first and the driver's word after it, in one line.
         Pattern::RuntimeRefused if text.contains(" from device: ") => {}
         Pattern::RuntimeRefused => open(facts, MemoryPlace::Card, None, text, quote, true),
-        Pattern::WeightsRefused => name_purpose(facts, of_tensors(facts.progress().stage, text), text, quote),
+        Pattern::WeightsRefused => name_purpose(facts, of_tensors(facts.progress.stage, text), text, quote),
         Pattern::CacheRefused => name_purpose(facts, Purpose::Cache, text, quote),
         Pattern::ComputeRefused | Pattern::GraphRefused => name_purpose(facts, Purpose::Compute, text, quote),
         Pattern::OutputRefused => name_purpose(facts, Purpose::Output, text, quote),
@@ -39,7 +39,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
 
 /// The order of llama.cpp's log: weights, context, cache, graph, serving.
 fn progress(facts: &mut Facts, pattern: Pattern) {
-    let progress = facts.progress_mut();
+    let progress = &mut facts.progress;
     let stage = match pattern {
         Pattern::NewAttempt => {
             progress.attempt += 1;
@@ -127,7 +127,7 @@ fn refused(
     asked: Option<Bytes>,
     quote: &Quote,
 ) -> FailedAllocation {
-    let progress = facts.progress();
+    let progress = &facts.progress;
     FailedAllocation {
         purpose,
         place,
@@ -143,7 +143,7 @@ fn refused(
 /// A description may repeat the log in other words; the log counts.
 fn is_retold(facts: &Facts, quote: &Quote) -> bool {
     let described = quote.source == LineSource::Context;
-    described && (!facts.refusals().is_empty() || facts.torch().is_some())
+    described && (!facts.refusals.is_empty() || facts.torch.is_some())
 }
 
 fn name_purpose(facts: &mut Facts, purpose: Purpose, text: &str, quote: &Quote) {
@@ -202,9 +202,9 @@ fn breakdown(facts: &mut Facts, text: &str) {
         let parts = parts.split(')').next()?.split('+');
         Some((mib(total)?, parts.filter_map(mib).collect::<Vec<_>>()))
     };
-    let attempt = facts.progress().attempt;
+    let attempt = facts.progress.attempt;
     // The table repeats the sizes of the lines before it.
-    let is_new = facts.buffers().iter().all(|buffer| buffer.attempt != attempt);
+    let is_new = facts.buffers.iter().all(|buffer| buffer.attempt != attempt);
     let Some((total, sizes)) = parts().filter(|_| is_new) else {
         return;
     };

@@ -3,164 +3,32 @@
 //!
 //! They are used only if the text states no size.
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, round_u64};
 
+use super::words::{has_any, words};
 use crate::facts::Facts;
 use crate::sizes::all;
 
-/// Cards in lower case and their memory in GiB, longer names first. Source: NVIDIA's and AMD's data sheets.
-const CARDS: &[(&str, u64)] = &[
-    ("rtx pro 6000", 96),
-    ("rtx 6000 ada", 48),
-    ("rtx a6000", 48),
-    ("rtx a5000", 24),
-    ("rtx a4000", 16),
-    ("5070 ti", 16),
-    ("4070 ti super", 16),
-    ("4070 ti", 12),
-    ("3080 ti", 12),
-    ("3060 ti", 8),
-    ("2080 ti", 11),
-    ("1080 ti", 11),
-    ("1660 ti", 6),
-    ("7900 xtx", 24),
-    ("7900 xt", 20),
-    ("6900 xt", 16),
-    ("6800 xt", 16),
-    ("titan rtx", 24),
-    ("titan xp", 12),
-    ("5090", 32),
-    ("5080", 16),
-    ("5070", 12),
-    ("4090", 24),
-    ("4080", 16),
-    ("4070", 12),
-    ("4060", 8),
-    ("3090", 24),
-    ("3080", 10),
-    ("3070", 8),
-    ("3060", 12),
-    ("2080", 8),
-    ("2070", 8),
-    ("2060", 6),
-    ("1080", 8),
-    ("1070", 8),
-    ("1660", 6),
-    ("1060", 6),
-    ("1650", 4),
-    ("1050", 4),
-    ("a10g", 24),
-    ("l40s", 48),
-    ("mi300x", 192),
-    ("h200", 141),
-    ("h100", 80),
-    ("a40", 48),
-    ("l40", 48),
-    ("a30", 24),
-    ("p40", 24),
-    ("p100", 16),
-    ("a10", 24),
-    ("t4", 16),
-    ("l4", 24),
-];
-/// Boards that are sold with one amount of memory, in GiB. Source: NVIDIA's data sheets.
-const BOARDS: &[(&str, u64)] = &[
-    ("gb10", 128),
-    ("dgx spark", 128),
-    ("dgx-spark", 128),
-    ("agx thor", 128),
-    ("agx-thor", 128),
-    ("jetson-thor", 128),
-    ("jetson thor", 128),
-    ("nvidia thor", 128),
-];
-// DECISION: a name sold with several memory sizes (A100, V100, RTX 4060 Ti) gives none.
-/// Parts of a name that leave the memory open.
-const AMBIGUOUS: &[&str] = &["4060 ti", "5060 ti", "laptop", "mobile", "max-q", " mig"];
-/// Options and engines that put a part of the model on the host.
-const ON_HOST: &[&str] = &[
-    "exps=cpu",
-    "cpu-moe",
-    "--cpu",
-    "offload",
-    "-ot ",
-    "override-tensor",
-    "device_map",
-    "-ngl ",
-    "n-gpu-layers",
-    "n_gpu_layers",
-    "num_gpu",
-    "zero",
-    "lora",
-    "llama-server",
-    "llama-cli",
-    "llama.cpp",
-    "llama_model_load",
-    "ollama",
-    "gguf",
-    "kobold",
-];
-/// Bits of a weight by the name of its quantisation, scales and wider tensors included. Source: ggml's block
-/// sizes.
-const BITS: &[(&str, f64)] = &[
-    ("fp32", 32.0),
-    ("float32", 32.0),
-    ("bf16", 16.0),
-    ("bfloat16", 16.0),
-    ("fp16", 16.0),
-    ("float16", 16.0),
-    ("half", 16.0),
-    ("f16", 16.0),
-    ("fp8", 8.2),
-    ("int8", 8.5),
-    ("8bit", 8.5),
-    ("8-bit", 8.5),
-    ("q8", 8.5),
-    ("w8a8", 8.2),
-    ("q6", 6.6),
-    ("q5", 5.6),
-    ("q4", 4.7),
-    ("iq4", 4.4),
-    ("awq", 4.4),
-    ("gptq", 4.4),
-    ("int4", 4.4),
-    ("4bit", 4.4),
-    ("4-bit", 4.4),
-    ("nf4", 4.4),
-    ("mxfp4", 4.4),
-    ("nvfp4", 4.6),
-    ("iq3", 3.5),
-    ("q3", 3.7),
-    ("q2", 2.9),
-    ("iq2", 2.5),
-    ("iq1", 1.8),
-];
-
-/// Card series whose name is followed by the card's memory size.
-const SERIES: [&str; 17] = [
-    "rtx", "gtx", "a100", "a40", "a10", "v100", "p40", "p100", "t4", "l4", "l40", "h100", "h200", "titan",
-    "quadro", "radeon", "rx ",
-];
 /// Characters between the name of a card and its memory.
 const NEAR: usize = 24;
 
 pub(super) fn read(facts: &mut Facts, text: &str) {
     let lower = text.to_ascii_lowercase();
-    let model = facts.model_mut();
+    let model = &mut facts.model;
     model.parameters = parameters(&lower).or(model.parameters);
     model.bits = bits(&lower).or(model.bits);
-    model.on_host |= ON_HOST.iter().any(|words| lower.contains(words));
+    model.on_host |= has_any("on_host", &lower);
     model.named_cards = cards(&lower).or(model.named_cards);
     // Boards first: a board's memory is the host's, so it must not count as a card's size.
-    let board = BOARDS.iter().find(|(name, _)| lower.contains(name));
-    let host = facts.host_mut();
-    host.of_board = host.of_board.or(board.map(|(_, gib)| Bytes::gib(*gib)));
+    let board = words("board").iter().find(|(name, _)| lower.contains(name));
+    let host = &mut facts.host;
+    host.of_board = host.of_board.or(board.map(|(_, gib)| Bytes::gib(round_u64(*gib))));
     sizes_of_cards(facts, &lower);
 }
 
 /// `RTX 3090 24GB`, `2xL40 48 GB`.
 fn sizes_of_cards(facts: &mut Facts, lower: &str) {
-    for name in SERIES {
+    for (name, _) in words("series") {
         for (at, _) in lower.match_indices(name).take(4) {
             // `2xL40` is two cards, `stl4` is none.
             let before = lower[..at].bytes().next_back();
@@ -182,14 +50,14 @@ pub(super) fn card(line: &str) -> Option<Bytes> {
 /// The first card that is named, times the number before or after its name.
 fn cards(text: &str) -> Option<Bytes> {
     // A 4060 Ti has 8 or 16 GiB, and a laptop's card less than the card of its name.
-    if AMBIGUOUS.iter().any(|words| text.contains(words)) {
+    if has_any("ambiguous", text) {
         return None;
     }
     let place = |name: &str| {
         let places = text.match_indices(name).map(|(at, _)| at);
         places.into_iter().find(|at| is_word(text, *at, name.len()))
     };
-    let (at, name, gib) = CARDS.iter().find_map(|(name, gib)| Some((place(name)?, name, *gib)))?;
+    let (at, name, gib) = words("card").iter().find_map(|(name, gib)| Some((place(name)?, name, *gib)))?;
     let mut before = text[..at].trim_end();
     // `2x NVIDIA GeForce RTX 3090`: the count stands before the maker's words.
     for maker in ["rtx", "gtx", "geforce", "nvidia", "tesla", "amd", "radeon", "rx"] {
@@ -197,7 +65,7 @@ fn cards(text: &str) -> Option<Bytes> {
     }
     let behind = text[at + name.len()..].trim_start();
     let count = times_before(before).or_else(|| times_behind(behind)).unwrap_or(1);
-    Some(Bytes::gib(gib) * count)
+    Some(Bytes::gib(round_u64(gib)) * count)
 }
 
 fn is_word(text: &str, at: usize, length: usize) -> bool {
@@ -245,7 +113,7 @@ fn bits(lower: &str) -> Option<f64> {
         let mut places = lower.match_indices(name).map(|(at, _)| at);
         places.find(|at| *at == 0 || !lower.as_bytes()[at - 1].is_ascii_alphanumeric())
     };
-    let named = BITS.iter().filter_map(|(name, bits)| Some((starts(name)?, *bits)));
+    let named = words("bits").iter().filter_map(|(name, bits)| Some((starts(name)?, *bits)));
     named.min_by_key(|(at, _)| *at).map(|(_, bits)| bits)
 }
 
@@ -262,7 +130,7 @@ mod tests {
     #[test]
     fn a_model_and_its_cards_are_sized_by_their_names() {
         let facts = named("Llama-3-70B in fp16 on 2x RTX 4090");
-        assert_eq!(facts.model().named_cards, Some(Bytes::gib(48)));
+        assert_eq!(facts.model.named_cards, Some(Bytes::gib(48)));
         assert!(facts.weights() > Some(Bytes::gib(128)) && facts.weights_beyond_cards().is_some());
         assert!(named("an 8B model at fp8 on an A100").weights_beyond_cards().is_none());
         assert_eq!(named("2xL40 48 GB").card(), Some(Bytes::gib(48)));

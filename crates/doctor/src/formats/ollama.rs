@@ -8,7 +8,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
     match pattern {
         Pattern::OllamaRequired => {
             if let Some(estimate) = estimate(text, quote) {
-                *facts.estimate_mut() = Some(estimate);
+                facts.estimate = Some(estimate);
             }
         }
         Pattern::OllamaCard => card(facts, text),

@@ -10,7 +10,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
     match pattern {
         Pattern::MicroBatch => {
             let tokens = largest(text, &["-ub ", "--ubatch-size", "n_ubatch"]);
-            facts.options_mut().micro_batch = facts.options().micro_batch.max(tokens);
+            facts.options.micro_batch = facts.options.micro_batch.max(tokens);
         }
         Pattern::ContextTokens => {
             const NAMES: [&str; 9] = [
@@ -24,14 +24,14 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
                 "context-length",
                 "max_seq_len",
             ];
-            facts.options_mut().context_tokens = facts.options().context_tokens.max(largest(text, &NAMES));
+            facts.options.context_tokens = facts.options.context_tokens.max(largest(text, &NAMES));
         }
         // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`:
         // `llama-model-loader.cpp:print_info`.
         Pattern::ModelSize => {
             let size = ["model size", "file size"].iter().find_map(|name| after(text, name));
             let size = size.filter(|size| *size >= Bytes::mib(256));
-            facts.model_mut().file = facts.model().file.max(size);
+            facts.model.file = facts.model.file.max(size);
         }
         _ => {}
     }

@@ -2,6 +2,7 @@
 
 use plimsoll_base::Bytes;
 
+use super::words::words;
 use crate::facts::{Facts, LineSource, Quote};
 use crate::line::shortened;
 use crate::sizes::{all, behind, count};
@@ -11,36 +12,14 @@ const LONGEST: usize = 400;
 /// Readings that count as a series.
 const FEWEST: usize = 3;
 
-/// Names of a repeated step that numbers a reading.
-const ROUNDS: [&str; 18] = [
-    "run ",
-    "iteration ",
-    "epoch ",
-    "round ",
-    "loop ",
-    "cycle ",
-    "step ",
-    "request ",
-    "call ",
-    "prompt ",
-    "file ",
-    "image ",
-    "batch ",
-    "query ",
-    "generation ",
-    "reload ",
-    "message ",
-    "turn ",
-];
-
 pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
     let numbered: Vec<Bytes> = text.lines().filter_map(numbered).collect();
     // Lists outweigh rows: a list may have a row in its explanation.
     facts.add_series(if numbered.len() >= FEWEST { numbered } else { by_rounds(text) });
     let rows = text.lines().filter(|line| line.len() < LONGEST).map(in_a_row);
     facts.add_series(rows.max_by_key(Vec::len).unwrap_or_default());
-    if facts.growth().is_none() {
-        *facts.growth_mut() = growth(source, text);
+    if facts.growth.is_none() {
+        facts.growth = growth(source, text);
     }
 }
 
@@ -58,7 +37,7 @@ fn numbered(line: &str) -> Option<Bytes> {
 fn by_rounds(text: &str) -> Vec<Bytes> {
     let read = |line: &str| {
         let lower = line.to_ascii_lowercase();
-        let word = ROUNDS.iter().find(|word| lower.contains(**word))?;
+        let word = words("round").iter().map(|(word, _)| *word).find(|word| lower.contains(word))?;
         let rest = behind(&lower, word)?.trim_start_matches('#');
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let mut sizes = all(&rest[digits..]);
@@ -79,7 +58,7 @@ fn in_a_row(line: &str) -> Vec<Bytes> {
         return steps(&lower);
     }
     // One mention of a round is a sentence, three are a table in one line.
-    let counted = ROUNDS.iter().any(|word| lower.matches(word).count() >= FEWEST);
+    let counted = words("round").iter().any(|(word, _)| lower.matches(word).count() >= FEWEST);
     let timed = lower.matches(" after ").count() >= FEWEST - 1;
     if counted || timed { all(line).map(|(size, _)| size).collect() } else { Vec::new() }
 }
@@ -101,7 +80,7 @@ fn growth(source: LineSource, text: &str) -> Option<Quote> {
     let per_round = |behind: &str| {
         let behind = behind.trim_start_matches([' ', '*', '`']);
         let rest = behind.strip_prefix('/').or_else(|| behind.strip_prefix("per "));
-        let is_round = |rest: &str| ROUNDS.iter().any(|word| rest.starts_with(word.trim_end()));
+        let is_round = |rest: &str| words("round").iter().any(|(word, _)| rest.starts_with(word.trim_end()));
         rest.is_some_and(|rest| is_round(rest) || rest.starts_with("req"))
     };
     (1..).zip(text.lines()).find_map(|(line, row)| {
@@ -120,7 +99,7 @@ mod tests {
     fn series(text: &str) -> usize {
         let mut facts = Facts::default();
         read(&mut facts, LineSource::Context, text);
-        facts.series().len()
+        facts.series.len()
     }
 
     #[test]

@@ -24,13 +24,13 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         Pattern::TorchLimit => block(facts, quote, |torch| &mut torch.total, after(text, "limit")),
         Pattern::TorchFree => block(facts, quote, |torch| &mut torch.free, after(text, "cuda)")),
         Pattern::TorchRequested => {
-            if let (Some(torch), Some(asked)) = (facts.torch_mut(), after(text, "requested")) {
+            if let (Some(torch), Some(asked)) = (&mut facts.torch, after(text, "requested")) {
                 torch.asked = asked;
             }
         }
         Pattern::CardSize if behind(text, "total capac").is_some() => parts(facts, text),
         // Some reports break the sentence over lines.
-        Pattern::TorchParts if facts.torch().as_ref().is_some_and(|torch| is_next(&torch.quote, quote)) => {
+        Pattern::TorchParts if facts.torch.as_ref().is_some_and(|torch| is_next(&torch.quote, quote)) => {
             parts(facts, text);
         }
         _ => {}
@@ -41,9 +41,9 @@ fn refused(facts: &mut Facts, text: &str, quote: &Quote) {
     let Some(asked) = after(text, "tried to allocate ") else {
         return;
     };
-    let frame = facts.frame_mut().take().filter(|frame| is_near(&frame.quote, quote));
+    let frame = facts.frame.take().filter(|frame| is_near(&frame.quote, quote));
     let device = count_after(text, "(gpu ").or_else(|| count_after(text, " gpu "));
-    *facts.torch_mut() = Some(TorchRefusal { frame, device, ..TorchRefusal::of(asked, quote) });
+    facts.torch = Some(TorchRefusal { frame, device, ..TorchRefusal::of(asked, quote) });
     parts(facts, text);
 }
 
@@ -55,13 +55,13 @@ fn frame(facts: &mut Facts, purpose: Purpose, quote: &Quote) {
         return;
     }
     let frame = TracebackFrame { purpose, quote: quote.clone() };
-    if let Some(torch) = facts.torch_mut()
+    if let Some(torch) = &mut facts.torch
         && torch.frame.is_none()
         && is_near(&torch.quote, quote)
     {
         torch.frame = Some(frame.clone());
     }
-    *facts.frame_mut() = Some(frame);
+    facts.frame = Some(frame);
 }
 
 fn is_next(one: &Quote, other: &Quote) -> bool {
@@ -74,7 +74,7 @@ fn is_near(one: &Quote, other: &Quote) -> bool {
 
 /// The sizes of the sentence, by the words that follow them.
 fn parts(facts: &mut Facts, text: &str) {
-    let Some(torch) = facts.torch_mut() else { return };
+    let Some(torch) = &mut facts.torch else { return };
     let (mut reserved, mut cached, mut others, mut named) = (None, None, None, 0_u32);
     for (size, behind) in all(text) {
         let behind = behind.trim_start();
@@ -135,11 +135,11 @@ fn block(
     size: Option<Bytes>,
 ) {
     // The block has no sentence, so its first figure opens the refusal.
-    if facts.torch().is_none() {
-        let frame = facts.frame_mut().take().filter(|frame| is_near(&frame.quote, quote));
-        *facts.torch_mut() = Some(TorchRefusal { frame, ..TorchRefusal::of(Bytes::ZERO, quote) });
+    if facts.torch.is_none() {
+        let frame = facts.frame.take().filter(|frame| is_near(&frame.quote, quote));
+        facts.torch = Some(TorchRefusal { frame, ..TorchRefusal::of(Bytes::ZERO, quote) });
     }
-    let Some(torch) = facts.torch_mut() else { return };
+    let Some(torch) = &mut facts.torch else { return };
     if size.is_some() {
         *field(torch) = size;
     }

@@ -8,14 +8,14 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
     match pattern {
         Pattern::VllmStartup => {
             if let Some(check) = startup(text, quote) {
-                *facts.startup_mut() = Some(check);
+                facts.startup = Some(check);
             }
         }
         Pattern::VllmFlags => flags(facts, text),
         Pattern::VllmWeights => {
             let names = ["model weights take", "model weights took", "model loading took"];
             let size = names.iter().find_map(|name| after(text, name));
-            facts.model_mut().weights = size.or(facts.model().weights);
+            facts.model.weights = size.or(facts.model.weights);
         }
         _ => {}
     }
@@ -38,12 +38,12 @@ fn startup(text: &str, quote: &Quote) -> Option<StartupCheck> {
 fn flags(facts: &mut Facts, text: &str) {
     for name in ["gpu-memory-utilization", "gpu_memory_utilization"] {
         let share = behind(text, name).and_then(share);
-        facts.options_mut().utilization = share.or(facts.options().utilization);
+        facts.options.utilization = share.or(facts.options.utilization);
     }
     // The dump of vLLM's settings has both in one line.
     facts.add_card_size(after(text, "total_gpu_memory"));
     for name in ["tensor-parallel-size", "tensor_parallel_size"] {
-        facts.options_mut().parallel = count_after(text, name).or(facts.options().parallel);
+        facts.options.parallel = count_after(text, name).or(facts.options.parallel);
     }
 }
 

@@ -116,7 +116,7 @@ const TRIALS: &[Trial] = &[
         ],
         read: |facts, text, at| {
             if at.is_multiple_of(2) {
-                *facts.torch_mut() = None;
+                facts.torch = None;
             }
             report(facts, text, at);
         },

@@ -26,7 +26,7 @@ fn went_on(facts: &Facts) -> Option<RuleFinding> {
     let warned = facts.says_any(&[Pattern::NvMap, Pattern::OutOfMemory]);
     // TensorFlow reports its first refusal as harmless, and then names the tensor that failed.
     let failed = facts.says(Pattern::TensorRefused) && !facts.says(Pattern::TacticSkipped);
-    if failed || lines.is_empty() || !warned || !facts.refusals().is_empty() || facts.torch().is_some() {
+    if failed || lines.is_empty() || !warned || !facts.refusals.is_empty() || facts.torch.is_some() {
         return None;
     }
     let text = "the program continued after the message";
@@ -36,9 +36,9 @@ fn went_on(facts: &Facts) -> Option<RuleFinding> {
 fn recovered(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::Recovered)?;
     // A second program of the same log may fail after the first recovered.
-    let later = facts.torch().as_ref().is_some_and(|torch| torch.quote.line > line.line);
+    let later = facts.torch.as_ref().is_some_and(|torch| torch.quote.line > line.line);
     let text = "the engine retried with less memory, and nothing was refused afterwards";
-    (facts.refusals().is_empty() && !later)
+    (facts.refusals.is_empty() && !later)
         .then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [line]).by(SubCause::Recovered))
 }
 
@@ -53,7 +53,7 @@ fn program_fault(facts: &Facts) -> Option<RuleFinding> {
 
 /// A torn or overflowed argument, as where a library of another version is called.
 fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref().map(|torch| (torch.asked, &torch.quote));
+    let torch = facts.torch.as_ref().map(|torch| (torch.asked, &torch.quote));
     let refused = || facts.refusal().and_then(|refusal| Some((refusal.asked?, &refusal.quote)));
     let (asked, quote) = torch.or_else(refused)?;
     let text = format!("{asked} is not a plausible size: it is an address or an integer overflow");
@@ -63,7 +63,7 @@ fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
 fn arena_full(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::ArenaFull)?;
     let text = "a ggml arena of fixed size is full; no device refused memory";
-    let alone = facts.refusals().is_empty() && facts.torch().is_none();
+    let alone = facts.refusals.is_empty() && facts.torch.is_none();
     alone.then(|| RuleFinding::new(Cause::NotOom, Strong, text, [line]))
 }
 
@@ -72,10 +72,8 @@ fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
     // `GGML_ASSERT(buffer)` follows a refusal that the log may lack.
     let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
     let line = facts.quote(Pattern::Assertion).or_else(|| facts.quote(Pattern::Exception))?;
-    let explained = facts.ran_out()
-        || facts.startup().is_some()
-        || facts.says(Pattern::VllmContext)
-        || is_of_a_card(facts);
+    let explained =
+        facts.ran_out() || facts.startup.is_some() || facts.says(Pattern::VllmContext) || is_of_a_card(facts);
     let text = "the program exited with an error of its own; no allocation failed";
     let speaks = !explained && !about_memory.iter().any(|words| line.text.contains(words));
     speaks.then(|| RuleFinding::new(Cause::NotOom, Weak, text, [line]))
@@ -84,15 +82,15 @@ fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
 /// Weights, cache and compute buffers were placed, and none of them on a card.
 fn all_on_host(facts: &Facts) -> Option<Quote> {
     let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
-    let placed = |purpose| facts.buffers().iter().any(|buffer| buffer.purpose == purpose);
-    let all = purposes.into_iter().all(placed) && facts.buffers().iter().all(|buffer| !buffer.on_card);
+    let placed = |purpose| facts.buffers.iter().any(|buffer| buffer.purpose == purpose);
+    let all = purposes.into_iter().all(placed) && facts.buffers.iter().all(|buffer| !buffer.on_card);
     facts.quote(Pattern::ComputeSize).filter(|_| all)
 }
 
 /// The card or its driver failed.
 fn is_of_a_card(facts: &Facts) -> bool {
     let faults = [Pattern::DriverFault, Pattern::IllegalAccess, Pattern::OffBus];
-    facts.says_any(&faults) || !of_driver(facts).is_empty() || !facts.xids().is_empty()
+    facts.says_any(&faults) || !of_driver(facts).is_empty() || !facts.xids.is_empty()
 }
 
 fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {

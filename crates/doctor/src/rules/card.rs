@@ -130,7 +130,7 @@ const AT_WORK: [Pattern; 4] = [Pattern::SeesImage, Pattern::Works, Pattern::Serv
 fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     let refusal =
         facts.refusal().filter(|refusal| refusal.purpose == Purpose::Unknown && refusal.at_run_time)?;
-    let placed = facts.buffers().iter().any(|buffer| buffer.attempt == refusal.attempt);
+    let placed = facts.buffers.iter().any(|buffer| buffer.attempt == refusal.attempt);
     let weight = match refusal.stage {
         LoadStage::Serving => Strong,
         _ if facts.says_any(&AT_WORK) => Strong,
@@ -140,7 +140,7 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
         _ => return None,
     };
     // PyTorch has rules of its own, and cuBLAS fails on a card that it does not fit.
-    if facts.torch().is_some() || facts.says(Pattern::CublasCreate) {
+    if facts.torch.is_some() || facts.says(Pattern::CublasCreate) {
         return None;
     }
     let quotes = [refusal.quote.clone()].into_iter().chain(facts.quotes(&AT_WORK).into_iter().take(1));
@@ -153,7 +153,7 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
     // Builds before buffer types placed the weights by calls of the run time.
     let is_run_time =
-        refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers().is_empty());
+        refusal.at_run_time && (refusal.stage != LoadStage::Weights || !facts.buffers.is_empty());
     let open = refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !is_run_time;
     let (cause, when) = match refusal.stage {
         LoadStage::Weights => (Cause::ModelTooLarge, "the engine loaded the weights"),
@@ -169,9 +169,9 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
 
 /// The log is cut before the line that names the failed buffer: it is the one that comes next.
 fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
-    let last = facts.buffers().iter().rfind(|buffer| buffer.on_card)?;
-    let stage = facts.progress().stage;
-    let quiet = facts.refusals().is_empty() && facts.torch().is_none() && stage < LoadStage::Serving;
+    let last = facts.buffers.iter().rfind(|buffer| buffer.on_card)?;
+    let stage = facts.progress.stage;
+    let quiet = facts.refusals.is_empty() && facts.torch.is_none() && stage < LoadStage::Serving;
     let failed = facts.says_any(&[Pattern::OutOfMemory, Pattern::Died, Pattern::Exception]);
     let (cause, what) = match last.purpose {
         Purpose::Cache => (Cause::ComputeBufferTooLarge, "the engine allocated the KV cache"),
@@ -187,19 +187,19 @@ fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
     // Some estimates include the cache, which a large context makes the larger part.
-    let weight = if facts.options().context_tokens.is_some() { Fair } else { Strong };
+    let weight = if facts.options.context_tokens.is_some() { Fair } else { Strong };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }
 
 /// ollama prints it for each card that it looks at, and may find another.
 fn no_layers_fit(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::NoLayersFit).filter(|_| facts.buffers().is_empty())?;
+    let line = facts.quote(Pattern::NoLayersFit).filter(|_| facts.buffers.is_empty())?;
     let text = "one of the cards has no room for a single layer of the model";
     Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [line]))
 }
 
 fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch().is_none())?;
+    let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch.is_none())?;
     let text = "the allocation of a tensor was refused during the computation";
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
 }

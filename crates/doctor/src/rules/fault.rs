@@ -23,7 +23,7 @@ const HARDWARE: [u64; 25] = [
 ];
 
 fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
-    let (code, quote) = facts.xids().iter().find(|(code, _)| HARDWARE.contains(code))?;
+    let (code, quote) = facts.xids.iter().find(|(code, _)| HARDWARE.contains(code))?;
     let text = format!("the driver reported Xid {code}, an error of the hardware or its firmware");
     Some(RuleFinding::new(Cause::DriverOrHw, Decisive, text, [quote.clone()]))
 }
@@ -77,7 +77,7 @@ fn is_too_old(quote: &Quote) -> bool {
 
 fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
     const OF_PROGRAMS: [u64; 4] = [13, 31, 43, 45];
-    let xid = facts.xids().iter().find(|(code, _)| OF_PROGRAMS.contains(code));
+    let xid = facts.xids.iter().find(|(code, _)| OF_PROGRAMS.contains(code));
     let access = facts.quote(Pattern::IllegalAccess);
     let quote = access.or_else(|| xid.map(|(_, quote)| quote.clone()))?;
     let text = "a GPU kernel accessed an invalid address: the program has a bug, or it uses the wrong card";

@@ -24,7 +24,7 @@ fn quote(refused: &RefusedAllocation) -> [Quote; 1] {
 
 /// Without the neighbours the request would have fitted.
 fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
-    let refused = facts.guard().as_ref()?;
+    let refused = facts.guard.as_ref()?;
     let held: Bytes = refused.neighbours.iter().map(|(_, held)| *held).sum();
     // A refusal by the budget or by spilling is Plimsoll's own, whatever the neighbours hold.
     let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
@@ -39,7 +39,7 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn guard_context(facts: &Facts) -> Option<RuleFinding> {
-    let refused = facts.guard().as_ref()?;
+    let refused = facts.guard.as_ref()?;
     let text = format!("the program requested a CUDA context on {}, which it may not use", refused.card);
     (refused.why == Refusal::Context)
         .then(|| RuleFinding::new(Cause::WrongDeviceContext, Decisive, text, quote(refused)))
@@ -47,7 +47,7 @@ fn guard_context(facts: &Facts) -> Option<RuleFinding> {
 
 /// On shared memory the driver refuses for other reasons than the free size.
 fn guard_room(facts: &Facts) -> Option<RuleFinding> {
-    let refused = facts.guard().as_ref()?;
+    let refused = facts.guard.as_ref()?;
     // Twice the request leaves no room for rounding or a race with another process.
     let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
     let text = format!("a request for {} was refused while {} were free", refused.asked, refused.free);

@@ -22,7 +22,7 @@ rules! {
 fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::KernelKill)?;
     // A refusal in the log is closer to the cause than the kill that followed it.
-    if facts.says(Pattern::KernelMemory) || !facts.refusals().is_empty() {
+    if facts.says(Pattern::KernelMemory) || !facts.refusals.is_empty() {
         return None;
     }
     // A status of 137 or -9 says SIGKILL, and not who sent it.
@@ -102,7 +102,7 @@ fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
 
 /// No device refused memory and no size is printed: the buffer could not be made at all.
 fn override_of_buffers(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::UnsizedRefused).filter(|_| facts.refusals().is_empty())?;
+    let line = facts.quote(Pattern::UnsizedRefused).filter(|_| facts.refusals.is_empty())?;
     let overridden = facts.quote(Pattern::Override);
     let weight = if overridden.is_some() { Decisive } else { Fair };
     let text =

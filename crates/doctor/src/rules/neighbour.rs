@@ -25,17 +25,17 @@ rules! {
 }
 
 fn held(facts: &Facts) -> Bytes {
-    facts.holders().iter().map(|holder| holder.used).sum()
+    facts.holders.iter().map(|holder| holder.used).sum()
 }
 
 fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
-    let ran_out = facts.ran_out() && facts.torch().is_none();
+    let ran_out = facts.ran_out() && facts.torch.is_none();
     let card = facts.card().filter(|_| ran_out)?;
-    let largest = facts.holders().iter().max_by_key(|holder| holder.used)?;
+    let largest = facts.holders.iter().max_by_key(|holder| holder.used)?;
     let held = held(facts);
     let text = format!("process {} holds {} of the card's {card}", largest.name, largest.used);
     // With one holder it may be this program itself.
-    let several = facts.holders().len() > 1 && held.scaled(2, 1) >= card && facts.refusals().is_empty();
+    let several = facts.holders.len() > 1 && held.scaled(2, 1) >= card && facts.refusals.is_empty();
     let weight = if several { Strong } else { Fair };
     (held.scaled(3, 1) >= card)
         .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [largest.quote.clone()]))
@@ -44,10 +44,10 @@ fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
 /// Half of a card is used, and the listed processes hold less than half of that: containers, other users, an
 /// exited process.
 fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
-    let usage = facts.usage()?;
+    let usage = facts.usage.as_ref()?;
     let held = held(facts);
     // With buffers in the log the program itself may be the holder.
-    let alone = facts.torch().is_none() && facts.buffers().is_empty() && facts.xids().is_empty();
+    let alone = facts.torch.is_none() && facts.buffers.is_empty() && facts.xids.is_empty();
     let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
     let text = format!(
         "{} of {} are in use on the card, but the listed processes hold only {held}",
@@ -64,9 +64,9 @@ fn nameless_holder(facts: &Facts) -> Option<RuleFinding> {
 
 /// Without a refusal, a table of processes is shown for the one that holds the memory.
 fn large_holder(facts: &Facts) -> Option<RuleFinding> {
-    let card = facts.card().or(facts.model().named_cards)?;
-    let largest = facts.holders().iter().max_by_key(|holder| holder.used)?;
-    let quiet = !facts.ran_out() && facts.torch().is_none() && facts.series().is_empty();
+    let card = facts.card().or(facts.model.named_cards)?;
+    let largest = facts.holders.iter().max_by_key(|holder| holder.used)?;
+    let quiet = !facts.ran_out() && facts.torch.is_none() && facts.series.is_empty();
     let text = format!("process {} holds {} of the card's {card}", largest.name, largest.used);
     (quiet && largest.used.scaled(4, 1) >= card)
         .then(|| RuleFinding::new(Cause::ForeignProcess, Weak, text, [largest.quote.clone()]))
@@ -74,7 +74,7 @@ fn large_holder(facts: &Facts) -> Option<RuleFinding> {
 
 fn unworded(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::Unworded).or_else(|| refused_in_wsl(facts))?;
-    if facts.torch().is_some() || facts.says(Pattern::PinCall) || facts.is_unified() {
+    if facts.torch.is_some() || facts.says(Pattern::PinCall) || facts.is_unified() {
         return None;
     }
     // Windows and WSL allow little pinned memory; elsewhere a context is the usual request outside the
@@ -99,9 +99,9 @@ fn refused_in_wsl(facts: &Facts) -> Option<Quote> {
 /// The process holds nothing yet, so other processes fill the card.
 fn no_room_for_context(facts: &Facts) -> Option<RuleFinding> {
     let call = facts.quote(Pattern::ContextCall)?;
-    let holds_some = facts.torch().is_some() || !facts.buffers().is_empty();
+    let holds_some = facts.torch.is_some() || !facts.buffers.is_empty();
     // A refused size means that the context had already been made.
-    let unsized_only = facts.refusals().iter().all(|refusal| refusal.asked.is_none());
+    let unsized_only = facts.refusals.iter().all(|refusal| refusal.asked.is_none());
     let alone = unsized_only && !holds_some && !facts.is_unified();
     let text = "the program could allocate nothing, because the card had no room for a CUDA context";
     (alone && facts.ran_out()).then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [call]))

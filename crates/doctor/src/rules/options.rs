@@ -22,11 +22,11 @@ rules! {
 /// No program names the purpose of the memory.
 fn is_unnamed(facts: &Facts) -> bool {
     let named = facts.refusal().is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
-    !named && facts.frame().is_none() && facts.startup().is_none() && !facts.is_unified()
+    !named && facts.frame.is_none() && facts.startup.is_none() && !facts.is_unified()
 }
 
 fn weights_beyond_cards(facts: &Facts) -> Option<RuleFinding> {
-    let speaks = is_unnamed(facts) && facts.ran_out() && facts.progress().stage != LoadStage::Serving;
+    let speaks = is_unnamed(facts) && facts.ran_out() && facts.progress.stage != LoadStage::Serving;
     let (weights, cards) = facts.weights_beyond_cards().filter(|_| speaks)?;
     let text = format!("the weights take {weights}, but the cards have {cards}");
     let quote = facts.refusal().map(|refusal| refusal.quote.clone());
@@ -37,13 +37,12 @@ fn weights_beyond_cards(facts: &Facts) -> Option<RuleFinding> {
 /// The refused request has no size, but the placed weights fill a card.
 fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
     let sized = facts.refusal().is_some_and(|refusal| refusal.asked.is_some());
-    if sized || !is_unnamed(facts) || !facts.ran_out() || facts.progress().stage == LoadStage::Serving {
+    if sized || !is_unnamed(facts) || !facts.ran_out() || facts.progress.stage == LoadStage::Serving {
         return None;
     }
-    let weights =
-        facts.buffers().iter().filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
+    let weights = facts.buffers.iter().filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
     let largest = weights.map(|buffer| buffer.size).max()?;
-    let card = facts.card().or(facts.model().named_cards)?;
+    let card = facts.card().or(facts.model.named_cards)?;
     let text = format!("the weights take {largest} of the card's {card}");
     let quotes = facts.quotes(&[Pattern::WeightsSize, Pattern::OutOfMemory]);
     // Cache and compute buffers rarely fit into the last tenth.
@@ -65,11 +64,11 @@ fn large_context(facts: &Facts) -> Option<RuleFinding> {
     // A crash with a driver's error has its reason there.
     let died = facts.says(Pattern::Died) && !facts.says_any(&faults);
     let speaks = is_unnamed(facts) && (facts.ran_out() || died);
-    let tokens = facts.options().context_tokens.filter(|tokens| *tokens >= 65_536 && speaks)?;
+    let tokens = facts.options.context_tokens.filter(|tokens| *tokens >= 65_536 && speaks)?;
     let at_work = facts.refusal().is_some_and(|refusal| refusal.at_run_time);
     // The cache was already placed when more was refused.
     let placed = facts.refusal().is_some_and(|refusal| refusal.stage > LoadStage::Context);
-    let weight = if at_work || placed || facts.torch().is_some() { Weak } else { Fair };
+    let weight = if at_work || placed || facts.torch.is_some() { Weak } else { Fair };
     let text = format!("the context has {tokens} tokens");
     Some(RuleFinding::new(Cause::KvCacheTooLarge, weight, text, facts.quotes(&[Pattern::ContextTokens])))
 }
@@ -84,13 +83,13 @@ fn unstaged(facts: &Facts) -> Option<&FailedAllocation> {
 
 fn large_micro_batch(facts: &Facts) -> Option<RuleFinding> {
     let refusal = unstaged(facts)?;
-    let tokens = facts.options().micro_batch.filter(|tokens| *tokens >= 2048)?;
+    let tokens = facts.options.micro_batch.filter(|tokens| *tokens >= 2048)?;
     let text = format!("{} while the micro-batch was {tokens} tokens", requested(refusal));
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))
 }
 
 fn first_that_is_loaded(facts: &Facts) -> Option<RuleFinding> {
-    let refusal = unstaged(facts).filter(|_| facts.buffers().is_empty())?;
+    let refusal = unstaged(facts).filter(|_| facts.buffers.is_empty())?;
     // A framework that takes the card as one arena asks before it knows the model.
     if matches!((refusal.asked, facts.card()), (Some(asked), Some(card)) if is_arena(asked, card)) {
         return None;

@@ -16,7 +16,7 @@ rules! {
 
 /// Idle and free memory would do, free memory alone does not, and the live tensors leave room.
 fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref()?;
+    let torch = facts.torch.as_ref()?;
     let (free, idle) = (torch.free?, torch.idle?);
     let live = torch.allocated.unwrap_or(Bytes::ZERO);
     let room = torch.total.is_none_or(|total| live + torch.asked <= total);

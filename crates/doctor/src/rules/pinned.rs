@@ -18,7 +18,7 @@ rules! {
 }
 
 fn went_on(facts: &Facts) -> bool {
-    let fatal = !facts.refusals().is_empty() || facts.torch().is_some();
+    let fatal = !facts.refusals.is_empty() || facts.torch.is_some();
     !fatal && facts.says_any(&[Pattern::Serves, Pattern::Works])
 }
 

@@ -16,12 +16,12 @@ rules! {
 
 /// One process is on several cards, on one of them with little; or several of one name share one card.
 fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {
-    let stray = facts.holders().iter().find(|stray| is_stray(stray, facts.holders()))?;
+    let stray = facts.holders.iter().find(|stray| is_stray(stray, &facts.holders))?;
     let text = format!(
         "process {} holds {} on a second card, little more than an empty CUDA context takes",
         stray.name, stray.used
     );
-    let weight = if facts.refusals().is_empty() { Strong } else { Fair };
+    let weight = if facts.refusals.is_empty() { Strong } else { Fair };
     Some(RuleFinding::new(Cause::WrongDeviceContext, weight, text, [stray.quote.clone()]))
 }
 

@@ -50,7 +50,7 @@ pub(super) fn is_full_of_tensors(torch: &TorchRefusal) -> bool {
 
 /// Memory that the sentence does not give to this process belongs to other processes or to contexts.
 fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref()?;
+    let torch = facts.torch.as_ref()?;
     let (total, free) = (torch.total?, torch.free?);
     let others = others(torch)?;
     // Alone on the card the request would have fitted.
@@ -103,7 +103,7 @@ fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
 
 /// Rule: if four times the request is free, the card's memory is not the cause.
 fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref()?;
+    let torch = facts.torch.as_ref()?;
     let free = torch.free?;
     if free < torch.asked.scaled(4, 1) || torch.asked.is_zero() {
         return None;
@@ -119,7 +119,7 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
 
 /// Live tensors and the request exceed the card: no allocator could help.
 fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref()?;
+    let torch = facts.torch.as_ref()?;
     let total = torch.total?;
     let allocated = torch.allocated.or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
     let free = torch.free.unwrap_or(Bytes::ZERO);
@@ -174,7 +174,7 @@ fn what_lives(
         // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before
         // the cache.
         () if is_beyond_share(facts, total, allocated) => (Cause::ModelTooLarge, Fair),
-        () if facts.options().context_tokens.is_some_and(|tokens| tokens >= 65_536) => {
+        () if facts.options.context_tokens.is_some_and(|tokens| tokens >= 65_536) => {
             (Cause::KvCacheTooLarge, Fair)
         }
         // A large weight after many others asks for as much as an intermediate result does.
@@ -188,16 +188,16 @@ fn what_lives(
 }
 
 fn is_beyond_share(facts: &Facts, total: Bytes, allocated: Bytes) -> bool {
-    facts.options().utilization.is_some_and(|share| in_float(allocated) > share * in_float(total))
+    facts.options.utilization.is_some_and(|share| in_float(allocated) > share * in_float(total))
 }
 
 /// The sizes are missing, but the traceback shows what the program was doing.
 fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref();
-    let frame = torch.and_then(|torch| torch.frame.as_ref()).or(facts.frame().as_ref())?;
+    let torch = facts.torch.as_ref();
+    let frame = torch.and_then(|torch| torch.frame.as_ref()).or(facts.frame.as_ref())?;
     let named = |refusal: &FailedAllocation| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
     let weighed = |torch: &TorchRefusal| torch.total.is_some() && torch.allocated.or(torch.ours).is_some();
-    let sized = torch.is_some_and(weighed) || facts.refusals().iter().any(named);
+    let sized = torch.is_some_and(weighed) || facts.refusals.iter().any(named);
     // A call that pins host memory is no load, wherever it stands.
     let pins = torch.is_none() && facts.says(Pattern::PinCall);
     let ran_out = facts.says_any(&[Pattern::OutOfMemory, Pattern::TorchRefused]);
@@ -214,7 +214,7 @@ fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
 
 /// Only the size of the request is known, or the request exceeds every card.
 fn request_alone(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch().as_ref()?;
+    let torch = facts.torch.as_ref()?;
     let alone = torch.total.is_none() && torch.frame.is_none();
     let weight = match torch.asked {
         asked if asked >= NO_SIZE => return None,

@@ -28,12 +28,12 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
     // memory needs no contiguous pages.
     let line = facts.quote(Pattern::NvMap)?;
     // TensorRT tries another tactic after a refusal, and says so.
-    if facts.says(Pattern::TacticSkipped) && facts.refusals().is_empty() {
+    if facts.says(Pattern::TacticSkipped) && facts.refusals.is_empty() {
         return None;
     }
     let weight = match facts.says_any(&[Pattern::NvmlQueryAssert, Pattern::Camera]) {
         true => Fair,
-        false if facts.refusals().is_empty() && facts.torch().is_none() => Strong,
+        false if facts.refusals.is_empty() && facts.torch.is_none() => Strong,
         false => Decisive,
     };
     let mut text =
@@ -48,13 +48,13 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn requested(facts: &Facts) -> Option<Bytes> {
-    let torch = facts.torch().as_ref().map(|torch| torch.asked);
+    let torch = facts.torch.as_ref().map(|torch| torch.asked);
     facts.last_refusals().find_map(|refusal| refusal.asked).or(torch)
 }
 
 /// The mechanism of the refusal, by numbers where there are numbers.
 fn mechanism(facts: &Facts) -> Option<SubCause> {
-    let host = facts.host();
+    let host = &facts.host;
     let asked = requested(facts);
     // NvMap's own limit leaves out the free part of CMA (nvmap_dev.c: system_heap_free_mem).
     let cma_free = host.cma_free.unwrap_or(Bytes::ZERO);
@@ -79,15 +79,15 @@ fn mechanism(facts: &Facts) -> Option<SubCause> {
 }
 
 fn is_capped(facts: &Facts) -> bool {
-    facts.release().is_some_and(|release| release.nvmap_fault().is_some())
+    facts.release.is_some_and(|release| release.nvmap_fault().is_some())
 }
 
 /// Enough is free, but hardly any of it in blocks of 64 KiB or more: by all orders of buddyinfo, not by
 /// `lfb`.
 fn is_in_small_blocks(facts: &Facts, asked: Bytes) -> bool {
     const PAGE: Bytes = Bytes::kib(4);
-    let free = facts.blocks().free(PAGE);
-    free >= asked && facts.blocks().free_from(BIG, PAGE).scaled(20, 1) < free
+    let free = facts.blocks.free(PAGE);
+    free >= asked && facts.blocks.free_from(BIG, PAGE).scaled(20, 1) < free
 }
 
 /// No NvMap line, but the machine had the requested size.
@@ -95,11 +95,11 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
     const EXPLAINED: [Pattern; 4] =
         [Pattern::NvMap, Pattern::NvmlQueryAssert, Pattern::CublasCreate, Pattern::VaReservation];
     let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
-    let refused = refusal.is_some() || facts.torch().is_some() || facts.says(Pattern::OutOfMemory);
+    let refused = refusal.is_some() || facts.torch.is_some() || facts.says(Pattern::OutOfMemory);
     if !facts.is_unified() || !refused || facts.says_any(&EXPLAINED) {
         return None;
     }
-    let available = facts.host().available.or(facts.card_free());
+    let available = facts.host.available.or(facts.card_free);
     let (weight, text) = match (requested(facts), available) {
         _ if is_capped(facts) => {
             (Decisive, "memory was refused on an L4T release that limits NvMap allocations".to_owned())
@@ -107,7 +107,7 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
         (Some(asked), Some(available)) if asked <= available => {
             (Strong, format!("a request for {asked} was refused while {available} were available"))
         }
-        (Some(_), Some(_)) if facts.host().available.is_some() => return None,
+        (Some(_), Some(_)) if facts.host.available.is_some() => return None,
         // A program's free size may leave out the page cache, so the machine's size is the better bound.
         (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => {
             (Strong, format!("a request for {asked} was refused on a machine that has more memory than that"))
@@ -133,7 +133,7 @@ fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
 /// MemAvailable far above MemFree: a program that compares its need with MemFree counts the page cache as
 /// used.
 fn cache_counts_as_used(facts: &Facts) -> Option<RuleFinding> {
-    let host = facts.host();
+    let host = &facts.host;
     let (free, available) = host.lowest.or(host.free.zip(host.available))?;
     // MemFree falls while MemAvailable stays: the difference went into the page cache.
     let fell = host.highest_free.is_some_and(|highest| highest >= free * 2);
@@ -155,7 +155,7 @@ fn larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
     if !facts.is_unified() {
         return None;
     }
-    let (asked, Some(total)) = (requested(facts), facts.host().total) else {
+    let (asked, Some(total)) = (requested(facts), facts.host.total) else {
         return model_larger_than_machine(facts);
     };
     let asked = asked.filter(|asked| *asked > total)?;
@@ -167,7 +167,7 @@ fn larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
 /// By names alone: the named model is larger than the named board.
 fn model_larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
     const DEATHS: [Pattern; 3] = [Pattern::Killed, Pattern::KernelKill, Pattern::OutOfMemory];
-    let (weights, total) = (facts.weights()?, facts.host().of_board?);
+    let (weights, total) = (facts.weights()?, facts.host.of_board?);
     // A requested size says more than a name.
     if requested(facts).is_some_and(|asked| asked <= total) {
         return None;

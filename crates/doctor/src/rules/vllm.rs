@@ -19,7 +19,7 @@ rules! {
 }
 
 fn startup_share(facts: &Facts) -> Option<RuleFinding> {
-    let startup = facts.startup().as_ref()?;
+    let startup = facts.startup.as_ref()?;
     let (free, total, wanted) = (startup.free, startup.total, startup.wanted);
     let taken = total.saturating_sub(free);
     let short = wanted.saturating_sub(free);
@@ -47,7 +47,7 @@ fn context_beyond_cache(facts: &Facts) -> Option<RuleFinding> {
 fn cache_full(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::CacheFull)?;
     let text = "the KV cache holds fewer tokens than the concurrent requests need";
-    let alone = facts.torch().is_none() && facts.refusals().is_empty();
+    let alone = facts.torch.is_none() && facts.refusals.is_empty();
     alone.then(|| RuleFinding::new(Cause::KvCacheTooLarge, Strong, text, [quote]))
 }
 
@@ -55,17 +55,17 @@ fn cache_full(facts: &Facts) -> Option<RuleFinding> {
 fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::VllmNoBlocks)?;
     let text = "the weights and the profiling run left no memory for the KV cache";
-    let printed = facts.model().weights.map(in_float);
-    let guessed = facts.model().parameters.map(|thousand_millions| thousand_millions * 2e9);
+    let printed = facts.model.weights.map(in_float);
+    let guessed = facts.model.parameters.map(|thousand_millions| thousand_millions * 2e9);
     let (Some(weights), Some(card)) = (printed.or(guessed), facts.card()) else {
         return Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, [quote]));
     };
     // A printed size is of one rank, a guessed one of the whole model.
     let cards = match printed {
         Some(_) => card,
-        None => card * facts.options().parallel.unwrap_or(1).clamp(1, 64),
+        None => card * facts.options.parallel.unwrap_or(1).clamp(1, 64),
     };
-    let share = in_float(cards) * facts.options().utilization.unwrap_or(0.9);
+    let share = in_float(cards) * facts.options.utilization.unwrap_or(0.9);
     // Activations of the profiling run take the rest of the share, a tenth to a sixth of it.
     let cause = if weights > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
     let text = format!("{text}: the weights take {:.1} GB of {cards}", weights / 1e9);
@@ -76,7 +76,7 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
 
 /// ollama places as many layers on the card as it estimates to fit; the estimate is in its line.
 fn required_beyond_available(facts: &Facts) -> Option<RuleFinding> {
-    let estimate = facts.estimate().as_ref().filter(|_| facts.ran_out())?;
+    let estimate = facts.estimate.as_ref().filter(|_| facts.ran_out())?;
     let (full, available) = (estimate.full, estimate.available);
     let cache_leads = estimate.cache > estimate.weights;
     let cause = if cache_leads { Cause::KvCacheTooLarge } else { Cause::ModelTooLarge };

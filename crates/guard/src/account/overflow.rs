@@ -6,8 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::UNLIMITED;
 
-use super::Substitute;
-use super::spilled;
+use super::{Substitute, spilled};
 use crate::policy::room::{CardRoom, LARGE};
 use crate::state::{CardIndex, card, ledger, uuid};
 use crate::{driver_guard, settings};

@@ -14,8 +14,7 @@ use crate::driver::{self, CuResult, DevicePointer, SUCCESS};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::ladder;
 use crate::spill::vmm::{self, Location};
-use crate::state::captures;
-use crate::state::{self, CardIndex, ledger};
+use crate::state::{self, CardIndex, captures, ledger};
 use crate::trace::{TraceEvent, TraceKind};
 
 mod real {

@@ -7,14 +7,12 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use plimsoll_wire::options::GgmlPoolMode;
-
+use super::mapped_objects;
 use super::pools::{self, PoolEnd};
 use super::symbols::ClassPart;
 use super::takeover::{self, Takeover};
-use super::{managed, mapped_objects};
 use crate::say::say;
-use crate::{arm, driver_guard, ladder, settings, state};
+use crate::{arm, driver_guard, ladder, state};
 
 type Alloc = unsafe extern "C" fn(*mut c_void, usize, *mut usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
@@ -44,9 +42,6 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     };
     if !arm::armed() || !taken.serves() {
         return theirs();
-    }
-    if settings::options().pool == GgmlPoolMode::Managed {
-        return managed::around(theirs);
     }
     // Only before the first block: afterwards the prototype is known to be right.
     if taken.fresh() && !sane(this, size, actual) {

@@ -30,12 +30,13 @@ hooks! {
         created(stream, real(stream, flags, priority))
     }
 
-    fn cuStreamDestroy = "cuStreamDestroy" since 2000 (stream: CuStream) calls real {
-        destroyed(stream, || real(stream))
-    }
-
     fn cuStreamDestroy_v2 = "cuStreamDestroy" since 4000 (stream: CuStream) calls real {
-        destroyed(stream, || real(stream))
+        // The handle is forgotten before the driver may give it to another stream.
+        if ggml::wanted() {
+            ggml::stream_gone(stream);
+        }
+        graphs::end(stream.addr(), None);
+        real(stream)
     }
 
     fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz = "cuStreamBeginCapture" since 10000 (
@@ -76,15 +77,6 @@ unsafe fn created(stream: *mut CuStream, result: CuResult) -> CuResult {
         ggml::stream_made(unsafe { *stream });
     }
     result
-}
-
-/// The handle is forgotten before the driver may give it to another stream.
-fn destroyed(stream: CuStream, real: impl FnOnce() -> CuResult) -> CuResult {
-    if ggml::wanted() {
-        ggml::stream_gone(stream);
-    }
-    graphs::end(stream.addr(), None);
-    real()
 }
 
 fn begin(stream: CuStream, real: impl FnOnce() -> CuResult) -> CuResult {

@@ -2,7 +2,7 @@
 //!
 //! So a program that chooses its size by free memory (llama.cpp's `-fit`, vLLM) stays within the budget.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::c_int;
 
 use plimsoll_wire::page::UNLIMITED;
 
@@ -11,6 +11,7 @@ use crate::driver::attribute::VIRTUAL_MEMORY_MANAGEMENT;
 use crate::driver::{DeviceOrdinal, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
+use crate::hooks::memory::bytes;
 use crate::settings;
 use crate::state::{CardIndex, ledger};
 
@@ -26,25 +27,7 @@ hooks! {
         result
     }
 
-    // The ABI of CUDA 3.1.
-    fn cuMemGetInfo = "cuMemGetInfo" since 2000 (free: *mut c_uint, total: *mut c_uint) calls real {
-        let result = real(free, total);
-        if result == SUCCESS && let Some(limit) = limit(current_card()) {
-            lower(free, |free| limit.free(free));
-            lower(total, |total| limit.total(total));
-        }
-        result
-    }
-
     fn cuDeviceTotalMem_v2 = "cuDeviceTotalMem" since 3020 (total: *mut usize, device: DeviceOrdinal) calls real {
-        let result = real(total, device);
-        if result == SUCCESS && let Some(limit) = limit(CardIndex::of(device)) {
-            lower(total, |total| limit.total(total));
-        }
-        result
-    }
-
-    fn cuDeviceTotalMem = "cuDeviceTotalMem" since 2000 (total: *mut c_uint, device: DeviceOrdinal) calls real {
         let result = real(total, device);
         if result == SUCCESS && let Some(limit) = limit(CardIndex::of(device)) {
             lower(total, |total| limit.total(total));
@@ -63,15 +46,14 @@ hooks! {
     }
 }
 
-/// Replaces a size of any width by a smaller one.
+/// Replaces a size by a smaller one.
 ///
 /// # Safety
 /// `place` is null or a size that the driver has written.
-unsafe fn lower<T: Copy + TryInto<u64> + TryFrom<u64>>(place: *mut T, smaller: impl Fn(u64) -> u64) {
+unsafe fn lower(place: *mut usize, smaller: impl Fn(u64) -> u64) {
     // SAFETY: as the caller promises.
     if let Some(size) = unsafe { place.as_mut() } {
-        let lowered = (*size).try_into().ok().map(smaller);
-        *size = lowered.and_then(|lowered| lowered.try_into().ok()).unwrap_or(*size);
+        *size = usize::try_from(smaller(bytes(*size))).unwrap_or(*size);
     }
 }
 

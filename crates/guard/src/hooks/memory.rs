@@ -10,7 +10,6 @@ use crate::account::claim::ClaimOutcome;
 use crate::driver::{CuResult, DevicePointer, SUCCESS, attribute, device_attribute};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::spill::ManagedAdvice;
 use crate::state::{CardIndex, ledger};
 use crate::{ggml, ladder, spill};
 
@@ -23,20 +22,9 @@ hooks! {
     fn cuMemAlloc_v2 = "cuMemAlloc" since 3020 (pointer: *mut DevicePointer, size: usize) calls real {
         ggml::look();
         match target(pointer) {
-            Some(index) if ggml::managed() && managed(index, pointer, bytes(size)) => SUCCESS,
             Some(index) => allocate(index, pointer, bytes(size), spillable(pointer, size), &mut || real(pointer, size)),
             None => real(pointer, size),
         }
-    }
-
-    // The ABI of CUDA 3.1, with addresses of four bytes.
-    fn cuMemAlloc = "cuMemAlloc" since 2000 (pointer: *mut u32, size: c_uint) calls real {
-        let Some(index) = target(pointer) else { return real(pointer, size) };
-        let outcome = ladder::ask(index, u64::from(size), Substitute::Nothing, &mut || real(pointer, size));
-        if outcome == ClaimOutcome::Given {
-            given(index, u64::from(*pointer), u64::from(size), BlockKind::Linear);
-        }
-        outcome.code()
     }
 
     fn cuMemAllocPitch_v2 = "cuMemAllocPitch" since 3020
@@ -82,16 +70,11 @@ hooks! {
         ladder::answer();
         result
     }
-
-    // The ABI of CUDA 3.1.
-    fn cuMemFree = "cuMemFree" since 2000 (pointer: u32) calls real {
-        free(u64::from(pointer), || real(pointer))
-    }
 }
 
 /// The card of a request; None for a null pointer or a thread without a context, for which the driver has its
 /// own answer.
-fn target<T>(place: *mut T) -> Option<CardIndex> {
+fn target(place: *mut DevicePointer) -> Option<CardIndex> {
     if place.is_null() { None } else { current_card() }
 }
 
@@ -106,16 +89,6 @@ fn spillable(pointer: *mut DevicePointer, size: usize) -> Substitute {
 /// True if managed memory of this card stays on it, because the driver cannot move it while kernels run.
 fn managed_stays(index: CardIndex) -> bool {
     device_attribute(index.device(), attribute::CONCURRENT_MANAGED_ACCESS, 1) == 0
-}
-
-/// Answers a request with managed memory that the driver may move; false if that fails.
-///
-/// # Safety
-/// `pointer` can be written.
-unsafe fn managed(index: CardIndex, pointer: *mut DevicePointer, size: u64) -> bool {
-    let given = spill::managed(index, size, ManagedAdvice::None);
-    // SAFETY: as the caller promises.
-    given.map(|address| unsafe { *pointer = address }).is_ok()
 }
 
 /// # Safety

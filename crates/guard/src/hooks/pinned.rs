@@ -21,21 +21,16 @@ hooks! {
         given(place, bytes(size), real(place, size))
     }
 
-    // The ABI of CUDA 3.1, with sizes of four bytes.
-    fn cuMemAllocHost = "cuMemAllocHost" since 2000 (place: *mut HostAddress, size: c_uint) calls real {
-        given(place, u64::from(size), real(place, size))
-    }
-
     fn cuMemFreeHost = "cuMemFreeHost" since 2000 (address: HostAddress) calls real {
         unpin(bytes(address.addr()), || real(address))
     }
 
     fn cuMemHostRegister_v2 = "cuMemHostRegister" since 6050 (address: HostAddress, size: usize, flags: c_uint) calls real {
-        registered(address, size, real(address, size, flags))
-    }
-
-    fn cuMemHostRegister = "cuMemHostRegister" since 4000 (address: HostAddress, size: usize, flags: c_uint) calls real {
-        registered(address, size, real(address, size, flags))
+        let result = real(address, size, flags);
+        if result == SUCCESS {
+            pinned(bytes(address.addr()), bytes(size));
+        }
+        result
     }
 
     fn cuMemHostUnregister = "cuMemHostUnregister" since 4000 (address: HostAddress) calls real {
@@ -49,13 +44,6 @@ unsafe fn given(place: *mut HostAddress, size: u64, result: CuResult) -> CuResul
     if result == SUCCESS && !place.is_null() {
         // SAFETY: the driver has written it.
         pinned(bytes(unsafe { *place }.addr()), size);
-    }
-    result
-}
-
-fn registered(address: HostAddress, size: usize, result: CuResult) -> CuResult {
-    if result == SUCCESS {
-        pinned(bytes(address.addr()), bytes(size));
     }
     result
 }

@@ -7,12 +7,11 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use crate::account::physical;
 use crate::driver::{CuResult, CuStream, DeviceOrdinal, DevicePointer, INVALID_VALUE, SUCCESS};
-use crate::driver_guard;
 use crate::hooks::hooks;
 use crate::spill::vmm::Location;
 use crate::state::peers;
 use crate::state::ranges::{self, SpillRange};
-use crate::{ggml, spill};
+use crate::{driver_guard, ggml, spill};
 
 /// `CUpointer_attribute`.
 type Attribute = c_int;

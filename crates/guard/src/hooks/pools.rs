@@ -6,10 +6,9 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
-use crate::account::Substitute;
 use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
 use crate::account::claim::ClaimOutcome;
-use crate::account::pools;
+use crate::account::{Substitute, pools};
 use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;

@@ -5,6 +5,9 @@
 
 use crate::state::ranges::SpillPlace;
 
+// DECISION: copies of the program are not split at the border between the two kinds of memory: drivers copy
+// across it (R580 on an H200). Where the probe finds one that refuses, the next kind is used.
+
 const fn bit(place: SpillPlace) -> u8 {
     match place {
         SpillPlace::Node(_) => 1,
@@ -21,8 +24,6 @@ pub(crate) enum BorderCopies {
     Untried,
     /// The driver copies across the border.
     Whole,
-    /// The driver refuses: copies are split there.
-    Split,
 }
 
 /// Card attributes that determine which kinds of host memory are tried.
@@ -117,8 +118,8 @@ mod tests {
     #[test]
     fn a_verdict_is_kept_until_the_place_is_refused() {
         let mut verdicts = ProbeResults::NONE;
-        verdicts.prove(SpillPlace::Host, BorderCopies::Split);
-        assert_eq!(verdicts.proven(SpillPlace::Host), Some(BorderCopies::Split));
+        verdicts.prove(SpillPlace::Host, BorderCopies::Whole);
+        assert_eq!(verdicts.proven(SpillPlace::Host), Some(BorderCopies::Whole));
         assert_eq!(verdicts.proven(SpillPlace::Node(0)), None);
         verdicts.refuse(SpillPlace::Host);
         assert_eq!(verdicts.proven(SpillPlace::Host), None);

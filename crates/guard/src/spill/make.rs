@@ -8,11 +8,10 @@ use alloc::vec::Vec;
 use super::vmm::{self, Location};
 use crate::account::spilled;
 use crate::driver::{CuResult, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::driver_guard;
 use crate::policy::pieces::{PieceSizes, up};
 use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
-use crate::trace;
+use crate::{driver_guard, trace};
 
 /// Parameters of a range to build.
 #[derive(Clone, Copy, Debug)]

@@ -115,14 +115,8 @@ impl BorderTrial {
         if self.head && stream.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
             return Some(BorderCopies::Whole);
         }
-        // The driver refuses the crossing. Both halves alone tell whether it refuses the memory, too.
-        let tail = stream.reaches(border, TOUCHED, 0xa5);
-        let head = !self.head || stream.reaches(border - TOUCHED, TOUCHED, 0x3c);
-        match (tail && head, self.head) {
-            (false, _) => None,
-            (true, true) => Some(BorderCopies::Split),
-            (true, false) => Some(BorderCopies::Untried),
-        }
+        // Without a head only the host memory can be tried.
+        (!self.head && stream.reaches(border, TOUCHED, 0xa5)).then_some(BorderCopies::Untried)
     }
 }
 
@@ -139,7 +133,7 @@ impl Drop for BorderTrial {
     }
 }
 
-/// Tries whether copies cross from the card's memory into `place`; None if the place cannot be used at all.
+/// Tries whether copies cross from the card's memory into `place`; None if the place cannot be used.
 pub(crate) fn probe(card: CardIndex, place: SpillPlace) -> Option<BorderCopies> {
     BorderTrial::new(card, place)?.result()
 }

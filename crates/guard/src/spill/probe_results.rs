@@ -30,16 +30,15 @@ pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
     }
 }
 
-/// Behaviour of copies at the border to `place` on this card; None if the place cannot be used. Probes at the
-/// first call, and again if the first probe had no room for a device granule and its result matters now.
-pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Option<BorderCopies> {
+/// True if the place can be used on this card. Probes at the first call, and again if the first probe had no
+/// room for a device granule, and there is to be one `before` the host memory now.
+pub(super) fn usable(index: CardIndex, place: SpillPlace, before: bool) -> bool {
     let known = get(index).proven(place);
-    if let Some(crossing) = known.filter(|crossing| *crossing != BorderCopies::Untried || !matters) {
-        return Some(crossing);
-    }
-    if driver_guard::device() != Some(index.device()) {
-        // The probe needs a context on the card.
-        return Some(BorderCopies::Untried);
+    // The probe needs a context on the card.
+    if known.is_some_and(|crossing| crossing != BorderCopies::Untried || !before)
+        || driver_guard::device() != Some(index.device())
+    {
+        return true;
     }
     // Without the lock: a probe makes some twenty calls of the driver. Two threads may probe at once and find
     // the same.
@@ -49,7 +48,7 @@ pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Op
         Some(crossing) => results.prove(place, crossing),
         None => results.refuse(place),
     }
-    crossing
+    crossing.is_some()
 }
 
 /// Reports once which memory takes a card's overflow.

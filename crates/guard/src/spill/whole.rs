@@ -42,17 +42,8 @@ fn managed_on(card: CardIndex) -> &'static AtomicU64 {
     &MANAGED[card.place()]
 }
 
-/// Preferred location of managed memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ManagedAdvice {
-    /// In host memory, read by the card from there.
-    Host,
-    /// The driver moves it as it likes.
-    None,
-}
-
 /// Allocates managed memory for the card of the calling thread's context, within the free bytes of that card.
-pub(crate) fn managed(card: CardIndex, size: u64, advice: ManagedAdvice) -> Result<DevicePointer, CuResult> {
+pub(crate) fn managed(card: CardIndex, size: u64) -> Result<DevicePointer, CuResult> {
     let Some((free, _)) = driver_guard::memory_of(card.device()) else {
         return Err(OUT_OF_MEMORY);
     };
@@ -69,12 +60,10 @@ pub(crate) fn managed(card: CardIndex, size: u64, advice: ManagedAdvice) -> Resu
         spilled::lower(managed_on(card), size);
         return Err(code);
     }
-    if advice == ManagedAdvice::Host {
-        // SAFETY: the range was allocated just now. Advice that is not taken costs speed and no more.
-        unsafe {
-            real::cuMemAdvise(pointer, size, PREFERRED_LOCATION, CPU);
-            real::cuMemAdvise(pointer, size, ACCESSED_BY, card.device());
-        }
+    // SAFETY: the range was allocated just now. Advice that is not taken costs speed and no more.
+    unsafe {
+        real::cuMemAdvise(pointer, size, PREFERRED_LOCATION, CPU);
+        real::cuMemAdvise(pointer, size, ACCESSED_BY, card.device());
     }
     Ok(pointer)
 }

@@ -17,10 +17,9 @@ use plimsoll_wire::tree::{ClaimResult, FILE, SLOTS, SlotOwner, TreeLedger, key};
 
 use super::shared_file::{self, errno};
 use super::{CardIndex, card, liveness, uuid};
-use crate::clock;
-use crate::process;
 use crate::say::say;
 use crate::text::Text;
+use crate::{clock, process};
 
 /// Nanoseconds between two sweeps where no claim has failed: a sweep costs some microseconds for each
 /// process.

@@ -62,11 +62,6 @@ impl SpillRange {
         self.size - self.head
     }
 
-    /// The address at which device memory ends and host memory begins; none if it has only one kind.
-    pub(crate) fn border(&self) -> Option<u64> {
-        (self.head > 0 && self.spilled() > 0).then_some(self.base + self.head)
-    }
-
     pub(crate) const fn holds(&self, address: u64) -> bool {
         // Subtraction first: the end of a range may be the end of all addresses.
         self.base <= address && address - self.base < self.size
@@ -153,11 +148,11 @@ mod tests {
         assert_eq!(base(0xfff), None);
         assert_eq!(base(0x1100), None);
         assert_eq!(take(0x5001), None);
-        assert_eq!(take(0x5000).map(|range| range.border()), Some(Some(0x5100)));
+        assert_eq!(take(0x5000).map(|range| range.spilled()), Some(0x100));
         assert_eq!(take(0x5000), None);
         assert!(!has(0x5000) && has(0x1000) && !none());
-        assert_eq!(take(0x1000).and_then(|range| range.border()), None);
-        assert_eq!(take(0x5200).and_then(|range| range.border()), None);
+        assert_eq!(take(0x1000).map(|range| range.spilled()), Some(0));
+        assert_eq!(take(0x5200).map(|range| range.spilled()), Some(0x100));
         assert!(none());
     }
 

@@ -402,13 +402,3 @@ fn a_takeover_whose_blocks_never_come_back_is_undone() {
         "not replaced: the program does not return the pool's blocks to guard; the program continues with"
     ));
 }
-
-#[test]
-fn the_pool_can_lie_in_managed_memory_and_is_still_ggmls_own() {
-    let before = bare(Loaded::Opened, "again").clean();
-    let run = run(command(Loaded::Opened, "again"), Some("pool=managed"), "total=8G").clean();
-    // The weights are not the pool's.
-    assert_eq!(run.calls("cuMemAlloc_v2"), 1);
-    assert_eq!(run.calls("cuMemAllocManaged") + 1, before.calls("cuMemAlloc_v2"));
-    assert_eq!(run.calls("cuMemFree_v2"), before.calls("cuMemFree_v2"));
-}

@@ -1,7 +1,6 @@
 //! Tests of refused allocations in real processes: guard's remedies (the ladder) and placement in host memory
 //! (the spill).
 
-mod border;
 mod cascade;
 mod ladder;
 mod matrix;

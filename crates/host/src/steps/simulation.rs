@@ -88,10 +88,8 @@ impl Simulation {
         };
         if joins > dropped {
             let beside = joins.saturating_sub(dropped);
-            reason.text += &format!(
-                "; another {beside} in smaller free blocks may merge with the freed \
-                memory"
-            );
+            reason.text +=
+                &format!("; another {beside} in smaller free blocks may merge with the freed memory");
         }
         (after, PlannedStep { step, frees, joins, reason })
     }
@@ -107,10 +105,8 @@ impl Simulation {
             (Some(pieces), Some(_)) => pieces.gain(frees, after.ground.page),
             _ => Bytes::ZERO,
         };
-        let text = format!(
-            "{frees} are idle in the pools of guarded programs, which can be asked to \
-            release them"
-        );
+        let text =
+            format!("{frees} are idle in the pools of guarded programs, which can be asked to release them");
         let planned = PlannedStep {
             step: ReclaimStep::AskNeighbours,
             frees,

@@ -231,12 +231,9 @@ async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
         sleep(LOOK).await;
     }
     sleep(UNLOADED).await;
-    unloaded.err().map(|failure| {
-        format!(
-            "the model could not be unloaded before the program was started: \
-        {failure}"
-        )
-    })
+    unloaded
+        .err()
+        .map(|failure| format!("the model could not be unloaded before the program was started: {failure}"))
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.

@@ -58,7 +58,7 @@ pub fn vulkan_numbers(cards: &[String], given: &[&str]) -> Option<Vec<usize>> {
 }
 
 /// Devices that the engine lists: its own name for each, and the product's.
-pub fn listed_devices(
+fn listed_devices(
     program: &Path,
     environment: &Environment,
     shown: &[(&str, &str)],
@@ -67,11 +67,11 @@ pub fn listed_devices(
     command.arg("--list-devices").env_clear().envs(environment.iter());
     let ended = run(command.envs(shown.iter().copied()), LIMIT)
         .map_err(|source| IdentityError::Ask { path: program.to_owned(), source })?;
-    Ok(ended.said.lines().filter_map(device).collect())
+    Ok(ended.said.lines().filter_map(listed_device).collect())
 }
 
 /// `  Vulkan0: NVIDIA H200 (143771 MiB, 143000 MiB free)`
-pub(crate) fn device(line: &str) -> Option<(String, String)> {
+pub fn listed_device(line: &str) -> Option<(String, String)> {
     let (device, rest) = line.strip_prefix("  ")?.split_once(": ")?;
     let (name, memory) = rest.rsplit_once(" (")?;
     memory.ends_with(" free)").then(|| (device.to_owned(), name.to_owned()))
@@ -90,7 +90,10 @@ mod tests {
     #[test]
     fn a_listed_device_is_read_and_other_lines_are_not() {
         let line = "  Vulkan0: llvmpipe (LLVM 22.1.8, 256 bits) (24105 MiB, 22039 MiB free)";
-        assert_eq!(device(line), Some(("Vulkan0".to_owned(), "llvmpipe (LLVM 22.1.8, 256 bits)".to_owned())));
+        assert_eq!(
+            listed_device(line),
+            Some(("Vulkan0".to_owned(), "llvmpipe (LLVM 22.1.8, 256 bits)".to_owned()))
+        );
         for line in [
             "",
             "  (none)",
@@ -100,7 +103,7 @@ mod tests {
             "  a: b (c)",
             "ggml: x (1 MiB, 1 MiB free)",
         ] {
-            assert_eq!(device(line), None, "{line}");
+            assert_eq!(listed_device(line), None, "{line}");
         }
     }
 

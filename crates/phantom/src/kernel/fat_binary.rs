@@ -2,11 +2,12 @@
 //!
 //! The format is not published; this reader handles the output of CUDA 11.8 to 13.0.
 
-use alloc::collections::BTreeMap;
+use alloc::borrow::Cow;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::slice;
 
-use super::Code;
+use super::{Code, machine_code};
 
 const MAGIC: u32 = 0xba55_ed50;
 const MACHINE_CODE: u16 = 2;
@@ -15,15 +16,21 @@ const ZSTD: u64 = 0x8000;
 /// Bounds against a damaged container: no file of kernels is as large.
 const LARGEST: usize = 256 << 20;
 
-/// Registers and shared memory of every kernel with code for the card, by its mangled name.
-pub(super) fn kernels(address: usize, capability: (u32, u32)) -> BTreeMap<Vec<u8>, Code> {
-    let read = container(address).and_then(|container| read(container, capability));
-    read.unwrap_or_default()
+/// The code of these kernels for the card, by their mangled names.
+pub(super) fn codes(address: usize, capability: (u32, u32), names: &[&str]) -> Vec<Option<Code>> {
+    let read = container(address).and_then(|container| read(container, capability, names));
+    read.unwrap_or_else(|| vec![None; names.len()])
 }
 
-fn read(container: &[u8], capability: (u32, u32)) -> Option<BTreeMap<Vec<u8>, Code>> {
+fn read(container: &[u8], capability: (u32, u32), names: &[&str]) -> Option<Vec<Option<Code>>> {
     let (entry, own) = best(container, capability)?;
-    sections(&unpacked(entry)?, own)
+    let file = unpacked(entry)?;
+    let kernels = machine_code::kernels(&file)?;
+    let code = |name: &&str| {
+        let &(registers, shared) = kernels.get(name.as_bytes())?;
+        Some(Code { registers, shared, own })
+    };
+    Some(names.iter().map(code).collect())
 }
 
 /// The bytes of a container.
@@ -77,73 +84,28 @@ fn best(container: &[u8], (major, minor): (u32, u32)) -> Option<(Entry<'_>, bool
     Some((entry, fits(arch)))
 }
 
-fn unpacked(entry: Entry<'_>) -> Option<Vec<u8>> {
+fn unpacked(entry: Entry<'_>) -> Option<Cow<'_, [u8]>> {
     let flags = long(entry.header, 40)?;
     if flags & (LZ4 | ZSTD) == 0 {
-        return Some(entry.payload.to_vec());
+        return Some(Cow::Borrowed(entry.payload));
     }
     let packed = entry.payload.get(..usize::try_from(word(entry.header, 16)?).ok()?)?;
     let size = usize::try_from(long(entry.header, 56)?).ok().filter(|size| *size <= LARGEST)?;
     if flags & LZ4 != 0 {
-        return lz4_flex::block::decompress(packed, size).ok();
+        return lz4_flex::block::decompress(packed, size).ok().map(Cow::Owned);
     }
     let mut file = Vec::with_capacity(size);
     let mut decoder = ruzstd::decoding::FrameDecoder::new();
     decoder.decode_all_to_vec(packed, &mut file).ok()?;
-    Some(file)
+    Some(Cow::Owned(file))
 }
 
-/// A section of an ELF file.
-struct Section {
-    name: u32,
-    info: u32,
-    offset: usize,
-    size: u64,
-}
-
-/// Registers are the upper byte of `sh_info` of `.text.KERNEL`, static shared memory is the size of
-/// `.nv.shared.KERNEL`.
-fn sections(file: &[u8], own: bool) -> Option<BTreeMap<Vec<u8>, Code>> {
-    let table = usize::try_from(long(file, 40)?).ok()?;
-    let (count, names) = (usize::from(half(file, 60)?), usize::from(half(file, 62)?));
-    let section = |index: usize| {
-        let at = file.get(table.checked_add(index * 64)?..)?;
-        Some(Section {
-            name: word(at, 0)?,
-            info: word(at, 44)?,
-            offset: usize::try_from(long(at, 24)?).ok()?,
-            size: long(at, 32)?,
-        })
-    };
-    let names = section(names)?.offset;
-    let none = Code { registers: 0, shared: 0, own };
-    let mut kernels: BTreeMap<Vec<u8>, Code> = BTreeMap::new();
-    for section in (0..count).filter_map(section) {
-        let Some(name) = cut(file, names, section.name) else {
-            continue;
-        };
-        if let Some(kernel) = name.strip_prefix(b".text.") {
-            kernels.entry(kernel.to_vec()).or_insert(none).registers = section.info >> 24;
-        } else if let Some(kernel) = name.strip_prefix(b".nv.shared.") {
-            kernels.entry(kernel.to_vec()).or_insert(none).shared =
-                u32::try_from(section.size).unwrap_or(u32::MAX);
-        }
-    }
-    Some(kernels)
-}
-
-/// A name of the table of names, without its zero.
-fn cut(file: &[u8], names: usize, at: u32) -> Option<&[u8]> {
-    let name = file.get(names.checked_add(usize::try_from(at).ok()?)?..)?;
-    name.split(|byte| *byte == 0).next()
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at.checked_add(2)?)?;
     Some(u16::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
@@ -155,28 +117,10 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_fuzz::mutants;
+
+    use super::super::machine_code::file_of;
     use super::*;
-
-    const KERNEL: &[u8] = b"_Z1kv";
-
-    /// An ELF file of one kernel with 40 registers and 512 bytes of shared memory.
-    fn machine_code(registers: u32) -> Vec<u8> {
-        let names = b"\0.text._Z1kv\0.nv.shared._Z1kv\0";
-        let mut file = vec![0; 64];
-        file[40..48].copy_from_slice(&128_u64.to_le_bytes());
-        file[60..62].copy_from_slice(&3_u16.to_le_bytes());
-        file.extend_from_slice(names);
-        file.resize(128, 0);
-        for (name, info, offset, size) in [(0, 0, 64, 32), (1, registers << 24, 0, 0), (13, 0, 0, 512)] {
-            let mut section = vec![0; 64];
-            section[..4].copy_from_slice(&u32::to_le_bytes(name));
-            section[24..32].copy_from_slice(&u64::to_le_bytes(offset));
-            section[32..40].copy_from_slice(&u64::to_le_bytes(size));
-            section[44..48].copy_from_slice(&u32::to_le_bytes(info));
-            file.extend(section);
-        }
-        file
-    }
 
     /// A container of entries: kind, architecture, flags, and the file as it is packed by hand.
     fn binary(entries: &[(u16, u32, u64, u32)]) -> Vec<u8> {
@@ -184,11 +128,15 @@ mod tests {
         container[..4].copy_from_slice(&MAGIC.to_le_bytes());
         container[6] = 16;
         for &(kind, arch, flags, registers) in entries {
-            let file = machine_code(registers);
+            let file = file_of(registers, arch);
             let size = u64::try_from(file.len()).unwrap();
             let mut packed = match flags {
                 // One run of literals; one raw block.
-                LZ4 => [&[0xf0, 255, 50][..], &file].concat(),
+                LZ4 => {
+                    let rest = file.len() - 15;
+                    let length = [vec![255; rest / 255], vec![u8::try_from(rest % 255).unwrap()]].concat();
+                    [&[0xf0][..], &length, &file].concat()
+                }
                 ZSTD => [&[0x28, 0xb5, 0x2f, 0xfd, 0x60, 0, 0, 0, 0, 0][..], &file].concat(),
                 _ => file,
             };
@@ -216,7 +164,7 @@ mod tests {
     }
 
     fn code(entries: &[(u16, u32, u64, u32)], capability: (u32, u32)) -> Option<Code> {
-        read(&binary(entries), capability)?.get(KERNEL).copied()
+        read(&binary(entries), capability, &["_Z1kv"])?[0]
     }
 
     #[test]
@@ -240,20 +188,32 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_container_has_no_kernels_and_does_no_harm() {
+    fn million_fat_binaries() {
+        let names = ["_Z1kv", ""];
+        let seeds = [(89, 0), (90, 0), (89, LZ4), (120, ZSTD)];
+        let seeds = seeds.map(|(arch, flags)| binary(&[(1, arch, 0, 9), (2, arch, flags, 40)]));
+        let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+        let tokens: [&[u8]; 5] =
+            [&MAGIC.to_le_bytes(), b".nv.info", b".symtab", &[4, 0x2f, 8, 0], &[0xff; 4]];
+        mutants(&seeds, &tokens, |container| {
+            let codes = read(container, (9, 0), &names);
+            assert!(codes.is_none_or(|codes| codes.len() == names.len()));
+        });
+        for address in [0, 1, 17] {
+            assert_eq!(codes(address, (9, 0), &names), [None; 2]);
+        }
+    }
+
+    #[test]
+    fn a_container_that_is_cut_or_damaged_anywhere_does_no_harm() {
         let whole = binary(&[(2, 89, 0, 40), (2, 89, LZ4, 40), (2, 89, ZSTD, 40)]);
         for end in 0..whole.len() {
-            let _ = read(&whole[..end], (8, 9));
-        }
-        for at in 0..whole.len() {
-            for value in [0, 0x7f, 0xff] {
+            let _ = read(&whole[..end], (8, 9), &["_Z1kv"]);
+            for value in [0, 1, 0x7f, 0xff] {
                 let mut damaged = whole.clone();
-                damaged[at] = value;
-                let _ = read(&damaged, (8, 9));
+                damaged[end] = value;
+                let _ = read(&damaged, (8, 9), &["_Z1kv"]);
             }
-        }
-        for address in [0, 1, 17] {
-            assert!(kernels(address, (9, 0)).is_empty());
         }
     }
 }

@@ -6,6 +6,8 @@ use std::fmt;
 
 use plimsoll_base::Bytes;
 
+use super::stand_in::{self, GrownMemory};
+
 /// Longer lines are texts of the model file.
 const LONGEST: usize = 512;
 
@@ -83,6 +85,15 @@ pub(super) enum EngineLogLine<'a> {
         card: usize,
         bytes: Bytes,
     },
+    /// Memory of a card after a prompt.
+    Grown {
+        card: usize,
+        memory: GrownMemory,
+    },
+    /// The engine uses cuBLAS on this card.
+    Cublas(usize),
+    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
+    WithoutCode(u32),
     /// An error message of the engine.
     Complaint(&'a str),
     Nothing,
@@ -119,7 +130,7 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
             tokens.map_or(EngineLogLine::Nothing, EngineLogLine::Context)
         }
-        "plimsoll_phantom" => of_stand_in(rest),
+        "plimsoll_phantom" => stand_in::read(rest),
         _ if FLASH_ATTENTION_OFF.contains(&rest) => EngineLogLine::FlashAttentionOff,
         _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
             EngineLogLine::CopiesDropped
@@ -135,27 +146,6 @@ fn is_graph_size(words: &str) -> bool {
         let rest = rest.rsplit_once(": ").map_or(rest, |(_, sizes)| sizes);
         rest.trim_start().starts_with("nodes")
     })
-}
-
-/// `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
-fn of_stand_in(words: &str) -> EngineLogLine<'_> {
-    let words: Vec<&str> = words.split_ascii_whitespace().take(6).collect();
-    let read = match words[..] {
-        ["CUDA", "runtime", version] => {
-            version.parse().ok().map(|version| EngineLogLine::Runtime(CardInterface::Cuda(version)))
-        }
-        ["ROCm", "runtime"] => Some(EngineLogLine::Runtime(CardInterface::Rocm)),
-        ["Vulkan", "device"] => Some(EngineLogLine::Runtime(CardInterface::Vulkan)),
-        ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
-        [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
-            (Some(BufferPlace::Card(card)), Ok(bytes)) => {
-                Some(EngineLogLine::Asked { card, bytes: Bytes::new(bytes) })
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    read.unwrap_or(EngineLogLine::Nothing)
 }
 
 /// b8799 and b10605.
@@ -251,7 +241,7 @@ fn kind_of(words: &str) -> BufferKind {
 const CARDS: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
 
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
-fn place_of(name: &str) -> Option<BufferPlace> {
+pub(super) fn place_of(name: &str) -> Option<BufferPlace> {
     let number = |card: &&str| name.strip_prefix(card)?.parse().ok();
     if let Some(number) = CARDS.iter().find_map(number) {
         return Some(BufferPlace::Card(number));

@@ -1,6 +1,6 @@
 //! Replacement of a plan's computed memory terms by the sizes from the engine's own log.
 
-use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
+use plimsoll_base::{Bytes, Card, CardKind, Counting, Reason, Source};
 
 use super::line::{BufferKind, BufferPlace, CardInterface};
 use super::transcript::{EngineBuffer, Transcript};
@@ -8,7 +8,7 @@ use crate::cost::{PlanCalculator, RequestCost};
 use crate::fit::PlanPrice;
 use crate::outcome::{HostTerms, Plan, PlanTerm, Terms};
 use crate::request::PlanRequest;
-use crate::{PlanError, assemble, reasons};
+use crate::{PlanError, assemble, calibration, reasons};
 
 /// The plan of a request with the engine's terms. `largest_context` is the answer of
 /// [`confirmed_context`](crate::fit::confirmed_context); `program` is the engine's name for display.
@@ -57,16 +57,55 @@ fn merged(
     if let Some(context) = transcript.context() {
         cost.reserve.context = context;
     }
-    let cuda = |card: &Card| card.kind == CardKind::Cuda;
-    for (index, (card, terms)) in request.cards.iter().zip(&mut cost.cards).enumerate() {
-        // The engine numbers only CUDA cards; host memory among the request's cards is none of them.
-        let number = request.cards[..index].iter().filter(|card| cuda(card)).count();
-        let place = if cuda(card) { BufferPlace::Card(number) } else { BufferPlace::Host };
-        replace(terms, transcript, place, &source);
+    let places: Vec<BufferPlace> = places(request.cards).collect();
+    for (place, terms) in places.iter().zip(&mut cost.cards) {
+        replace(terms, transcript, *place, &source);
     }
     replace_host(&mut cost.host, transcript, &source);
     add_projector(calculator, &mut cost);
+    for ((place, card), terms) in places.iter().zip(request.cards).zip(&mut cost.cards) {
+        if let BufferPlace::Card(number) = *place {
+            let cublas = calibration::cublas(request, card);
+            grow(terms, transcript, (number, card, cublas), program);
+        }
+    }
     Ok(cost)
+}
+
+/// The engine's numbers of the cards. It numbers only cards; host memory among the request's cards is none of them.
+fn places(cards: &[Card]) -> impl Iterator<Item = BufferPlace> {
+    let mut numbers = 0..;
+    cards.iter().map(move |card| match card.kind {
+        CardKind::Cuda => numbers.next().map_or(BufferPlace::Host, BufferPlace::Card),
+        _ => BufferPlace::Host,
+    })
+}
+
+/// Replaces the pool by what the engine holds after a prompt, besides its buffers. cuBLAS requests memory of its own.
+fn grow(
+    terms: &mut Terms,
+    transcript: &Transcript,
+    (number, card, cublas): (usize, &Card, Bytes),
+    program: &str,
+) {
+    let Some(memory) = transcript.grown(number) else {
+        return;
+    };
+    let held = match card.counting {
+        Counting::Driver => memory.taken,
+        Counting::Guard => memory.held,
+    };
+    let buffers = terms.weights.known() + terms.kv.known() + terms.compute.known();
+    let cublas = if transcript.uses_cublas(number) { cublas } else { Bytes::ZERO };
+    let estimated = match transcript.without_code() {
+        0 => String::new(),
+        kernels => format!(
+            "; the occupancy of {kernels} kernels is estimated, for lack of machine code for the card"
+        ),
+    };
+    let source =
+        format!("{}, after a prompt of {} tokens{estimated}", named(program, transcript), memory.tokens);
+    terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));
 }
 
 fn replace(terms: &mut Terms, transcript: &Transcript, place: BufferPlace, source: &Source) {
@@ -114,11 +153,17 @@ fn named(program: &str, transcript: &Transcript) -> String {
 }
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
-    let unsaid = match transcript.runtime() {
-        Some(CardInterface::Vulkan | CardInterface::Rocm) => {
+    let foreign = matches!(transcript.runtime(), Some(CardInterface::Vulkan | CardInterface::Rocm));
+    let unsaid = match (transcript.prompt(), foreign) {
+        (None, true) => {
             "the plan uses the pool and context of CUDA, because those of this backend have not been measured"
+                .to_owned()
         }
-        _ => "the engine does not report the pool and the CUDA context",
+        (None, false) => "the engine does not report the pool and the CUDA context".to_owned(),
+        (Some(tokens), _) => format!(
+            "the pool is what its backend requested for a prompt of {tokens} tokens; the largest context still counts \
+            a computed pool, and the context of the driver was not asked"
+        ),
     };
     let text = format!(
         "{} reported the sizes of weights, cache and compute buffers, each exact to {}; {unsaid}",

@@ -1,11 +1,12 @@
 //! Buffers and events of an engine's log, read line by line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_base::Bytes;
 
 use super::line::{self, BufferKind, BufferPlace, CardInterface, EngineLogLine};
 use super::refusal::{EngineRefusal, EngineRefusalKind};
+use super::stand_in::GrownMemory;
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
@@ -37,6 +38,9 @@ pub struct Transcript {
     runtime: Option<CardInterface>,
     static_runtime: bool,
     asked: BTreeMap<usize, Bytes>,
+    grown: BTreeMap<usize, GrownMemory>,
+    cublas: BTreeSet<usize>,
+    without_code: u32,
     /// The numbers are whole mebibytes, rounded down.
     coarse: bool,
 }
@@ -90,7 +94,17 @@ impl Transcript {
             EngineLogLine::Asked { card, bytes } if self.asked.len() < MOST_BUFFERS => {
                 self.asked.insert(card, bytes);
             }
-            EngineLogLine::Asked { .. } | EngineLogLine::Nothing => {}
+            EngineLogLine::Grown { card, memory } if self.grown.len() < MOST_BUFFERS => {
+                self.grown.insert(card, memory);
+            }
+            EngineLogLine::Cublas(card) if self.cublas.len() < MOST_BUFFERS => {
+                self.cublas.insert(card);
+            }
+            EngineLogLine::WithoutCode(kernels) => self.without_code = kernels,
+            EngineLogLine::Asked { .. }
+            | EngineLogLine::Grown { .. }
+            | EngineLogLine::Cublas(_)
+            | EngineLogLine::Nothing => {}
         }
     }
 
@@ -116,6 +130,11 @@ impl Transcript {
     /// True once the first context is complete, which is all there is without draft model, projector and adapters.
     pub fn has_context(&self) -> bool {
         self.reserved || self.ready
+    }
+
+    /// True where the weights are somewhere; without them the log is no answer.
+    pub fn has_weights(&self) -> bool {
+        self.buffers.iter().any(|buffer| buffer.kind == BufferKind::Weights)
     }
 
     pub fn buffers(&self) -> &[EngineBuffer] {
@@ -145,6 +164,26 @@ impl Transcript {
     /// Bytes that the engine's backend asked of a card in all, which its log may not name.
     pub fn asked(&self, card: usize) -> Option<Bytes> {
         self.asked.get(&card).copied()
+    }
+
+    /// Memory of a card after a prompt, where the engine computed one.
+    pub fn grown(&self, card: usize) -> Option<GrownMemory> {
+        self.grown.get(&card).copied()
+    }
+
+    /// Length of the prompt that the engine computed.
+    pub fn prompt(&self) -> Option<u64> {
+        self.grown.values().map(|memory| memory.tokens).next()
+    }
+
+    /// True where the engine used cuBLAS on a card.
+    pub fn uses_cublas(&self, card: usize) -> bool {
+        self.cublas.contains(&card)
+    }
+
+    /// Number of kernels whose occupancy was estimated.
+    pub fn without_code(&self) -> u32 {
+        self.without_code
     }
 
     /// True where flash attention was left to the engine, and the engine switched it off.

@@ -18,7 +18,6 @@ use plimsoll_planner::MeasuredContext;
 use plimsoll_probe::guard::unreachable;
 use plimsoll_probe::{Machine, Sampler, contexts, library};
 use serde::Serialize;
-use tokio::runtime;
 use tokio::task::LocalSet;
 
 use self::measure::{MeasureError, MeasuringSetup};
@@ -72,10 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // Checked before the measurement: a table that cannot be written would be noticed only after a minute per
     // card.
     contexts::check(&place)?;
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot start"))?;
+    let runtime = super::runtime()?;
     let mut calibration = LocalSet::new().block_on(&runtime, calibrated(arguments))?;
     // A run without any result keeps the old table, whose values may still be right.
     if !calibration.contexts.is_empty() {

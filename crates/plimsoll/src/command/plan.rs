@@ -12,6 +12,7 @@ mod quants;
 mod remote;
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -101,6 +102,9 @@ pub(crate) struct Arguments {
     /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
+    /// With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own
+    #[arg(long, value_name = "TOKENS", requires = "exact", conflicts_with_all = ["fit", "check"])]
+    prompt: Option<NonZeroU32>,
     /// With --exact: neither read nor write the cache of the engine's answers
     #[arg(long, requires = "exact")]
     no_cache: bool,

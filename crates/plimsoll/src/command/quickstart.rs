@@ -12,11 +12,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Card;
-use plimsoll_launch::engine;
-use plimsoll_launch::engine::{EngineHome, EngineProgram};
+use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
-use plimsoll_serve::Listen;
-use plimsoll_serve::{Daemon, DaemonError, Setup};
+use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
 
 use self::folder::Folder;
 use self::talk::{patiently, quote, say, title};

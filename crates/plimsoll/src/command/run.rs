@@ -24,7 +24,6 @@ use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
 use plimsoll_probe::{Machine, Sampler, library};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
-use tokio::runtime;
 use tokio::time::timeout;
 
 use self::cards::{Chosen, RequestedCard};
@@ -96,10 +95,7 @@ pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
 }
 
 fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot watch the program while it runs"))?;
+    let runtime = super::runtime()?;
     let (summary, end) = runtime.block_on(guarded(arguments))?;
     // Before the report: a report that cannot be written must not cost the user the summary.
     summary.print();

@@ -36,8 +36,8 @@ pub(crate) struct OomLadder {
     /// Answer a refused allocation with managed memory, as llama.cpp PR 22158 does
     #[arg(long, value_name = "HOW", value_parser = words::<OnOom>(&["managed"]))]
     on_oom: Option<OnOom>,
-    /// Replacement for ggml's legacy pool: guard's own, managed memory, or none
-    #[arg(long, value_name = "POOL", help_heading = "Pools", value_parser = words::<PoolChoice>(&["ours", "managed", "leave"]))]
+    /// Replacement for ggml's legacy pool: guard's own, or none
+    #[arg(long, value_name = "POOL", help_heading = "Pools", value_parser = words::<PoolChoice>(&["ours", "leave"]))]
     pool: Option<PoolChoice>,
     /// Report to the program that the cards have no virtual memory management, so that ggml uses its legacy
     /// pool
@@ -64,7 +64,7 @@ impl OomLadder {
             spill: self.spill,
             need: self.need,
             keep: self.keep,
-            pool: self.pool.map(Into::into),
+            pool: self.pool,
             on_oom: self.on_oom,
             hide_vmm: said(self.hide_vmm),
             // Budget, mode and contexts come from other options, which `run` and `serve` define differently.

@@ -11,9 +11,7 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
 use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
-use plimsoll_serve::Listen;
-use plimsoll_serve::widest;
-use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup, widest};
 use tokio::runtime::{self, LocalOptions};
 
 use super::rungs::{OomLadder, words};

@@ -16,7 +16,6 @@ use plimsoll_lab::load::{
 use plimsoll_probe::Sampler;
 use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
-use tokio::runtime;
 use tokio::task::LocalSet;
 
 use crate::report::{ErrorReport, NO_VERDICT, print, status, write_file};
@@ -105,10 +104,7 @@ struct Rendered {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot start"))?;
+    let runtime = super::runtime()?;
     let told = LocalSet::new().block_on(&runtime, async {
         match &arguments.beside {
             Some(command) => met(arguments, command).await,

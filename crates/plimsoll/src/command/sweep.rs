@@ -12,7 +12,6 @@ use plimsoll_base::Bytes;
 use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, Target, sweep, warm_up};
 use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
 use plimsoll_probe::Sampler;
-use tokio::runtime;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;
@@ -55,10 +54,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot start"))?;
+    let runtime = super::runtime()?;
     let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
     let report =
         SweepReport { target: server.target.to_string(), model: &server.model, planned, sweep: &sweep };

@@ -24,7 +24,7 @@ use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::GuardOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::{runtime, time};
+use tokio::time;
 
 use super::run::child::{self, ChildEnd};
 use super::run::{own_failure, program};
@@ -67,10 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(Verb::Show(arguments)) = &arguments.verb {
         return show::run(arguments);
     }
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot start"))?;
+    let runtime = super::runtime()?;
     let code = runtime.block_on(async {
         match arguments.command.is_empty() {
             true => attached(arguments).await,
@@ -135,10 +132,8 @@ async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io:
 /// Starts a program and records it to its end.
 async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let (path, rest) = program(&arguments.command).map_err(own_failure)?;
-    let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(
-        "cannot make a folder for guard's shared-memory \
-            files",
-    ))?;
+    let folder = OwnedFolder::create(PAGES)
+        .map_err(ErrorReport::of("cannot make a folder for guard's shared-memory files"))?;
     let (environment, notes) = guarded(&folder);
     // The collector needs the process id, and `follow` returns only at the end of the program.
     let (tell, told) = oneshot::channel();

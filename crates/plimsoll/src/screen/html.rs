@@ -137,7 +137,6 @@ fn chart(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan) ->
             text: "this context".to_owned(),
             id: Some(format!("mark-{index}")),
         }],
-        stops: Vec::new(),
         key: key.to_vec(),
     }
 }

@@ -9,8 +9,7 @@ use plimsoll_telemetry::record::{
 };
 
 use super::soak::lasted;
-use plimsoll_report::ReportPage;
-use plimsoll_report::{Chart, MOST_LINES, Mark, written};
+use plimsoll_report::{Chart, MOST_LINES, Mark, ReportPage, written};
 
 /// Rows of a table in the text.
 const MOST_ROWS: usize = 10;

@@ -7,8 +7,7 @@ use plimsoll_report::{aligned, written};
 
 use crate::replay::{Replay, Replayed};
 
-const COLUMNS: [&str; 8] =
-    ["policy", "reserved", "of live", "driver calls", "completes", "smallest budget", "p50, p99", "mean"];
+const COLUMNS: [&str; 6] = ["policy", "reserved", "of live", "driver calls", "completes", "smallest budget"];
 
 /// Renders one line for each policy, then the failures of policies that stopped.
 pub(crate) fn replay(replay: &Replay) -> String {
@@ -48,13 +47,12 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn row(policy: &Replayed, live: Bytes) -> [String; 8] {
+fn row(policy: &Replayed, live: Bytes) -> [String; 6] {
     let budget = policy.smallest_budget.map(|budget| {
         // In tenths of a percent, as integers: `Bytes` has no floating-point form.
         let percent = budget.scaled(1000, live.get().max(1)).get();
         format!("{budget} ({}.{}%)", percent / 10, percent % 10)
     });
-    let times = policy.ns_per_op.as_ref();
     [
         policy.policy.to_string(),
         policy.peak_reserved.to_string(),
@@ -62,7 +60,5 @@ fn row(policy: &Replayed, live: Bytes) -> [String; 8] {
         policy.driver_allocs.to_string(),
         if policy.completed { "yes" } else { "no" }.to_owned(),
         budget.unwrap_or_else(|| "none".to_owned()),
-        times.map_or_else(String::new, |times| format!("{}, {} ns", times.p50, times.p99)),
-        times.map_or_else(String::new, |times| format!("{:.1} ns", times.mean)),
     ]
 }

@@ -8,8 +8,7 @@ use plimsoll_lab::load::{CardStats, RouterState, SoakVerdict, failed_so, thousan
 use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
-use plimsoll_report::ReportPage;
-use plimsoll_report::{Chart, Mark, written};
+use plimsoll_report::{Chart, Mark, ReportPage, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]

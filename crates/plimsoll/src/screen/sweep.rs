@@ -219,7 +219,7 @@ impl SweepReport<'_> {
             chart("prompt speed", &[("prompt".to_owned(), prompt)], &rate),
             chart("answer speed", &[("answer".to_owned(), answer)], &rate),
         ];
-        charts(None, &drawn.into_iter().flatten().collect::<Vec<_>>())
+        charts(&drawn.into_iter().flatten().collect::<Vec<_>>())
     }
 }
 

@@ -56,6 +56,7 @@ impl Room {
         }
         let log = repository().join("data/logs/kv_cache_too_large.llama.log");
         fs::copy(log, at("server.log")).unwrap();
+        fs::copy(repository().join("data/traces/b8799-q8_0-distinct.csv"), at("trace.csv")).unwrap();
         let configuration = page.configuration().unwrap_or_else(|| CONFIGURATION.to_owned());
         fs::write(at("plimsoll.toml"), configuration).unwrap();
         let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));

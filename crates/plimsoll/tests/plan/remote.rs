@@ -123,7 +123,7 @@ fn quantisations_are_listed_with_the_best_that_fits_first() {
     assert_eq!(list["quantisations"][0]["name"], "Q4_K_M");
     let one = plan(&server, home.path(), &["--json", "-hf", REPO, "--card", SMALL, "--", "-c", "8192"]);
     assert_eq!(list["quantisations"][0]["cards"][0]["peak"], json(&one)["cards"][0]["peak"]);
-    assert!(text(&one.stderr).contains("--quants compares the 3 quantisations"), "{}", text(&one.stderr));
+    assert!(text(&one.stderr).contains("--quants compares all 3 quantisations"), "{}", text(&one.stderr));
     let tiny = "name=small,total=1GiB,cc=8.6";
     assert_eq!(plan(&server, home.path(), &["-hf", REPO, "--quants", "--card", tiny]).status.code(), Some(1));
 }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod asked;
 mod burst;
 mod checked;
 mod crowd;
@@ -15,6 +16,7 @@ mod depth;
 mod exact;
 mod exact_rows;
 mod fleet;
+mod growth;
 mod hip;
 mod leaving;
 mod openai;

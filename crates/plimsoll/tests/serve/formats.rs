@@ -92,7 +92,7 @@ fn llama_swaps_yaml_is_served_with_its_macros_groups_and_hooks() {
     until("alpha is preloaded", || daemon.running() == ["alpha"]);
     until("its ttl ends it", || daemon.running().is_empty());
     daemon.told("stop alpha");
-    daemon.told("its configured ttl");
+    daemon.told("which is its ttl (time to live)");
     assert_eq!(listed(&daemon), ["alpha", "gamma"]);
     answers(&daemon, "first");
     answers(&daemon, "beta");
@@ -198,7 +198,11 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
             "a.ini:3: unknown key `ctx-sze` in [a]; did you mean `ctx-size`",
         ),
         ("a.ini", "[a\nmodel = x\n", "a.ini:1: "),
-        ("a.ini", "[a]\nctx-size = 1\n", "a.ini:1: model `a` names no model file; add `model ="),
+        (
+            "a.ini",
+            "[a]\nctx-size = 1\n",
+            "a.ini:1: the section of model `a` names no model file; add `model =",
+        ),
         (
             "a.yaml",
             "models:\n  a:\n    cmd: ${nope}\n",

@@ -38,13 +38,16 @@ const STREAMS: [(usize, usize); 5] =
 const STREAMS_AT_ONCE: usize = 12;
 
 /// An engine whose one event never ends: its bytes come in segments of the size that the path names, then nothing more.
+/// A GET tells how many of its answers are sent.
 const DRIPPING: &str = r#"
 import http.server, socket, socketserver, sys, time
+sent = []
 class Engine(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     def do_GET(self):
-        self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
+        told = str(len(sent)).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(told))); self.end_headers(); self.wfile.write(told)
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         size, total = (int(word) for word in self.path.rsplit("/", 2)[1:])
@@ -52,7 +55,7 @@ class Engine(http.server.BaseHTTPRequestHandler):
         for _ in range(total // size):
             self.wfile.write(b"%x\r\n" % size + b"x" * size + b"\r\n"); self.wfile.flush()
             if size < 1000: time.sleep(0)
-        time.sleep(600)
+        sent.append(size); time.sleep(600)
     def log_message(self, *words): pass
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
@@ -171,9 +174,14 @@ fn dripping(folder: &Path) -> Daemon {
     daemon
 }
 
-/// Streams of `total` bytes in segments of this size, watched for longer than it takes to send all.
+/// Answers that the engine has sent whole.
+fn sent(daemon: &Daemon) -> usize {
+    http::get(daemon.address, "/upstream/a/sent").text().parse().expect("the engine counts")
+}
+
+/// Streams of `total` bytes in segments of this size, watched until the engine has sent all, and a while longer.
 fn watch_streams(daemon: &Daemon, (segment, total): (usize, usize), meanwhile: impl FnOnce()) {
-    let before = resident(daemon);
+    let (before, sent_before) = (resident(daemon), sent(daemon));
     let streams: Vec<TcpStream> = (0..STREAMS_AT_ONCE)
         .map(|_| {
             let path = format!("/upstream/a/{segment}/{total}");
@@ -183,11 +191,16 @@ fn watch_streams(daemon: &Daemon, (segment, total): (usize, usize), meanwhile: i
     meanwhile();
     let counted = STREAMS_AT_ONCE * total;
     let most = counted * BOUND / 100 + OWN + STREAMS_AT_ONCE * CONNECTION;
-    let end = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < end {
+    let (began, mut all_sent) = (Instant::now(), None::<Instant>);
+    // The last bytes may still lie in the sockets.
+    while all_sent.is_none_or(|at| at.elapsed() < Duration::from_millis(400)) {
         let held = resident(daemon).saturating_sub(before);
         assert!(held <= most, "segments of {segment}: {counted} bytes, {held} held");
-        thread::sleep(Duration::from_millis(50));
+        if all_sent.is_none() && sent(daemon) == sent_before + STREAMS_AT_ONCE {
+            all_sent = Some(Instant::now());
+        }
+        assert!(began.elapsed() < Duration::from_secs(100), "{} answers were sent", sent(daemon));
+        thread::sleep(Duration::from_millis(20));
     }
     for mut stream in streams {
         stream.set_nonblocking(true).expect("the daemon and this test talk");

@@ -1,6 +1,7 @@
 //! Tests of `plimsoll serve` as a process with fake engines: the client's view, and that nothing is left
 //! behind.
 
+mod asked;
 mod client_verbs;
 mod daemon;
 mod depth;

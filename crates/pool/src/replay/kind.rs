@@ -6,9 +6,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::GRANULE;
-use crate::policies::{
-    Direct, GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions, Pytorch, PytorchMode, RmmPool,
-};
+use crate::policies::{GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions};
 use crate::policy::Policy;
 
 /// Granule of whole allocations.
@@ -21,44 +19,32 @@ pub enum PolicyKind {
     Plimsoll,
     /// Ours, in slots: for cards without virtual memory management.
     PlimsollSlots,
-    Direct,
     GgmlLegacy,
     /// Frees everything idle when the driver refuses.
     GgmlLegacyFlush,
     /// With blocks of twice the requested size.
     GgmlLegacyDouble,
     GgmlVmm,
-    Pytorch,
-    PytorchExpandable,
-    RmmPool,
 }
 
 impl PolicyKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 6] = [
         Self::Plimsoll,
         Self::PlimsollSlots,
         Self::GgmlLegacy,
         Self::GgmlLegacyFlush,
         Self::GgmlLegacyDouble,
         Self::GgmlVmm,
-        Self::Pytorch,
-        Self::PytorchExpandable,
-        Self::RmmPool,
-        Self::Direct,
     ];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plimsoll => "plimsoll",
             Self::PlimsollSlots => "plimsoll-slots",
-            Self::Direct => "direct",
             Self::GgmlLegacy => "ggml-legacy",
             Self::GgmlLegacyFlush => "ggml-legacy-flush",
             Self::GgmlLegacyDouble => "ggml-legacy-double",
             Self::GgmlVmm => "ggml-vmm",
-            Self::Pytorch => "pytorch",
-            Self::PytorchExpandable => "pytorch-expandable",
-            Self::RmmPool => "rmm-pool",
         }
     }
 
@@ -70,21 +56,17 @@ impl PolicyKind {
         match self {
             Self::Plimsoll => ours(true),
             Self::PlimsollSlots => ours(false),
-            Self::Direct => Box::new(Direct::default()),
             Self::GgmlLegacy => legacy(105, false),
             Self::GgmlLegacyFlush => legacy(105, true),
             Self::GgmlLegacyDouble => legacy(200, false),
             Self::GgmlVmm => Box::new(GgmlVmm::default()),
-            Self::Pytorch => Box::new(Pytorch::new(PytorchMode::Native)),
-            Self::PytorchExpandable => Box::new(Pytorch::new(PytorchMode::Expandable)),
-            Self::RmmPool => Box::new(RmmPool::default()),
         }
     }
 
     /// Granule of the card for this policy.
     pub const fn granule(self) -> u64 {
         match self {
-            Self::Plimsoll | Self::GgmlVmm | Self::PytorchExpandable => GRANULE,
+            Self::Plimsoll | Self::GgmlVmm => GRANULE,
             _ => WHOLE,
         }
     }

@@ -1,12 +1,11 @@
-//! Reader and writer of RAPIDS RMM's allocation log: `Thread,Time,Action,Pointer,Size,Stream`.
+//! Reader of RAPIDS RMM's allocation log: `Thread,Time,Action,Pointer,Size,Stream`.
 //!
 //! Reading stops at the first malformed line. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm
 //! 5d50a37`.
 
 use alloc::string::{String, ToString};
-use core::fmt::Write;
 
-use super::{Builder, Fault, Trace, TraceStep};
+use super::{Fault, Trace, TraceBuilder};
 use crate::device::Stream;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
@@ -43,7 +42,7 @@ pub enum CsvFault {
 impl Trace {
     /// Reads RAPIDS RMM's log.
     pub fn from_csv(text: &[u8]) -> Result<Self, CsvError> {
-        let mut builder = Builder::default();
+        let mut builder = TraceBuilder::default();
         for (index, line) in lines(text).enumerate() {
             let read = match index {
                 0 => header(line),
@@ -70,7 +69,7 @@ fn header(line: &[u8]) -> Result<(), CsvFault> {
     Err(CsvFault::Header { found: shown(line) })
 }
 
-fn step(line: &[u8], builder: &mut Builder) -> Result<(), CsvFault> {
+fn step(line: &[u8], builder: &mut TraceBuilder) -> Result<(), CsvFault> {
     // DECISION: the time is ignored, because RMM's clock does not separate calls in the same microsecond.
     // Pointers and streams are hexadecimal.
     let [_thread, _time, action, pointer, size, stream] = fields(line)?;
@@ -126,36 +125,10 @@ fn shown(text: &[u8]) -> String {
     if cut.len() < SHOWN { text } else { text + "…" }
 }
 
-pub(super) fn written(trace: &Trace) -> String {
-    let mut text = String::from(HEADER);
-    text.push('\n');
-    let mut sizes = alloc::vec![0; usize::try_from(trace.blocks).unwrap_or_default()];
-    for (time, step) in trace.steps.iter().enumerate() {
-        let (action, block, stream) = match *step {
-            TraceStep::Allocate { block, size, stream } => {
-                if let Some(place) = usize::try_from(block).ok().and_then(|at| sizes.get_mut(at)) {
-                    *place = size;
-                }
-                ("allocate", block, stream)
-            }
-            TraceStep::Free { block, stream } => ("free", block, stream),
-        };
-        let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
-        // Writing to a string cannot fail. Numbers from 1: a null pointer is no block.
-        let _ = writeln!(
-            text,
-            "1,{time},{action},{:#x},{},{:#x}",
-            u64::from(block) + 1,
-            size.unwrap_or_default(),
-            stream.0
-        );
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::TraceStep;
     use alloc::format;
 
     fn read(lines: &str) -> Result<Trace, CsvError> {
@@ -173,15 +146,6 @@ mod tests {
         .unwrap();
         assert_eq!((trace.steps().len(), trace.peak_live(), trace.refused()), (2, 1024, 2));
         assert_eq!(trace.steps()[1], TraceStep::Free { block: 0, stream: Stream(2) });
-    }
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let text =
-            "1,0,allocate,0x1,512,0x0\n1,1,allocate,0x2,7,0x3\n1,2,free,0x1,512,0x0\n1,3,free,0x2,7,0x3\n";
-        let trace = read(text).unwrap();
-        assert_eq!(trace.to_csv(), format!("{HEADER}\n{text}"));
-        assert_eq!(Trace::from_csv(trace.to_csv().as_bytes()), Ok(trace));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use core::fmt;
 
 use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 
-use super::{Builder, Fault, Trace};
+use super::{Fault, Trace, TraceBuilder};
 use crate::device::Stream;
 
 /// Choice of the allocator whose requests are read.
@@ -44,8 +44,7 @@ pub enum RecordFault {
     )]
     Version { found: u32 },
     #[error(
-        "each record of the trace should have {} bytes, but the header states {found}; the header is \
-        damaged",
+        "each record of the trace should have {} bytes, but the header states {found}; the header is damaged",
         TraceRecord::SIZE
     )]
     RecordSize { found: u32 },
@@ -73,7 +72,7 @@ impl Trace {
             Some(asked) => asked,
             None => busiest(file),
         };
-        let mut builder = Builder::default();
+        let mut builder = TraceBuilder::default();
         let mut heard = false;
         for (offset, record) in records(file) {
             let of = RecordedRequest { card: record.card, pool: record.pool };
@@ -123,7 +122,7 @@ fn busiest(file: &[u8]) -> RecordedRequest {
     most.map_or(RecordedRequest { card: 0, pool: 0 }, |(asked, _)| asked)
 }
 
-fn step(kind: TraceKind, record: &TraceRecord, builder: &mut Builder) -> Result<(), Fault> {
+fn step(kind: TraceKind, record: &TraceRecord, builder: &mut TraceBuilder) -> Result<(), Fault> {
     let stream = Stream(u64::from(record.stream));
     match kind {
         TraceKind::Alloc => builder.allocate(record.id, record.size, stream),

@@ -1,7 +1,7 @@
 //! Tests of damaged traces: the result is an error or a trace, never a panic, and memory is bounded by the
 //! input.
 
-use plimsoll_pool::replay::{PolicyKind, UNLIMITED, Unwatched, replay};
+use plimsoll_pool::replay::{PolicyKind, UNLIMITED, replay};
 use plimsoll_pool::trace::Trace;
 use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn damaged(whole: &[u8], damage: &[(prop::sample::Index, u8)], end: prop::sample
 fn check(trace: &Trace, bytes: usize) {
     assert!(trace.steps().len() <= bytes / 8);
     for kind in PolicyKind::ALL {
-        replay(trace, kind, UNLIMITED, &mut Unwatched);
+        replay(trace, kind, UNLIMITED);
     }
 }
 
@@ -52,8 +52,8 @@ fn many_live_blocks_freed_in_any_order_are_no_trouble() {
     let trace = Trace::from_record(&file, None).unwrap();
     let started = std::time::Instant::now();
     for kind in PolicyKind::ALL {
-        if !matches!(kind, PolicyKind::GgmlVmm | PolicyKind::Direct) {
-            assert!(replay(&trace, kind, UNLIMITED, &mut Unwatched).completed(), "{kind}");
+        if kind != PolicyKind::GgmlVmm {
+            assert!(replay(&trace, kind, UNLIMITED).completed(), "{kind}");
         }
     }
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());

@@ -1,14 +1,14 @@
 //! Tests of traces (generated, read and replayed) against recordings from a card and published figures.
 #![allow(clippy::unwrap_used)]
 
-mod generate;
 mod hostile;
+mod made;
 mod replay;
 #[path = "../simulated/card.rs"]
 mod simulated;
 
-use plimsoll_pool::generate::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape};
 use plimsoll_pool::trace::Trace;
+use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape};
 
 /// The run of `data/traces`: thirty parts of 2048 tokens, two tokens decoded after each.
 fn recorded(cache: CacheShape) -> Trace {
@@ -18,5 +18,5 @@ fn recorded(cache: CacheShape) -> Trace {
         warm_up: true,
         ..GeneratedRun::prompt(DemandRules::Copying, cache, 61_440)
     };
-    plimsoll_pool::generate::generate(&ModelShape::M8, &run, &GeneratorCard::H200).unwrap()
+    plimsoll_traces::generate(&ModelShape::M8, &run, &GeneratorCard::H200).unwrap()
 }

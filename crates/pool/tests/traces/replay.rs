@@ -1,11 +1,9 @@
 //! Tests of replays against recordings of real pools and published figures.
 
-use plimsoll_pool::generate::{
-    CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,
-};
-use plimsoll_pool::replay::{Cause, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget};
+use plimsoll_pool::replay::{Cause, PolicyKind, UNLIMITED, replay, smallest_budget};
 use plimsoll_pool::trace::{Trace, TraceStep};
 use plimsoll_pool::{Broken, GgmlLegacy, GgmlLegacyOptions, Policy, Stream};
+use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate};
 
 use crate::recorded;
 use crate::simulated::Simulated;
@@ -34,7 +32,7 @@ fn the_legacy_pool_asks_the_driver_for_exactly_what_the_real_one_asked_for() {
         (CacheShape::F16, include_str!("../../../../data/traces/old-f16-ub512.legacy-driver.txt")),
     ] {
         let real: Vec<u64> = real.lines().map(|line| line.parse().unwrap()).collect();
-        let outcome = replay(&recorded(cache), PolicyKind::GgmlLegacy, UNLIMITED, &mut Unwatched);
+        let outcome = replay(&recorded(cache), PolicyKind::GgmlLegacy, UNLIMITED);
         assert_eq!(outcome.driver_sizes, real);
         assert_eq!(outcome.peak_reserved, real.iter().sum::<u64>());
     }
@@ -42,7 +40,7 @@ fn the_legacy_pool_asks_the_driver_for_exactly_what_the_real_one_asked_for() {
 
 #[test]
 fn the_vmm_pool_reserves_what_the_real_one_reserved() {
-    let outcome = replay(&recorded(CacheShape::Quantised), PolicyKind::GgmlVmm, UNLIMITED, &mut Unwatched);
+    let outcome = replay(&recorded(CacheShape::Quantised), PolicyKind::GgmlVmm, UNLIMITED);
     assert_eq!(outcome.peak_reserved, 251_658_240);
 }
 
@@ -81,27 +79,21 @@ fn a_legacy_pool_holds_twenty_times_what_decoding_to_128k_needs() {
 }
 
 /// One prompt of 131072 tokens, layers only, on a card with 82 multiprocessors whose attention kernel always
-/// streams: blocks, peak live (MiB), and peak reserved (MiB) of legacy, legacy with doubling, VMM, PyTorch
-/// and RMM. Published figures are rounded to one MiB, halves to the even one. Those of Gemma 4 were published
+/// streams: blocks, peak live (MiB), and peak reserved (MiB) of legacy, legacy with doubling and VMM. Published figures are rounded to one MiB, halves to the even one. Those of Gemma 4 were published
 /// with two blocks a multiprocessor of the kernel for heads of 512, which holds one
 /// (`fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere @ b8799`): 10 MiB of partial results less.
 #[test]
 fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
-    const POLICIES: [PolicyKind; 5] = [
-        PolicyKind::GgmlLegacy,
-        PolicyKind::GgmlLegacyDouble,
-        PolicyKind::GgmlVmm,
-        PolicyKind::Pytorch,
-        PolicyKind::RmmPool,
-    ];
+    const POLICIES: [PolicyKind; 3] =
+        [PolicyKind::GgmlLegacy, PolicyKind::GgmlLegacyDouble, PolicyKind::GgmlVmm];
     let quantised = CacheShape::Quantised;
     for (shape, cache, blocks, live, reserved) in [
-        (ModelShape::LLAMA3_8B, quantised, 139_264, 517.3, [9363, 1504, 518, 32_866, 1892]),
-        (ModelShape::QWEN3_30B_A3B, quantised, 319_488, 261.3, [4600, 655, 262, 8162, 802]),
-        (ModelShape::GEMMA3_12B, quantised, 208_896, 1034.4, [18_768, 3013, 1036, 131_476, 2279]),
-        (ModelShape::GEMMA4_31B, quantised, 261_120, 1034.3, [18_762, 3015, 1036, 131_476, 2108]),
-        (ModelShape::LLAMA3_8B, CacheShape::F16, 122_880, 13.0, [16, 25, 14, 20, 30]),
-        (ModelShape::GEMMA4_31B, CacheShape::F16, 230_400, 17.0, [32, 37, 18, 20, 37]),
+        (ModelShape::LLAMA3_8B, quantised, 139_264, 517.3, [9363, 1504, 518]),
+        (ModelShape::QWEN3_30B_A3B, quantised, 319_488, 261.3, [4600, 655, 262]),
+        (ModelShape::GEMMA3_12B, quantised, 208_896, 1034.4, [18_768, 3013, 1036]),
+        (ModelShape::GEMMA4_31B, quantised, 261_120, 1034.3, [18_762, 3015, 1036]),
+        (ModelShape::LLAMA3_8B, CacheShape::F16, 122_880, 13.0, [16, 25, 14]),
+        (ModelShape::GEMMA4_31B, CacheShape::F16, 230_400, 17.0, [32, 37, 18]),
     ] {
         let trace = published(&shape, GeneratedRun::prompt(DemandRules::Copying, cache, 131_072));
         assert_eq!(trace.blocks(), blocks);
@@ -112,7 +104,7 @@ fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
             mib(trace.peak_live())
         );
         let found = POLICIES.map(|kind| {
-            let outcome = replay(&trace, kind, UNLIMITED, &mut Unwatched);
+            let outcome = replay(&trace, kind, UNLIMITED);
             mib(outcome.peak_reserved).round_ties_even()
         });
         assert_eq!(found, reserved.map(f64::from), "{}", shape.name);
@@ -126,14 +118,10 @@ fn a_prompt_of_128k_makes_as_many_driver_calls_as_it_was_computed_to_make() {
         &ModelShape::LLAMA3_8B,
         GeneratedRun::prompt(DemandRules::Copying, CacheShape::Quantised, 131_072),
     );
-    for (kind, calls) in [
-        (PolicyKind::GgmlLegacy, 117),
-        (PolicyKind::GgmlLegacyDouble, 14),
-        (PolicyKind::GgmlVmm, 255),
-        (PolicyKind::Pytorch, 240),
-        (PolicyKind::RmmPool, 10),
-    ] {
-        let outcome = replay(&trace, kind, UNLIMITED, &mut Unwatched);
+    for (kind, calls) in
+        [(PolicyKind::GgmlLegacy, 117), (PolicyKind::GgmlLegacyDouble, 14), (PolicyKind::GgmlVmm, 255)]
+    {
+        let outcome = replay(&trace, kind, UNLIMITED);
         assert_eq!(outcome.driver_sizes.len(), calls, "{kind}");
     }
 }
@@ -149,7 +137,7 @@ fn restored_heads_strand_what_they_were_computed_to_strand() {
         };
         let trace = published(&ModelShape::KIMI_K2, run);
         assert_eq!(trace.peak_live(), live << 20);
-        let outcome = replay(&trace, PolicyKind::GgmlLegacy, UNLIMITED, &mut Unwatched);
+        let outcome = replay(&trace, PolicyKind::GgmlLegacy, UNLIMITED);
         assert_eq!(mib(outcome.peak_reserved).round(), f64::from(legacy));
     }
 }
@@ -168,12 +156,11 @@ fn the_smallest_budget_is_enough_and_legacy_needs_all_that_it_strands() {
         (PolicyKind::GgmlLegacy, 4_261_820_928, 4_261_820_928),
         (PolicyKind::GgmlLegacyFlush, live, live + live / 20),
         (PolicyKind::GgmlVmm, live, live),
-        (PolicyKind::RmmPool, 2 * live, 3 * live),
     ] {
         let budget = smallest_budget(&trace, kind).unwrap();
         assert!((at_least..=at_most).contains(&budget), "{kind} {budget}");
-        assert!(replay(&trace, kind, budget, &mut Unwatched).completed());
-        let failure = replay(&trace, kind, live - 1, &mut Unwatched).failure.unwrap();
+        assert!(replay(&trace, kind, budget).completed());
+        let failure = replay(&trace, kind, live - 1).failure.unwrap();
         assert!(matches!(failure.cause, Cause::Refused { .. }), "{kind}");
     }
 }
@@ -185,7 +172,7 @@ fn a_pool_that_would_abort_is_a_failure_that_no_budget_helps() {
         "1,0,allocate,0x1,512,0x0\n1,1,allocate,0x2,512,0x0\n1,2,free,0x1,512,0x0\n1,3,free,0x2,512,0x0\n",
     );
     let trace = Trace::from_csv(text.as_bytes()).unwrap();
-    let failure = replay(&trace, PolicyKind::GgmlVmm, UNLIMITED, &mut Unwatched).failure.unwrap();
+    let failure = replay(&trace, PolicyKind::GgmlVmm, UNLIMITED).failure.unwrap();
     assert_eq!((failure.step, failure.cause), (2, Cause::Broken(Broken::OutOfOrder)));
     assert_eq!(smallest_budget(&trace, PolicyKind::GgmlVmm), None);
     assert!(failure.to_string().contains("a block other than the last allocated one was freed"));
@@ -195,7 +182,7 @@ fn a_pool_that_would_abort_is_a_failure_that_no_budget_helps() {
 fn replays_of_one_trace_are_equal_and_break_no_rule_of_the_card() {
     let trace = recorded(CacheShape::F16);
     for kind in PolicyKind::ALL {
-        let [first, second] = [(); 2].map(|()| replay(&trace, kind, UNLIMITED, &mut Unwatched));
+        let [first, second] = [(); 2].map(|()| replay(&trace, kind, UNLIMITED));
         assert_eq!(first, second, "{kind}");
         assert!(first.completed() && first.peak_reserved >= trace.peak_live(), "{kind}");
         assert_eq!(checked(&trace, kind), first.driver_sizes, "{kind}");

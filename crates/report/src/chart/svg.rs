@@ -40,7 +40,7 @@ impl Chart {
             r#"<rect class="panel" x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{}"/>"#,
             self.height
         )?;
-        // SVG paints in document order: the areas come first, so that limits, marks and stops lie on top.
+        // SVG paints in document order: the areas come first, so that limits and marks lie on top.
         for series in &self.series {
             self.write_series(series, out)?;
         }
@@ -53,15 +53,6 @@ impl Chart {
             writeln!(
                 out,
                 r#"<line {id}class="mark" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"><title>{text}</title></line>"#
-            )?;
-        }
-        for (x, y) in &self.stops {
-            let (x, y) = (self.x_at(*x), self.y_at(*y));
-            // Half of a cross; one at the upper edge stays within the picture.
-            let (left, right, above, below) = (x - 6, x + 6, y.saturating_sub(6), y + 6);
-            writeln!(
-                out,
-                r#"<path class="stop" d="M{left} {above}L{right} {below}M{left} {below}L{right} {above}"/>"#
             )?;
         }
         for (row, number) in self.key.iter().zip(0..) {
@@ -99,7 +90,7 @@ impl Chart {
         let mut before: Option<(u64, u64)> = None;
         for &(x, y) in points {
             let here = (self.x_at(x), self.y_at(y));
-            // A replay has more samples than the plot has pixels; equal points would only make the file
+            // A long soak has more samples than the plot has pixels; equal points would only make the file
             // larger.
             let _ = match before {
                 None => write!(path, "{lead}{} {}", here.0, here.1),

@@ -10,7 +10,7 @@ use plimsoll_base::{MemoryModel, Placement, Reason, RunId};
 use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::models::{RequestedState, RoomSearch, RunState, StartFigure};
-use crate::place::NoPlacement;
+use crate::place::{DemandCache, NoPlacement};
 use crate::refusal;
 use crate::time::ModelId;
 
@@ -52,8 +52,10 @@ impl Scheduler {
 
     pub(super) fn surveyed(&mut self, id: ModelId, result: Result<Arc<dyn MemoryModel>, Reason>) {
         let Some(slot) = self.models.get(id) else { return };
-        let RequestedState::Survey { stale } = *slot.seeking() else {
-            return;
+        let stale = match slot.seeking() {
+            RequestedState::Survey { stale } => *stale,
+            RequestedState::Room(_) => return self.resurveyed(id, result),
+            RequestedState::Nothing => return,
         };
         self.set_seeking(id, RequestedState::Nothing);
         match result {
@@ -67,6 +69,16 @@ impl Scheduler {
                     self.refuse_queue(id, &refusal);
                 }
             }
+        }
+    }
+
+    /// Replaces the need of a model that waits for room. Its place in the order and its victims stay.
+    fn resurveyed(&mut self, id: ModelId, result: Result<Arc<dyn MemoryModel>, Reason>) {
+        let room = self.models.get_mut(id).and_then(|slot| slot.room_mut());
+        if let (Some(room), Ok(demand)) = (room, result) {
+            room.demand = demand;
+            room.cache = DemandCache::default();
+            self.placements.mark_dirty();
         }
     }
 

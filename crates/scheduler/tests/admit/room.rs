@@ -1,6 +1,6 @@
 //! Tests of eviction: which model stops for which, and when.
 
-use plimsoll_base::{Bytes, CardId};
+use plimsoll_base::{Bytes, CardId, DeclaredSize};
 use plimsoll_scheduler::{
     ModelId, ModelState, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
 };
@@ -53,6 +53,24 @@ fn what_never_fits_is_refused_at_once_with_numbers_and_evicts_nobody() {
     let text = refusal.reason.to_string();
     assert!(text.contains("10240 MiB") && text.contains("30720 MiB"), "{text}");
     assert_eq!(desk.stopped(), []);
+}
+
+#[test]
+fn a_model_that_waits_takes_a_new_need_and_one_that_runs_keeps_its_claim() {
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    let run = desk.loaded(0);
+    desk.ask(0);
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(desk.started(), None);
+    desk.survey_fails(1);
+    assert_eq!((desk.started(), desk.refusals().len()), (None, 0), "the need that is known stays");
+    desk.grows(0, DeclaredSize(gib(1)));
+    desk.surveyed(0);
+    assert_eq!(desk.started(), None, "the claim of the run stays");
+    desk.grows(1, DeclaredSize(gib(2)));
+    desk.surveyed(1);
+    assert!(desk.started().is_some_and(|started| started != run));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 use super::Runtime;
 use super::operator_log::{in_a_line, label};
-use super::survey::look;
+use super::survey::{Asking, Patience, look};
 
 /// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]
@@ -30,10 +30,11 @@ pub(crate) fn forecast(
     entries: &[ConfiguredModel],
     engine: Option<&[String]>,
     limits: &[CardLimit],
+    asking: Option<&Asking>,
 ) -> Vec<Forecast> {
     let ledger = Ledger::new(limits.to_vec());
     let cards: Vec<Card> = served(&ledger);
-    let of = |entry: &ConfiguredModel| foresee(entry, &cards, &ledger, look(entry, engine, &cards));
+    let of = |entry: &ConfiguredModel| foresee(entry, &cards, &ledger, look(entry, engine, &cards, asking));
     entries.iter().map(of).collect()
 }
 
@@ -52,13 +53,17 @@ impl Runtime {
 
     /// Logs the need of these models; those that can never run here show as failed.
     pub(super) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
+        let _turn = self.forecasting.lock().await;
         let entries: Vec<ConfiguredModel> =
             models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
+        let asking = self.asking(Patience::Kept);
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
-        let looked =
-            tokio::task::spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits)).await;
+        let looked = tokio::task::spawn_blocking(move || {
+            forecast(&entries, engine.as_deref(), &limits, asking.as_ref())
+        })
+        .await;
         // A survey that panicked gives no forecast; each load surveys anew anyway.
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
@@ -173,6 +178,7 @@ fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> St
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
+        (false, None) if demand.reported(&asked(entry, cards, demand)) => "as the engine reports".to_owned(),
         (false, None) => "planned".to_owned(),
         (false, Some(context)) => {
             format!("planned with its context lowered to {context}: the configured context fits on no card")

@@ -58,7 +58,7 @@ impl Starter<'_> {
         // A folder of the search path may lie on a disk that hangs.
         let found = tokio::task::spawn_blocking(move || {
             let engine = engine_command(&model, configured.as_deref())?;
-            let program = program(&model, &engine);
+            let program = single_program(&model, &engine);
             Ok::<_, EngineError>((engine, program))
         });
         let found = found.await.map_err(|error| unstartable(&entry.name, &error))?;
@@ -322,7 +322,7 @@ pub(crate) fn engine_command(
 }
 
 /// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
-fn program(entry: &ConfiguredModel, engine: &[String]) -> Option<PathBuf> {
+pub(crate) fn single_program(entry: &ConfiguredModel, engine: &[String]) -> Option<PathBuf> {
     let Launch::LlamaServer { program, .. } = &entry.launch else {
         return None;
     };

@@ -3,8 +3,10 @@
 //! The need follows from flags and file headers, unless the user declared it. A model of unknown need gets a
 //! card to itself.
 
+mod asking;
 pub(crate) mod named;
 mod planned;
+mod questions;
 mod remote;
 
 use std::rc::Rc;
@@ -15,15 +17,19 @@ use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
 use plimsoll_launch::find_program;
-use plimsoll_planner::EngineBuild;
+use plimsoll_planner::{EngineBuild, EngineKind};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
-use plimsoll_scheduler::{ModelId, SchedulerEvent};
+use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
+use tokio::sync::mpsc;
 
+pub(crate) use self::asking::{ExactAnswers, Patience};
 use self::named::OnNamed;
 use self::planned::PlannedModel;
+pub(crate) use self::questions::Asking;
+use self::questions::ModelQuestions;
 use super::Runtime;
-use super::launch::{engine_command, unstartable};
+use super::launch::{engine_command, single_program, unstartable};
 
 /// Answers the scheduler's Survey. Files and programs are read on another thread.
 pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
@@ -31,9 +37,11 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     let engine = runtime.settings.engine.clone();
     let name = entry.name.clone();
     let cards = runtime.settings.served();
+    let asking = runtime.asking(Patience::Known);
     // A header may lie on a network file system that takes seconds.
-    let looked = tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards)).await;
-    let result = looked.unwrap_or_else(|error| Err(unstartable(&name, &error)));
+    let looked =
+        tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards, asking.as_ref()));
+    let result = looked.await.unwrap_or_else(|error| Err(unstartable(&name, &error)));
     if let Ok(demand) = &result {
         for extension in &runtime.extensions {
             extension.surveyed(model, demand);
@@ -43,11 +51,23 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     runtime.submit(SchedulerEvent::Surveyed { model, result });
 }
 
+/// Reports the models whose engines have answered, with their needs; a model that waits for room is surveyed again.
+pub(super) async fn hear(runtime: Rc<Runtime>, mut news: mpsc::UnboundedReceiver<String>) {
+    while let Some(name) = news.recv().await {
+        let Some(model) = runtime.find(&name) else { continue };
+        if runtime.shown(model) == ModelState::Queued {
+            survey(Rc::clone(&runtime), model).await;
+        }
+        Rc::clone(&runtime).foresee(vec![model]).await;
+    }
+}
+
 /// Surveys a model for `cards`, which are given as if they were empty.
 pub(super) fn look(
     entry: &ConfiguredModel,
     configured: Option<&[String]>,
     cards: &[Card],
+    asking: Option<&Asking>,
 ) -> Result<Arc<dyn MemoryModel>, Reason> {
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
@@ -73,7 +93,9 @@ pub(super) fn look(
             match memory {
                 Some(bytes) => (named, Arc::new(DeclaredSize(bytes))),
                 None => {
-                    let demand = planned(entry, flags, wish, program, (&named, cards))?;
+                    let single = single_program(entry, &engine);
+                    let asked = single.and_then(|file| ModelQuestions::new(entry, file, &flags, asking));
+                    let demand = planned(entry, flags, wish, program, (&named, cards), asked)?;
                     (named, demand)
                 }
             }
@@ -92,8 +114,10 @@ fn planned(
     wish: ModelParams,
     program: &str,
     (named, machine): (&NamedDemand, &[Card]),
+    questions: Option<ModelQuestions>,
 ) -> Result<Arc<dyn MemoryModel>, Reason> {
-    let engine = engine_of(program);
+    let identified = engine_of(program);
+    let engine = identified.unwrap_or(EngineBuild::LLAMA_CPP);
     let dialect = engine.kind.dialect();
     let read =
         |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
@@ -101,6 +125,10 @@ fn planned(
     let Some(model) = wish.model.as_deref().map(read).transpose()?.or(found.main) else {
         return Ok(Arc::new(UnknownSize));
     };
+    // An engine that is asked would download a model that it lacks, and others than llama.cpp log other lines.
+    let is_here = wish.remote_sources().iter().all(|source| source.is_none());
+    let is_llama = identified.is_some_and(|engine| engine.kind == EngineKind::LlamaCpp);
+    let questions = questions.filter(|_| is_here && is_llama);
     let planned = PlannedModel {
         model,
         draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
@@ -111,6 +139,7 @@ fn planned(
         too_large: entry.too_large,
         lowered: None,
         contexts: contexts::measured(),
+        questions,
     };
     Ok(Arc::new(match entry.too_large {
         TooLarge::LowerContext => planned.with_context_that_fits(entry, named, wish.fit_context),
@@ -118,9 +147,9 @@ fn planned(
     }))
 }
 
-/// Engine for the plan. One that does not identify itself is planned as the newest build that the formulas
-/// cover.
-fn engine_of(program: &str) -> EngineBuild {
+/// Engine for the plan; `None` for one that does not identify itself, which is planned as the newest build that the
+/// formulas cover.
+fn engine_of(program: &str) -> Option<EngineBuild> {
     let program = EngineProgram { path: program.into(), origin: EngineOrigin::Configured };
-    identify(&program).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine)
+    identify(&program).ok().map(|identity| identity.engine)
 }

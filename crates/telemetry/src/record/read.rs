@@ -8,10 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::about::About;
 use super::figure::Figure;
 
-/// Version of the format. Version 1 was binary.
+/// Version of the format.
 pub(super) const VERSION: u8 = 2;
-/// Name of the binary format, before its version.
-const BINARY: &[u8] = b"plimrec";
 /// The first bytes of gzip.
 const GZIP: &[u8] = b"\x1f\x8b";
 /// Figures of one record. Beyond, new ones are left out.
@@ -118,9 +116,6 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<Self, ReadRecordError> {
-        if let Some(found) = bytes.strip_prefix(BINARY).and_then(<[u8]>::first) {
-            return Err(ReadRecordError::Version { found: *found });
-        }
         if !bytes.starts_with(GZIP) {
             return Err(ReadRecordError::Name);
         }

@@ -20,7 +20,7 @@ const ONE_MOVE_MS: u64 = 2000;
 const LEAST_MOVE: Bytes = Bytes::mib(16);
 
 /// Summary of a recording: everything except the single samples.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     pub about: About,
     pub samples: u64,
@@ -88,7 +88,8 @@ impl Move {
 /// Reads a whole record.
 pub fn summarise(bytes: &[u8]) -> Result<Summary, ReadRecordError> {
     let mut reader = Reader::new(bytes)?;
-    let mut glance = Glance::new(reader.about().clone());
+    let summary = Summary { about: reader.about().clone(), ..Summary::default() };
+    let mut glance = Glance { summary, ..Glance::default() };
     while let Some(entry) = reader.next() {
         glance.take(entry, &reader);
     }
@@ -96,6 +97,7 @@ pub fn summarise(bytes: &[u8]) -> Result<Summary, ReadRecordError> {
 }
 
 /// Summary that is being built.
+#[derive(Default)]
 struct Glance {
     summary: Summary,
     /// Index in the summary of each figure of the record; `None` before its first value.
@@ -104,25 +106,6 @@ struct Glance {
 }
 
 impl Glance {
-    fn new(about: About) -> Self {
-        Self {
-            summary: Summary {
-                about,
-                samples: 0,
-                duration_ms: 0,
-                figures: Vec::new(),
-                moves: Vec::new(),
-                events: Vec::new(),
-                events_left_out: 0,
-                shots: Vec::new(),
-                end: None,
-                torn_bytes: 0,
-            },
-            places: Vec::new(),
-            under_way: Vec::new(),
-        }
-    }
-
     fn take(&mut self, entry: Entry, reader: &Reader<'_>) {
         let summary = &mut self.summary;
         match entry {

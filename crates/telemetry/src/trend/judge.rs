@@ -39,7 +39,7 @@ impl Default for TrendTest {
 }
 
 /// Verdict on a figure under load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrendGrowth {
     /// It grows with the requests, and as fast at the end as before.
@@ -49,11 +49,12 @@ pub enum TrendGrowth {
     /// No growth was seen.
     Flat,
     /// Too few samples for a verdict.
+    #[default]
     Unknown,
 }
 
 /// Verdict of the leak test with its evidence. Slopes are in bytes per request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Trend {
     pub growth: TrendGrowth,
     pub slope: f64,
@@ -79,7 +80,7 @@ pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
         // The smallest chance of three block counts; the factor below pays for choosing it.
         .min_by(|a, b| a.chance.total_cmp(&b.chance));
     let Some(sight) = found else {
-        return Trend::unknown(points.len());
+        return Trend { looks: points.len(), ..Trend::default() };
     };
     // Bonferroni: each block count and each figure is one more chance of a false alarm.
     let chance = (sight.chance * TRIES * figures).min(1.0);
@@ -106,19 +107,6 @@ pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
 }
 
 impl Trend {
-    fn unknown(looks: usize) -> Self {
-        Self {
-            growth: TrendGrowth::Unknown,
-            slope: 0.0,
-            slope_low: 0.0,
-            slope_high: 0.0,
-            confidence: 0.0,
-            looks,
-            blocks: 0,
-            rising: 0,
-        }
-    }
-
     /// Looks that a verdict takes at least.
     pub const LEAST_LOOKS: usize = BLOCKS[BLOCKS.len() - 1] * WARM_UP / (WARM_UP - 1) + 1;
 }

@@ -1,9 +1,8 @@
 //! Snapshot of a guard page (the shared-memory file of a guarded process), read from its bytes.
 
-use core::fmt;
 use core::mem::{offset_of, size_of};
 
-use super::{CARDS, MAGIC, OOMS, Oom, Page, PageCard, PageState, Refusal, UNLIMITED, VERSION};
+use super::{CARDS, CardSnapshot, MAGIC, OOMS, Oom, Page, PageCard, PageState, Refusal, UNLIMITED, VERSION};
 
 /// Copy of a guard page at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,26 +23,6 @@ pub struct PageSnapshot {
     ooms: [Option<OomSnapshot>; OOMS],
 }
 
-/// Copy of a [`PageCard`] at one moment, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CardSnapshot {
-    pub uuid: [u8; 16],
-    pub total: u64,
-    pub allocated: u64,
-    pub reserved: u64,
-    pub idle: u64,
-    pub spilled: u64,
-    pub peak: u64,
-    pub reserved_peak: u64,
-    pub spilled_peak: u64,
-    pub context: u64,
-    pub allocations: u64,
-    pub ooms: u64,
-    /// Numbers of the last request for idle memory, and of the last answer.
-    pub ask: u32,
-    pub answered: u32,
-}
-
 /// Copy of a complete [`Oom`] record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomSnapshot {
@@ -59,11 +38,18 @@ pub struct OomSnapshot {
 }
 
 /// Error: the bytes are not a guard page of this version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
+    #[error("a shared-memory file of guard has {} bytes, but this file has {bytes}", Page::SIZE)]
     Short { bytes: usize },
+    #[error("this is not a shared-memory file of guard: it does not begin with PLIMPAGE")]
     NotAPage,
+    #[error(
+        "guard's shared-memory file has version {found}, but this program reads version {VERSION}; guard and \
+        plimsoll must come from the same build"
+    )]
     Version { found: u32 },
+    #[error("guard's shared-memory file has an unknown state, {found}")]
     State { found: u32 },
 }
 
@@ -99,7 +85,7 @@ impl PageSnapshot {
             // The page is another process's memory: an index from it is never trusted.
             count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
             cards: core::array::from_fn(|index| {
-                card(page, offset_of!(Page, cards) + index * size_of::<PageCard>())
+                CardSnapshot::read(page, offset_of!(Page, cards) + index * size_of::<PageCard>())
             }),
             ooms: core::array::from_fn(|index| oom(page, offset_of!(Page, ooms) + index * size_of::<Oom>())),
         })
@@ -113,52 +99,6 @@ impl PageSnapshot {
     /// The remembered refusals, in no order; `sequence` gives one.
     pub fn ooms(&self) -> impl Iterator<Item = &OomSnapshot> {
         self.ooms.iter().flatten()
-    }
-}
-
-impl fmt::Display for PageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short { bytes } => {
-                write!(f, "a shared-memory file of guard has {} bytes, but this file has {bytes}", Page::SIZE)
-            }
-            Self::NotAPage => write!(
-                f,
-                "this is not a shared-memory file of guard: it does not begin with \
-                PLIMPAGE"
-            ),
-            Self::Version { found } => write!(
-                f,
-                "guard's shared-memory file has version {found}, but this program reads version {VERSION}; \
-                guard and plimsoll must come from the same build"
-            ),
-            Self::State { found } => write!(f, "guard's shared-memory file has an unknown state, {found}"),
-        }
-    }
-}
-
-impl core::error::Error for PageError {}
-
-fn card(page: &[u8], at: usize) -> CardSnapshot {
-    let number = |offset: usize| long(page, at + offset);
-    let mut uuid = [0; 16];
-    // Two words of guard, read as the sixteen bytes that they were made of.
-    uuid.copy_from_slice(&page[at + offset_of!(PageCard, uuid)..at + offset_of!(PageCard, uuid) + 16]);
-    CardSnapshot {
-        uuid,
-        total: number(offset_of!(PageCard, total)),
-        allocated: number(offset_of!(PageCard, allocated)),
-        reserved: number(offset_of!(PageCard, reserved)),
-        idle: number(offset_of!(PageCard, idle)),
-        spilled: number(offset_of!(PageCard, spilled)),
-        peak: number(offset_of!(PageCard, peak)),
-        reserved_peak: number(offset_of!(PageCard, reserved_peak)),
-        spilled_peak: number(offset_of!(PageCard, spilled_peak)),
-        context: number(offset_of!(PageCard, context)),
-        allocations: number(offset_of!(PageCard, allocations)),
-        ooms: number(offset_of!(PageCard, ooms)),
-        ask: word(page, at + offset_of!(PageCard, ask)),
-        answered: word(page, at + offset_of!(PageCard, answered)),
     }
 }
 
@@ -182,14 +122,14 @@ fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
 
 /// The eight bytes at an offset that the layout keeps inside the page, in this machine's order, as atomics
 /// wrote them.
-fn long(page: &[u8], at: usize) -> u64 {
+pub(super) fn long(page: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&page[at..at + 8]);
     u64::from_ne_bytes(bytes)
 }
 
 /// As [`long`], of four bytes.
-fn word(page: &[u8], at: usize) -> u32 {
+pub(super) fn word(page: &[u8], at: usize) -> u32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&page[at..at + 4]);
     u32::from_ne_bytes(bytes)

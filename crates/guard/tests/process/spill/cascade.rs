@@ -47,6 +47,11 @@ fn a_place_that_the_card_cannot_touch_is_left_after_the_probe() {
 }
 
 #[test]
+fn a_driver_that_copies_across_no_border_gets_memory_of_one_kind() {
+    went_to("across=0", "managed memory that prefers the host");
+}
+
+#[test]
 fn without_a_compiler_in_the_driver_the_probe_does_without_its_kernel() {
     went_to("fail=cuModuleLoadData:*:221", "host memory of the card's NUMA node");
     went_to("fail=cuModuleLoadData:*:221 host_touch=0", "managed memory that prefers the host");

@@ -1,9 +1,6 @@
-//! Tests of the two variants of llama.cpp PR 22158, compared with guard's spill.
+//! Tests of the switch of llama.cpp PR 22158 for a refused buffer (`on-oom=managed`), compared with guard's spill.
 //!
-//! The PR has two switches: for the memory of the legacy pool (here `pool=managed`) and for a refused buffer
-//! (here `on-oom=managed`), which gives four combinations. With neither, nothing changes. The buffer's switch
-//! changes only the result of a refusal: memory that fits stays on the card. The pool's switch is tested with
-//! the pool (`ggml`); it changes nothing for buffers, as two of the tests here show.
+//! Without it, nothing changes. It changes only the result of a refusal: memory that fits stays on the card.
 
 use super::run::{MIB, Ran, Run};
 
@@ -16,26 +13,22 @@ fn row(options: &str) -> Ran {
 }
 
 #[test]
-fn with_neither_switch_the_buffer_is_refused_and_no_managed_memory_is_asked_for() {
-    for options in ["", "pool=managed"] {
-        let ran = row(options);
-        assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"], "{options}");
-        assert_eq!(ran.calls("cuMemAllocManaged").len(), 0, "{options}");
-    }
+fn without_the_switch_the_buffer_is_refused_and_no_managed_memory_is_asked_for() {
+    let ran = row("");
+    assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"]);
+    assert_eq!(ran.calls("cuMemAllocManaged").len(), 0);
 }
 
 #[test]
-fn with_the_buffers_switch_the_refused_buffer_is_managed_and_what_fits_is_not() {
-    for options in ["on-oom=managed", "on-oom=managed pool=managed"] {
-        let ran = row(options);
-        // 424 MiB are free: the whole of the buffer would be more managed memory than the card has.
-        assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"], "{options}");
-        let roomy = Run::steps("total=4G", &format!("budget={} {options}", 900 * MIB)).run(BUFFERS);
-        assert_eq!(roomy.said(), ["0", "written", "0", "0", "right", "0"], "{options}");
-        assert_eq!(roomy.calls("cuMemAllocManaged").len(), 1, "{options}");
-        assert_eq!(roomy.calls("cuMemAdvise").len(), 2, "{options}");
-        assert_eq!(roomy.card().spilled, 500 * MIB, "{options}: the whole of it");
-    }
+fn with_the_switch_the_refused_buffer_is_managed_and_what_fits_is_not() {
+    let ran = row("on-oom=managed");
+    // 424 MiB are free: the whole of the buffer would be more managed memory than the card has.
+    assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"]);
+    let roomy = Run::steps("total=4G", &format!("budget={} on-oom=managed", 900 * MIB)).run(BUFFERS);
+    assert_eq!(roomy.said(), ["0", "written", "0", "0", "right", "0"]);
+    assert_eq!(roomy.calls("cuMemAllocManaged").len(), 1);
+    assert_eq!(roomy.calls("cuMemAdvise").len(), 2);
+    assert_eq!(roomy.card().spilled, 500 * MIB, "the whole of it");
 }
 
 #[test]

@@ -30,7 +30,8 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
         feed(tree, &mut reader);
     }
     seen.push(memory(&snapshot));
-    seen.extend(locked_limit(tree));
+    let limits = tree.read("proc/self/limits").ok();
+    seen.extend(limits.and_then(|limits| locked_limit(&limits, "a process of this user")));
     seen.extend(known_faults(tree, &snapshot));
     Findings { reader, seen, status: None }
 }
@@ -116,17 +117,16 @@ fn memory(snapshot: &HostSnapshot) -> Reason {
     memory
 }
 
-/// Locked-memory limit of this user's processes.
-fn locked_limit(tree: &Sysroot) -> Option<Reason> {
-    let limits = tree.read("proc/self/limits").ok()?;
-    let text = String::from_utf8_lossy(&limits).into_owned();
+/// Locked-memory limit of `who`, from its file `limits`.
+pub(super) fn locked_limit(limits: &[u8], who: &str) -> Option<Reason> {
+    let text = String::from_utf8_lossy(limits);
     let line = text.lines().find(|line| line.starts_with("Max locked memory"))?;
     // Fields: `Max locked memory`, soft limit, hard limit, unit. The soft limit is what mlock(2) checks.
     let soft = line.split_whitespace().nth(3)?;
     let text = match soft.parse() {
-        Ok(bytes) => format!("a process of this user may lock {} of memory (ulimit -l)", Bytes::new(bytes)),
+        Ok(bytes) => format!("{who} may lock {} of memory (ulimit -l)", Bytes::new(bytes)),
         // `/proc/self/limits` writes `unlimited`, which does not parse as a number.
-        Err(_) => "a process of this user may lock any amount of memory (ulimit -l)".to_owned(),
+        Err(_) => format!("{who} may lock any amount of memory (ulimit -l)"),
     };
     Some(Reason::new("locked_memory", text))
 }

@@ -10,7 +10,7 @@ use plimsoll_doctor::{LineSource, LogReader};
 
 use super::Findings;
 use super::log::feed;
-use super::machine::holders;
+use super::machine::{holders, locked_limit};
 use crate::report::ErrorReport;
 
 /// Bytes read from the end of its log.
@@ -32,7 +32,7 @@ pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
         let (key, value) = line.split_once(':')?;
         STATUS.contains(&key).then(|| Reason::new("status", format!("{key} {}", value.trim())))
     }));
-    seen.extend(limit(pid));
+    seen.extend(read(pid, "limits").ok().and_then(|limits| locked_limit(limits.as_bytes(), "it")));
     seen.extend(chosen_cards(pid));
     seen.extend(holders(&plimsoll_probe::look(), Some(pid), &mut reader));
     // stderr first: llama.cpp, vLLM and PyTorch all log there. Both are often the same file.
@@ -52,14 +52,6 @@ fn read(pid: u32, name: &str) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/{name}"))?.take(MOST).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn limit(pid: u32) -> Option<Reason> {
-    let limits = read(pid, "limits").ok()?;
-    let line = limits.lines().find(|line| line.starts_with("Max locked memory"))?;
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let text = format!("it may lock {} {}", words.get(3)?, words.last()?);
-    Some(Reason::new("locked_memory", text))
 }
 
 /// The cards chosen in its environment. CUDA reads the variable once, so the value at the start is in force.

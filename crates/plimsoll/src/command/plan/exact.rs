@@ -1,11 +1,12 @@
 //! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
 
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_base::{Card, Reason};
-use plimsoll_exact::{Asked, ExactError, Oracle};
+use plimsoll_exact::{Asked, ExactError, Oracle, RunTerms};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::exact::{Transcript, exact};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
@@ -38,6 +39,8 @@ pub(super) struct ExactQuery<'a> {
     /// The largest context by the formulas.
     guess: Option<u64>,
     said: Transcript,
+    /// Tokens of the prompt that grows the pool.
+    prompt: Option<NonZeroU32>,
 }
 
 impl<'a> ExactQuery<'a> {
@@ -51,7 +54,7 @@ impl<'a> ExactQuery<'a> {
     ) -> Result<Self, ErrorReport> {
         let program = arguments.program();
         let wish = options.wish(program)?;
-        let oracle = Oracle::find(named, program, !arguments.no_cache)?;
+        let oracle = Oracle::find(named, program, RunTerms::of_process(!arguments.no_cache))?;
         let models = Models::read(&wish, arguments.engine())?;
         let engine = match arguments.engine {
             Some(engine) => engine,
@@ -67,7 +70,18 @@ impl<'a> ExactQuery<'a> {
         };
         let likely = likely.iter().map(|changes| edited(options, changes));
         let said = oracle.open(options, &likely.collect::<Result<Vec<_>, _>>()?, cards)?;
-        Ok(Self { oracle, options, wish, models, engine, program, cards, guess, said })
+        Ok(Self {
+            oracle,
+            options,
+            wish,
+            models,
+            engine,
+            program,
+            cards,
+            guess,
+            said,
+            prompt: arguments.prompt,
+        })
     }
 
     /// Plans these flags without a search.
@@ -78,7 +92,7 @@ impl<'a> ExactQuery<'a> {
         cards: &[Card],
     ) -> Result<Plan, ErrorReport> {
         let wish = options.wish(program)?;
-        let oracle = Oracle::find(named, program, !arguments.no_cache)?;
+        let oracle = Oracle::find(named, program, RunTerms::of_process(!arguments.no_cache))?;
         let models = Models::read(&wish, arguments.engine())?;
         let said = oracle.ask(options, cards)?;
         let engine = match arguments.engine {
@@ -102,6 +116,11 @@ impl<'a> ExactQuery<'a> {
 
     pub(super) fn plan(&self) -> Result<Plan, ErrorReport> {
         let request = self.request();
+        // Before the limit of the search, which this run is no part of.
+        let grown = self
+            .prompt
+            .map(|tokens| self.oracle.grown(self.options, self.cards, tokens.get()))
+            .transpose()?;
         let asked = self.asked(PLAN)?;
         let largest = fit::confirmed_context(&request, &asked, self.guess);
         match asked.failure() {
@@ -109,7 +128,8 @@ impl<'a> ExactQuery<'a> {
             None | Some(ExactError::Spent { .. }) => {}
             Some(error) => return Err(error.into()),
         }
-        Ok(exact(&request, &self.said, &self.oracle.name(), largest)?)
+        let said = grown.as_ref().unwrap_or(&self.said);
+        Ok(exact(&request, said, &self.oracle.name(), largest)?)
     }
 
     pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, ErrorReport> {

@@ -13,20 +13,17 @@ use plimsoll_pool::replay::PolicyKind;
 use plimsoll_pool::trace::{RecordedRequest, Trace};
 
 use crate::replay::Replay;
-use crate::report::{ErrorReport, print_as, status, write_file};
+use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
 
 // A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
 const LARGEST_FILE: u64 = 1 << 30;
-const USUAL: [PolicyKind; 8] = [
+const USUAL: [PolicyKind; 5] = [
     PolicyKind::Plimsoll,
     PolicyKind::PlimsollSlots,
     PolicyKind::GgmlLegacy,
     PolicyKind::GgmlLegacyFlush,
     PolicyKind::GgmlVmm,
-    PolicyKind::Pytorch,
-    PolicyKind::PytorchExpandable,
-    PolicyKind::RmmPool,
 ];
 
 #[derive(Debug, Args)]
@@ -35,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush,
-    /// ggml-legacy-double, ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct
+    /// ggml-legacy-double, ggml-vmm
     #[arg(long = "policy", value_name = "P,...", value_delimiter = ',')]
     policies: Vec<PolicyKind>,
     /// Memory of the simulated card; unlimited by default
@@ -44,9 +41,6 @@ pub(crate) struct Arguments {
     /// Print the result as JSON (plimsoll.replay/1)
     #[arg(long)]
     json: bool,
-    /// Draw live and reserved bytes over time into an SVG file
-    #[arg(long, value_name = "OUT")]
-    svg: Option<PathBuf>,
     /// Card to replay if the trace contains several; by default the card with most requests
     #[arg(long, value_name = "N", requires = "pool")]
     card: Option<u8>,
@@ -62,9 +56,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         chosen => chosen,
     };
     let replay = Replay::of(&trace, policies, arguments.budget);
-    if let Some(path) = &arguments.svg {
-        write_file(path, screen::course(&replay))?;
-    }
     print_as(arguments.json, &replay, || screen::replay(&replay))?;
     Ok(status(replay.completed()))
 }

@@ -2,9 +2,8 @@
 //!
 //! The files are the same for every run, so a second run reuses them. A file is written whole or not at all.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_flags::ProgramKind;

@@ -98,7 +98,8 @@ impl Load {
     fn wish(&self) -> Result<ModelParams, String> {
         let options = self.entry.launch.options().ok_or("the model's files are unknown")?;
         let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
-        named::seen_by(&flags, &self.machine, &self.cards).map_err(|error| error.to_string())
+        let seen = named::seen_by(&flags, &self.machine, &self.cards);
+        seen.and_then(|seen| seen.wish(ProgramKind::LlamaServer)).map_err(|error| error.to_string())
     }
 
     fn check_that_nothing_stays(&self, wish: &ModelParams) -> Result<(), String> {

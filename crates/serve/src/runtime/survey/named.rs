@@ -92,13 +92,13 @@ pub(super) fn named(
 }
 
 /// The flags for a child that sees only `own` of `cards`.
-pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<ModelParams, FlagError> {
+pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Options, FlagError> {
     let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
     let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
     let mut line = flags.to_argv();
     // The same rewriting as for the launch, so that plan and engine agree.
     renumber(&mut line, &mut Environment::default(), &all, &own);
-    Options::from_argv(&line)?.wish(ProgramKind::LlamaServer)
+    Options::from_argv(&line)
 }
 
 fn cuda(cards: &[Card]) -> Vec<&Card> {
@@ -161,6 +161,10 @@ impl MemoryModel for OnNamed {
 
     fn alone(&self) -> bool {
         self.demand.alone()
+    }
+
+    fn reported(&self, cards: &[Card]) -> bool {
+        self.demand.reported(cards)
     }
 
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {

@@ -6,14 +6,20 @@ use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, 
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
+use plimsoll_planner::exact::priced;
 use plimsoll_planner::{EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest};
 
 use super::named;
+use super::questions::ModelQuestions;
 
 // DECISION: the context is lowered once. An engine keeps its context size until it ends, so the free memory
 // at its start must not determine it.
 /// A model of limited depth is admitted only if it can be this deep.
 const LEAST_DEPTH: u64 = 1024;
+/// Times that a context is lowered, if the engine turns out to take more than planned.
+const LOWERINGS: u32 = 3;
+/// A set of cards is too small beyond doubt where a plan exceeds it by this part.
+const DOUBT: (u64, u64) = (1, 20);
 
 #[derive(Debug)]
 pub(super) struct PlannedModel {
@@ -28,6 +34,8 @@ pub(super) struct PlannedModel {
     /// Context that the model gets instead of the one in its flags.
     pub(super) lowered: Option<u64>,
     pub(super) contexts: Vec<MeasuredContext>,
+    /// The model's engine, where it can be asked.
+    pub(super) questions: Option<ModelQuestions>,
 }
 
 impl PlannedModel {
@@ -37,7 +45,9 @@ impl PlannedModel {
         answer: impl FnOnce(&PlanRequest<'_>) -> Result<T, PlanError>,
     ) -> Result<T, Reason> {
         let failed = |error: &dyn std::error::Error| Reason::new("plan_failed", error.to_string());
-        let wish = named::seen_by(&self.flags, &self.machine, cards).map_err(|error| failed(&error))?;
+        let seen = named::seen_by(&self.flags, &self.machine, cards);
+        let wish =
+            seen.and_then(|seen| seen.wish(ProgramKind::LlamaServer)).map_err(|error| failed(&error))?;
         let request = PlanRequest {
             model: &self.model,
             draft: self.draft.as_ref(),
@@ -56,7 +66,43 @@ impl PlannedModel {
     }
 
     fn depths(&self, cards: &[Card]) -> Result<Curve, Reason> {
-        self.answer(cards, |request| plimsoll_planner::curve(request, self.longest_answer()))
+        let curve = self.answer(cards, |request| plimsoll_planner::curve(request, self.longest_answer()))?;
+        Ok(match self.correction(cards) {
+            Some(by) => curve.shifted(&by),
+            None => curve,
+        })
+    }
+
+    /// The peak on each card, as the engine reports it or as planned.
+    fn peaks(&self, plan: &Plan, cards: &[Card]) -> Vec<Bytes> {
+        let by = self.correction(cards).unwrap_or_default();
+        let by = by.into_iter().chain(std::iter::repeat(0));
+        plan.cards.iter().zip(by).map(|(card, by)| card.peak.shifted(by)).collect()
+    }
+
+    /// Bytes that the engine takes beyond the plan on each of these cards; `None` until it has answered.
+    fn correction(&self, cards: &[Card]) -> Option<Vec<i64>> {
+        let questions = self.questions.as_ref()?;
+        questions.once(cards, || {
+            let empty = |card: &Card| self.machine.iter().find(|other| other.id == card.id).cloned();
+            let empty: Vec<Card> = cards.iter().map(empty).collect::<Option<_>>()?;
+            let plan = self.plan(&empty).ok()?;
+            let limits_depth = self.too_large == TooLarge::LimitDepth;
+            let is_too_large = plan.cards.iter().any(|card| {
+                let need = if limits_depth { card.loaded } else { card.peak };
+                need > card.free + card.free.scaled(DOUBT.0, DOUBT.1)
+            });
+            // A placement tries many sets of cards, and most are too small.
+            if is_too_large {
+                return None;
+            }
+            let options = named::seen_by(&self.flags, &self.machine, &empty).ok()?;
+            let said = questions.ask(options, &empty)?;
+            let price = self.answer(&empty, |request| priced(request, &said, "")).ok()?;
+            let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
+            let each = plan.cards.iter().enumerate();
+            Some(each.map(|(at, card)| signed(price.peak(at)) - signed(card.peak)).collect())
+        })
     }
 
     /// `-n`: the engine's own limit of an answer.
@@ -85,24 +131,48 @@ impl PlannedModel {
         named: &NamedDemand,
         least: u32,
     ) -> Self {
-        let plans: Vec<Plan> =
-            sets(entry, named, &self.machine).iter().filter_map(|cards| self.plan(cards).ok()).collect();
-        // Its own context fits somewhere; it waits for that place.
-        if plans.iter().any(|plan| plan.fits) {
-            return self;
-        }
-        // The largest of all sets, because placement may choose any of them.
-        let largest = plans.iter().filter_map(|plan| plan.largest_context).max();
-        let Some(context) = largest.filter(|context| *context >= u64::from(least)) else {
-            return self;
-        };
-        let words = ["--ctx-size".to_owned(), context.to_string()];
-        if let Ok(options) = Options::from_argv(&words) {
-            // The plan has to see the context that the engine will be given.
-            self.flags = options.merged_over(&self.flags);
-            self.lowered = Some(context);
+        for _ in 0..LOWERINGS {
+            let lowered = self.context_that_fits(entry, named);
+            let Some(context) = lowered.filter(|context| *context >= u64::from(least)) else {
+                return self;
+            };
+            let words = ["--ctx-size".to_owned(), context.to_string()];
+            if let Ok(options) = Options::from_argv(&words) {
+                // The plan has to see the context that the engine will be given.
+                self.flags = options.merged_over(&self.flags);
+                self.lowered = Some(context);
+                self.questions.iter_mut().for_each(ModelQuestions::flags_changed);
+            }
         }
         self
+    }
+
+    /// The largest context that fits on a set of cards; `None` if the present one does, or none.
+    fn context_that_fits(&self, entry: &ConfiguredModel, named: &NamedDemand) -> Option<u64> {
+        let mut largest = None;
+        for cards in sets(entry, named, &self.machine) {
+            let Ok(plan) = self.plan(&cards) else { continue };
+            let peaks = self.peaks(&plan, &cards);
+            // Its own context fits here; it waits for that place.
+            if peaks.iter().zip(&cards).all(|(peak, card)| *peak <= card.free) {
+                return None;
+            }
+            let context = match self.correction(&cards) {
+                None => plan.largest_context,
+                Some(by) => {
+                    // What the engine takes beyond the plan is not there for a context.
+                    let less = |(card, by): (&Card, &i64)| Card {
+                        free: card.free.shifted(by.saturating_neg().min(0)),
+                        ..card.clone()
+                    };
+                    let less: Vec<Card> = cards.iter().zip(&by).map(less).collect();
+                    self.plan(&less).ok().and_then(|plan| plan.largest_context)
+                }
+            };
+            // The largest of all sets, because placement may choose any of them.
+            largest = largest.max(context);
+        }
+        largest
     }
 }
 
@@ -130,14 +200,18 @@ impl MemoryModel for PlannedModel {
             return Err(Reason::new("no_card", "the model needs a GPU, and this machine has none"));
         }
         let plan = self.plan(cards)?;
+        let peaks = self.peaks(&plan, cards);
         if self.too_large == TooLarge::LimitDepth
-            && !plan.fits
+            && plan.cards.iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
             && let Some(shares) = self.limited(cards)
         {
             return Ok(shares);
         }
-        let peaks = plan.cards.iter().map(|card| (card.id.clone(), card.peak));
-        Ok(peaks.collect())
+        Ok(plan.cards.iter().zip(peaks).map(|(card, peak)| (card.id.clone(), peak)).collect())
+    }
+
+    fn reported(&self, cards: &[Card]) -> bool {
+        self.correction(cards).is_some()
     }
 
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
@@ -153,8 +227,9 @@ impl MemoryModel for PlannedModel {
     }
 
     fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
-        let plan = self.plan(cards);
-        let cards = plan.iter().flat_map(|plan| &plan.cards);
-        cards.filter_map(|card| Some((card.id.clone(), card.asked()?))).collect()
+        let Ok(plan) = self.plan(cards) else { return Vec::new() };
+        let by = self.correction(cards).unwrap_or_default();
+        let each = plan.cards.iter().zip(by.into_iter().chain(std::iter::repeat(0)));
+        each.filter_map(|(card, by)| Some((card.id.clone(), card.asked()?.shifted(by)))).collect()
     }
 }

@@ -119,29 +119,6 @@ impl ModelShape {
 
     pub const KIMI_K2: Self = Self { name: "kimi-k2", heads: 64, ..Self::DEEPSEEK_V3 };
 
-    pub const ALL: [Self; 7] = [
-        Self::LLAMA3_8B,
-        Self::M8,
-        Self::QWEN3_30B_A3B,
-        Self::GEMMA3_12B,
-        Self::GEMMA4_31B,
-        Self::DEEPSEEK_V3,
-        Self::KIMI_K2,
-    ];
-
-    /// Values of K and V in the cache of all layers, for a context computed in micro-batches of so many
-    /// tokens.
-    pub fn cache_values(&self, context: u64, micro_batch: u64) -> u64 {
-        if let Some(latent) = &self.latent {
-            return self.layers * context * (latent.rank + latent.rope);
-        }
-        let values = |head: KvHeads| {
-            let cells = head.window.map_or(context, |window| context.min(window + micro_batch));
-            2 * head.count * head.size * cells
-        };
-        (0..self.layers).map(|layer| values(self.head(layer))).sum()
-    }
-
     pub(super) fn head(&self, layer: u64) -> KvHeads {
         let own = KvHeads { count: self.kv_heads, size: self.head_size, window: None };
         match &self.window {

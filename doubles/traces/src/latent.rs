@@ -3,9 +3,10 @@
 //! ik_llama.cpp decompresses keys and values from the latent vectors. llama.cpp uses the latent vectors
 //! directly, or an f16 copy of them if they are quantised.
 
+use plimsoll_pool::demand::latent::{LEAST_PROMPT, copied, heads_a_pass, restored};
+
 use super::shape::Latent;
 use super::{CacheShape, DemandRules, GenerateError, Operations};
-use crate::demand::latent::{LEAST_PROMPT, copied, heads_a_pass, restored};
 
 pub(super) fn attention(
     operations: &mut Operations<'_>,

@@ -1,20 +1,22 @@
 //! Generator of allocation traces: the requests of an engine to its run-time pool for a prompt, without a
 //! card.
 //!
-//! Two generated traces equal those recorded on an H200 (`tests/traces/generate.rs`).
+//! Two generated traces equal those recorded on an H200 (`crates/pool/tests/traces/made.rs`).
+#![forbid(unsafe_code)]
 
-pub use crate::demand::DemandRules;
-use crate::demand::{Rules, product};
-use crate::device::Stream;
-use crate::trace::{Builder, Fault, Trace};
+use plimsoll_pool::Stream;
+pub use plimsoll_pool::demand::DemandRules;
+use plimsoll_pool::demand::{Rules, product};
+use plimsoll_pool::trace::{Fault, Trace, TraceBuilder};
 
 mod attention;
 mod card;
+mod csv;
 mod latent;
 mod shape;
 
-pub use attention::cell_bytes;
 pub use card::GeneratorCard;
+pub use csv::csv;
 pub use shape::{ExpertShape, Latent, ModelShape, WindowShape};
 
 /// Cells in use are rounded up to this: `llama-kv-cache.cpp:get_n_kv @ b10605`.
@@ -244,7 +246,7 @@ fn tiled(width: u64, rows: u64) -> product::Matrix {
 /// Builder of a trace from groups of blocks, which are allocated in order and freed in reverse.
 #[derive(Default)]
 struct Groups {
-    builder: Builder,
+    builder: TraceBuilder,
     name: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Table of the cards for which allocation traces can be generated.
 
-use crate::demand::Capability;
+use plimsoll_pool::demand::Capability;
 
 /// A card with matrix units (Turing or later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,4 @@ impl GeneratorCard {
     pub const H200: Self = Self { name: "H200", capability: 900, processors: 132 };
 
     pub const RTX3090: Self = Self { name: "RTX3090", capability: 860, processors: 82 };
-
-    pub const ALL: [Self; 2] = [Self::H200, Self::RTX3090];
 }

@@ -1,9 +1,9 @@
 //! Tests of generated traces against the recorded requests of an H200 and against published figures.
 
-use plimsoll_pool::generate::{
+use plimsoll_pool::trace::{Trace, TraceStep};
+use plimsoll_traces::{
     CacheShape, DemandRules, GenerateError, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,
 };
-use plimsoll_pool::trace::{Trace, TraceStep};
 
 use crate::recorded;
 
