@@ -160,7 +160,7 @@ impl Asker {
         let build = exact["engine"]["build"].as_u64().map(|build| format!("@{build}")).unwrap_or_default();
         let forms = self.plan(engine, model, flags, &format!("--engine=llama.cpp{build}"))?;
         let said = exact["reasons"].to_string();
-        let Some((_, interface)) = said.split_once("own backend for ") else {
+        let Some((_, interface)) = said.split_once(" backend for ") else {
             return Err(format!("the engine was not asked: {}", exact["warnings"][0]["text"]));
         };
         let interface = interface.split([' ', ')']).next().unwrap_or_default().to_owned();
