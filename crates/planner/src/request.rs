@@ -58,12 +58,11 @@ impl EngineBuild {
         let text = text.strip_prefix('b').unwrap_or(text);
         let (first, rest) = text.split_once([' ', '-']).unwrap_or((text, ""));
         let parts = || first.split('.').map(|part| part.parse::<u32>().ok());
-        let number = match parts().count() {
-            1 => first.parse().ok()?,
-            3 if parts().all(|part| part.is_some()) => match rest.split_once("(build ") {
-                Some((_, named)) => named.split([',', ')']).next()?.trim().parse().ok()?,
-                None => return Some(None),
-            },
+        let number = match (rest.split_once("(build "), parts().count()) {
+            // Bindings put a version of their own in front, as `xllamacpp-2026.10.11549 (build 11549, …)`.
+            (Some((_, named)), _) => named.split([',', ')']).next()?.trim().parse().ok()?,
+            (None, 1) => first.parse().ok()?,
+            (None, 3) if parts().all(|part| part.is_some()) => return Some(None),
             _ => return None,
         };
         Some((number > UNSTAMPED).then_some(number))
@@ -101,7 +100,8 @@ mod tests {
             ("0.5.0-dev (build 0, commit unknown)", Some(None)),
             ("0 (unknown)", Some(None)),
             ("0.5", None),
-            ("0.x.1 (build 7)", None),
+            ("xllamacpp-2026.10.11549 (build 11549, commit unknown)", Some(Some(11_549))),
+            ("0.x.1 (build seven)", None),
             ("0.5.0 (build x)", None),
             ("99999999999", None),
             ("-1", None),

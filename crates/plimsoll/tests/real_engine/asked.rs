@@ -116,7 +116,7 @@ fn run(models: u32) -> Course {
     let (began, mut slowest_request, mut requests) = (Instant::now(), Duration::ZERO, 0);
     assert_eq!(http::chat(daemon.address, "chat").status, 200);
     while !is_complete(&daemon, count) {
-        assert!(began.elapsed() < Duration::from_secs(600), "{}", daemon.talk());
+        assert!(began.elapsed() < Duration::from_secs(180), "{}", daemon.talk());
         let sent = Instant::now();
         assert_eq!(http::chat(daemon.address, "chat").status, 200);
         slowest_request = slowest_request.max(sent.elapsed());

@@ -176,14 +176,15 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
             verdict = starter.attempt(&mut orders).await;
         }
     }
-    let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
-    run.over.notify_waiters();
     // Requests that arrive now must not be sent to a dead port.
     run.upstream.take();
     // The scheduler concludes from the cards, so they are read after the death and before it is reported.
     if matches!(&verdict.end, End::OutOfMemory { .. }) {
         runtime.read_after_failure(&run).await;
     }
+    // No await from here to the report: a request that waits for the end would come back before it.
+    let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
+    run.over.notify_waiters();
     runtime.state.borrow_mut().runs.remove(&run.id);
     runtime.statuses.ended(run.model, &verdict.end);
     for extension in &runtime.extensions {
