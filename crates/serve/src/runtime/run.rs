@@ -24,6 +24,8 @@ use crate::route::{StallLimit, Upstream};
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
 /// last lines.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Longest time from the death of a process to its report: the cards are read until the memory is back.
+const REPORT_WITHIN: Duration = Duration::from_secs(6);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
 /// Verdict on a run that ended on request.
@@ -146,11 +148,17 @@ impl EngineRun {
         }
     }
 
-    /// Waits for its end, at most this long, and returns the reason of the end if it has ended.
+    /// Waits for its end, at most this long, and returns the reason of the end if it has ended. Of a process that
+    /// is dead by then, the report is waited for.
     pub(super) async fn fate(&self, patience: Duration) -> Option<&Reason> {
-        let over = self.over.notified();
-        if self.fate.get().is_none() {
-            let _ = tokio::time::timeout(patience, over).await;
+        for patience in [patience, REPORT_WITHIN] {
+            let over = self.over.notified();
+            if self.fate.get().is_none() {
+                let _ = tokio::time::timeout(patience, over).await;
+            }
+            if self.upstream().is_some() {
+                break;
+            }
         }
         self.fate.get()
     }
