@@ -1,5 +1,5 @@
-//! llama-server flags as typed: an ordered list of settings, each with its row of the flag table and its
-//! origin.
+//! llama-server flags as the user gave them, in order: each with its row of the flag table, and with the command
+//! line, file or variable that it comes from.
 //!
 //! Order and repetition are kept, because the last `-c` wins but every `-ot` counts.
 

@@ -1,4 +1,4 @@
-//! Limits of a card in Vulkan, by its vendor.
+//! Vulkan device limits that the stand-in reports for a card, from a table of vendors.
 //!
 //! An engine's buffer sizes and temporary memory depend on these limits. Each limit can be set in the card's
 //! description.

@@ -1,4 +1,5 @@
-//! Registers and shared memory of kernels in a file of machine code for one generation of cards (ELF).
+//! Reader of cubins (ELF files with machine code of one GPU architecture): registers and shared memory of each
+//! kernel.
 
 use alloc::collections::BTreeMap;
 
