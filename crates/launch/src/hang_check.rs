@@ -81,9 +81,6 @@ impl HangCheck {
 
     /// Returns whether the engine answers, and computes where it has to.
     pub(super) async fn passes(self) -> bool {
-        // DECISION: the engine is asked for `/health` and for `/slots`. After `ggml.c: ggml_abort`, the
-        // computing thread may hang while `/health` answers. `/slots` then gets no answer (b10605), or one in
-        // which a slot is processing (0.5.0); either counts only if the process uses no processor time.
         sleep(ABORTS_WITHIN).await;
         let healthy = health::answers_within(&self.readiness, &self.address, ANSWERS_WITHIN);
         let or_failed = |passes: bool| passes.then_some(()).ok_or(());
