@@ -3,10 +3,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::options::Architecture;
 use super::tree::FileTree;
+use crate::artifacts;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LibraryError {
@@ -50,12 +50,9 @@ pub(super) fn needed(program: &Path, architecture: Architecture) -> Result<FileT
     Ok(tree)
 }
 
-/// Names in the dynamic section.
 fn named(artefact: &Path) -> Result<Vec<String>, LibraryError> {
-    let output = Command::new("readelf").args(["--dynamic", "--wide"]).arg(artefact).output();
-    let text = String::from_utf8_lossy(&output.map_err(LibraryError::Start)?.stdout).into_owned();
-    let lines = text.lines().filter(|line| line.contains("(NEEDED)"));
-    Ok(lines.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())).collect())
+    let text = artifacts::readelf(artefact).map_err(LibraryError::Start)?;
+    Ok(artifacts::needed(&text).map(str::to_owned).collect())
 }
 
 /// The library in Debian's folders, the cross compiler's among them.
