@@ -1,5 +1,6 @@
 //! Subcommands of `plimsoll`, one file each. Only this module prints and sets the exit status.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -44,14 +45,26 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure the memory of a CUDA context on this machine's cards, for later plans
+    #[command(
+        after_help = "Example: plimsoll calibrate --engine /opt/llama.cpp/llama-server\n\nExit status: 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing to measure."
+    )]
     Calibrate(calibrate::Arguments),
     /// Diagnose failed allocations: in a log, a program, a process or this machine
     Doctor(doctor::Arguments),
-    /// Install, list and find engines
+    /// Install and list engines, and print the path of the one that is used
+    #[command(
+        after_help = "Examples:\n  plimsoll engine install\n  plimsoll engine list --json\n\nExit status: 0, or 1 if there is no engine or the installation failed."
+    )]
     Engine(engine::Arguments),
     /// Load a model in a running server
+    #[command(
+        after_help = "Example: plimsoll load qwen3-4b\n\nExit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model."
+    )]
     Load(server_verbs::Load),
     /// Print the log lines of the engines of a running server
+    #[command(
+        after_help = "Example: plimsoll logs -f qwen3-4b\n\nExit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model."
+    )]
     Logs(server_verbs::Logs),
     /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
@@ -60,10 +73,19 @@ enum Command {
     /// List the cards and models of a running server
     Ps(server_verbs::List),
     /// Take a tour: two small models, a budget that holds one of them, and requests to both
+    #[command(
+        after_help = "Example: plimsoll quickstart --once\n\nExit status: 0 after the tour or a signal, 1 on failure."
+    )]
     Quickstart(quickstart::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
+    #[command(
+        after_help = "Examples:\n  plimsoll reclaim --dry-run\n  plimsoll reclaim --need 5GiB --with sudo\n\nExit status: 0 if there is enough memory (with --dry-run: if there would be), 1 if there is not, 2 for bad input."
+    )]
     Reclaim(reclaim::Arguments),
     /// Make a running server read its configuration again
+    #[command(
+        after_help = "Example: plimsoll reload --url http://127.0.0.1:8080\n\nExit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model."
+    )]
     Reload(server_verbs::Reload),
     /// Run an unmodified CUDA program under guard, which counts its memory and enforces a budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
@@ -71,12 +93,24 @@ enum Command {
     /// Serve several models behind one address, each in its own process
     Serve(serve::Arguments),
     /// Put load on a server and look for memory leaks
+    #[command(
+        after_help = "Example: plimsoll soak http://127.0.0.1:8080 --for 30m --html soak.html\n\nExit status: 0 if no leak was found, 1 if there is a leak or the load ended early, 2 for bad input, 3 if too little was seen for a verdict."
+    )]
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
+    #[command(
+        after_help = "Example: plimsoll sweep http://127.0.0.1:8080 --depths 1k,8k,32k --svg sweep.svg\n\nExit status: 0 if every depth was answered, 1 if one was not, 2 for bad input."
+    )]
     Sweep(sweep::Arguments),
     /// Unload a model in a running server
+    #[command(
+        after_help = "Examples:\n  plimsoll unload qwen3-4b\n  plimsoll unload --all\n\nExit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model."
+    )]
     Unload(server_verbs::Unload),
     /// Record the memory of a program or of this machine
+    #[command(
+        after_help = "Examples:\n  plimsoll watch -o run.watch -- llama-server -m model.gguf\n  plimsoll watch show run.watch --html run.html\n\nExit status: that of the program; without a program, 0, or 1 on failure and 2 for bad input."
+    )]
     Watch(Box<watch::Arguments>),
     #[command(hide = true)]
     Look(look::Arguments),
@@ -97,7 +131,10 @@ pub fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
         return exec_child::run(&exec_child::Arguments::parse_from(std::env::args_os().skip(1)));
     }
-    let command = Cli::parse_from(plan::spelled(std::env::args_os())).command;
+    let command = match Cli::try_parse_from(plan::spelled(std::env::args_os())) {
+        Ok(cli) => cli.command,
+        Err(error) => return misread(&error),
+    };
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let _flushed = log_to_stderr(match command {
         Command::Calibrate(_)
@@ -136,6 +173,17 @@ pub fn main() -> ExitCode {
     };
     // Every subcommand returns its error to here, so no subcommand has an error format of its own.
     result.unwrap_or_else(|report| report.print())
+}
+
+/// Prints help, or a wrong command line in the words of every other failure.
+fn misread(error: &clap::Error) -> ExitCode {
+    let text = error.render().ansi().to_string();
+    // A failed write has no reader.
+    let _ = match error.use_stderr() {
+        true => write!(anstream::stderr(), "{}", text.replacen("error:", "plimsoll:", 1)),
+        false => write!(anstream::stdout(), "{text}"),
+    };
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
 /// The run-time of a subcommand that is a client or waits for a program.

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
-use plimsoll_doctor::{Diagnosis, LineSource, LogReader, SubCause, diagnose};
+use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
@@ -93,9 +93,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     Ok(findings.status.unwrap_or(verdict))
 }
 
-/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it.
+/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it. Nor has a
+/// healthy process failed for a reason other than memory.
 fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
-    matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
+    diagnosis.cause == Cause::NotOom
+        || matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
 }
 
 fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorReport> {

@@ -128,7 +128,7 @@ impl Started {
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
     fn options(&self) -> Result<Options, ErrorReport> {
         let words = self.words.get(1..).unwrap_or_default();
-        let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
+        let (known, _) = Options::known_in(words, |_| FlagOrigin::CommandLine);
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
         let set = Options::from_env(self.variables.iter().filter(engine).cloned())?;
         Ok(known.merged_over(&set))
