@@ -1,8 +1,8 @@
-//! Files that other processes write: guard's pages, traces, recordings of a soak.
+//! Files that other processes write: guard's pages, traces, recordings of memory.
 
 use plimsoll_fuzz::mutants;
-use plimsoll_pool::trace::Trace;
 use plimsoll_telemetry::record::{About, Encoder, Figure, Group, Look, Pace, Source, Unit, When, summarise};
+use plimsoll_traces::trace::Trace;
 use plimsoll_wire::page::PageSnapshot;
 use plimsoll_wire::tree::TreeSnapshot;
 

@@ -81,16 +81,6 @@ impl Figures {
             .collect()
     }
 
-    /// Memory in use on all cards together, by any process; `None` if no card is visible.
-    pub async fn taken(&self) -> Option<Bytes> {
-        if self.cards.is_empty() {
-            return None;
-        }
-        let reading = self.sampler.read().await;
-        let taken = |card: &Card| Some(card.total.saturating_sub(reading.free_on(&card.id)?));
-        Some(self.cards.iter().filter_map(taken).sum())
-    }
-
     /// The server's memory on each card. Where the driver does not list processes, all memory in use.
     fn on_cards(&self, reading: &Reading) -> Vec<(String, Bytes)> {
         // The whole tree: an engine may do its work in a child process.
