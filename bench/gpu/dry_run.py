@@ -151,8 +151,6 @@ def check_admission(admission):
 
 def check_load(parts):
     assert parts["soak"]["requests"] > 100 and parts["soak"]["failed"] == 0, parts["soak"]
-    felt = parts["soak"]["cards"][0]
-    assert felt["celsius"]["high"] == 61 and felt["slowed"] == {"power cap": felt["looks"]}, felt
     assert len(parts["sweep"]["depths"]) == 5 and parts["sweep"]["planned"]["peak"] > 0, parts["sweep"]
 
 
@@ -219,8 +217,7 @@ def load(target, folder):
     usage = f"{folder}/usage"
     environment = surroundings(folder, target)
     environment.update(PLIMSOLL_FAKE_CUDA=f"total=141G context=500M shared={usage} uuids={CARD['uuid']}",
-                       PLIMSOLL_FAKE_NVML_CARDS=json.dumps([{**CARD, "total": 141 << 30, "free": 141 << 30, "usage": usage,
-                                                          "sensors": {"celsius": 61, "megahertz": 1755, "milliwatts": 402000, "slowed": 4}}]))
+                       PLIMSOLL_FAKE_NVML_CARDS=json.dumps([{**CARD, "total": 141 << 30, "free": 141 << 30, "usage": usage}]))
     server = f"{folder}/server"
     os.makedirs(server)
     with open(f"{server}/llama-server", "w") as file:

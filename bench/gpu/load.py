@@ -108,7 +108,7 @@ def soak(session, daemon, until):
 
 
 def sweep(session, daemon, until):
-    words = ["sweep", daemon.url, "--model", "m8", "--depths", session.setting("depths", "1k,2k,4k,8k,16k"), "--json", "--svg", f"{session.pages}/sweep.svg"]
+    words = ["sweep", daemon.url, "--model", "m8", "--depths", session.setting("depths", "1k,2k,4k,8k,16k"), "--json"]
     return asked(session, words, max(10, until.left() + 15))
 
 
@@ -154,11 +154,6 @@ def soaked(found):
     for figure in found["figures"]:
         lines.append(f"    {figure['name']}: {figure['growth']}, {figure['slope']:.0f} B per request ({figure['slope_low']:.0f} to {figure['slope_high']:.0f}), "
                      f"{figure['last'] // MIB} MiB at the end, once {len(figure['steps'])}")
-    for card in found["cards"]:
-        sensor = {name: card[name] or {} for name in ("celsius", "megahertz", "milliwatts")}
-        lines.append(f"    {card['card']}: {sensor['celsius'].get('low')} to {sensor['celsius'].get('high')} °C, "
-                     f"{sensor['megahertz'].get('low')} to {sensor['megahertz'].get('high')} MHz, up to {sensor['milliwatts'].get('high', 0) / 1000:.0f} W, "
-                     f"slowed by {card['slowed'] or 'nothing'} of {card['looks']} looks")
     return lines
 
 

@@ -19,7 +19,7 @@ pub use self::answer::LoadFailure;
 pub use self::client::Client;
 pub use self::figures::{Figures, is_own};
 pub use self::prompt::WordLength;
-pub use self::results::{CardStats, SoakResults, SoakVerdict, thousands};
+pub use self::results::{SoakResults, SoakVerdict, thousands};
 pub use self::rounds::{Round, failed_so};
 pub use self::server::LoadTarget;
 pub use self::soak::{SoakError, SoakLimit, SoakSettings, soak};

@@ -18,7 +18,7 @@ pub(crate) use fit::fit;
 pub(crate) use html::html;
 pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
-pub(crate) use record::{RecordReport, csv};
+pub(crate) use record::RecordReport;
 pub(crate) use soak::{SoakReport, lasted};
 pub(crate) use status::status;
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};

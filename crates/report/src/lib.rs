@@ -12,9 +12,7 @@ mod table;
 mod wrap;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
-pub use self::chart::{
-    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, charts,
-};
+pub use self::chart::{Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH};
 pub use self::page::ReportPage;
 pub use self::table::aligned;
 pub use self::wrap::wrapped;

@@ -16,9 +16,9 @@ mod summary;
 pub use about::{About, CardAbout};
 pub use encode::{Encoder, Look};
 pub use figure::{Figure, Group, Pace, Unit};
-pub use read::{Entry, ReadRecordError, Reader, Source, When};
-pub use redact::Redaction;
-pub use summary::{Event, Move, Shot, Summary, Told, summarise};
+pub use read::{ReadRecordError, Source};
+pub use redact::redact;
+pub use summary::{Event, Move, Summary, Told, summarise};
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,8 @@
-//! Measurements of a load test: memory of the server and the cards between rounds of requests, and card
-//! sensors during rounds.
+//! Measurements of a load test: memory of the server and the cards between rounds of requests.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::process::{MeasuredProcess, ProcessGauge};
-use plimsoll_probe::{Reading, Sampler, Sensors};
+use plimsoll_probe::{Reading, Sampler};
 
 use super::server::LoadTarget;
 
@@ -65,20 +64,6 @@ impl Figures {
             look.extend(self.on_cards(&self.sampler.read().await));
         }
         look
-    }
-
-    /// Sensor readings of each card, by name.
-    pub async fn feel(&self, server: &LoadTarget) -> Vec<(String, Sensors)> {
-        if self.cards.is_empty() || !server.target.is_here() {
-            return Vec::new();
-        }
-        let sensors = self.sampler.sensors().await.into_iter();
-        sensors
-            .filter_map(|sensors| {
-                let number = self.cards.iter().position(|card| card.id == sensors.card)?;
-                Some((named(number, &self.cards[number]), sensors))
-            })
-            .collect()
     }
 
     /// The server's memory on each card. Where the driver does not list processes, all memory in use.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use plimsoll_base::{Bytes, round_u64};
-use plimsoll_probe::Sensors;
 use plimsoll_telemetry::trend::{
     Trend, TrendCourse, TrendGrowth, TrendPoint, TrendSeries, TrendStep, TrendTest, judge, steps,
 };
@@ -41,27 +40,10 @@ pub struct SoakResults {
     pub speed: TrendCourse,
     pub first_token: TrendCourse,
     pub looks: u64,
-    /// Card statistics by card name.
-    pub cards: BTreeMap<String, CardStats>,
     /// True if the server stopped answering.
     pub broke_off: bool,
     /// Events, each with the number of requests at that time.
     pub notes: Vec<(u64, String)>,
-}
-
-/// Sensor readings of a card under load.
-#[derive(Clone, Debug, Default)]
-pub struct CardStats {
-    /// Number of readings.
-    pub looks: u64,
-    /// Over requests, as are the two below.
-    pub celsius: TrendCourse,
-    pub megahertz: TrendCourse,
-    pub milliwatts: TrendCourse,
-    /// Maximum clock by the driver.
-    pub most_megahertz: Option<u32>,
-    /// Number of readings in which the card was throttled, by reason.
-    pub slowed: BTreeMap<String, u64>,
 }
 
 /// A figure with the verdict of the leak test.
@@ -138,29 +120,6 @@ impl SoakResults {
         }
         // Bounds the memory, should figure names change from look to look.
         self.figures.truncate(MOST_FIGURES);
-    }
-
-    /// Adds sensor readings taken during a round.
-    pub fn feel(&mut self, felt: Vec<(String, Sensors)>) {
-        let at = self.requests;
-        for (name, sensors) in felt {
-            let card = self.cards.entry(name).or_default();
-            card.looks += 1;
-            // Drivers leave out single sensors at times; the last known maximum stays.
-            card.most_megahertz = sensors.most_megahertz.or(card.most_megahertz);
-            for (course, value) in [
-                (&mut card.celsius, sensors.celsius),
-                (&mut card.megahertz, sensors.megahertz),
-                (&mut card.milliwatts, sensors.milliwatts),
-            ] {
-                if let Some(value) = value {
-                    course.push(at, value.into());
-                }
-            }
-            for reason in sensors.slowed_by {
-                *card.slowed.entry(reason).or_default() += 1;
-            }
-        }
     }
 
     pub fn failed(&self) -> u64 {

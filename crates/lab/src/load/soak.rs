@@ -16,8 +16,8 @@ use super::server::LoadTarget;
 
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(20);
-/// Interval between readings of the cards' temperature and clocks.
-const FEEL_EVERY: Duration = Duration::from_secs(1);
+/// Interval of progress reports during a round.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a round without an answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -98,13 +98,12 @@ impl SoakRun<'_> {
         let mut clients: Vec<Client> = clients.collect();
         let mut answered = Instant::now();
         // Created outside the loop: a signal between two rounds would be missed otherwise.
-        let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
-        // A stalled machine must not be sampled in a burst: equal readings would weigh several times.
-        feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let (mut stop, mut ticks) = (pin!(stopped()), interval(TELL_EVERY));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !settings.limit.is_reached(&self.results, self.start.elapsed()) {
             let left = settings.limit.left(&self.results);
             let work = round.hold(clients, &self.server.model, self.results.rounds, left);
-            let Some((back, tally)) = self.watch(work, &mut feel, &mut stop).await else {
+            let Some((back, tally)) = self.watch(work, &mut ticks, &mut stop).await else {
                 // A round that is cut short is not counted: its requests would make the measurement
                 // incomparable.
                 self.results.note("stopped by hand".to_owned());
@@ -129,22 +128,18 @@ impl SoakRun<'_> {
         }
     }
 
-    /// Runs one round and reads the card sensors meanwhile, since an idle card cools down and lowers its
-    /// clocks. `None` if the test is stopped.
+    /// Runs one round and reports progress meanwhile. `None` if the test is stopped.
     async fn watch<T>(
         &mut self,
         work: impl Future<Output = T>,
-        feel: &mut Interval,
+        ticks: &mut Interval,
         stop: &mut (impl Future<Output = ()> + Unpin),
     ) -> Option<T> {
         let mut work = pin!(work);
         loop {
             tokio::select! {
                 done = &mut work => return Some(done),
-                _ = feel.tick() => {
-                    self.results.feel(self.figures.feel(self.server).await);
-                    self.tell();
-                }
+                _ = ticks.tick() => self.tell(),
                 () = &mut *stop => return None,
             }
         }

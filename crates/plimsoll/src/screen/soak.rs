@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{CardStats, SoakResults, SoakVerdict, failed_so, thousands};
+use plimsoll_lab::load::{SoakResults, SoakVerdict, failed_so, thousands};
 use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ impl<'a> SoakReport<'a> {
         Ok(())
     }
 
-    /// Remarks on speed, cards, failures and events.
+    /// Remarks on speed, failures and events.
     fn remarks(&self) -> Vec<String> {
         let results = self.results;
         let mut remarks = Vec::new();
@@ -86,7 +86,6 @@ impl<'a> SoakReport<'a> {
             });
             format!("speed: {:.1} tokens per second for one client{change}", thousands(speed))
         }));
-        remarks.extend(results.cards.iter().map(|(name, card)| felt(name, card)));
         for (kind, (count, texts)) in &results.failures {
             remarks.push(failed_so(kind, *count, texts).replace('\n', "\n    "));
         }
@@ -119,7 +118,6 @@ impl<'a> SoakReport<'a> {
             "failures": failures,
             "figures": self.judged,
             "slower_percent": results.slower_percent(),
-            "cards": results.cards.iter().map(|(name, card)| card_stats_json(name, card)).collect::<Vec<_>>(),
             "looks": results.looks,
             "notes": notes.collect::<Vec<_>>(),
         })
@@ -185,17 +183,6 @@ impl<'a> SoakReport<'a> {
             Vec::new(),
             &time,
         ));
-        for (title, of, unit) in SENSORS {
-            let courses = results.cards.iter().map(|(name, card)| (name.clone(), of(card)));
-            let lines: Vec<_> = courses
-                // Some cards, such as virtual GPUs, report no temperature or power.
-                .filter(|(_, course)| !course.buckets().is_empty())
-                .collect();
-            if lines.is_empty() {
-                continue;
-            }
-            page.markup(&self.chart(title, &lines, Vec::new(), &unit));
-        }
         page.finish()
     }
 
@@ -215,54 +202,6 @@ impl<'a> SoakReport<'a> {
         chart.marks.extend(marks);
         chart.svg()
     }
-}
-
-/// Plot of a card sensor: title, course and format.
-type Sensor = (&'static str, fn(&CardStats) -> &TrendCourse, fn(u64) -> String);
-const SENSORS: [Sensor; 3] = [
-    ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
-    ("clock", |card| &card.megahertz, |value| format!("{value} MHz")),
-    ("power", |card| &card.milliwatts, watts),
-];
-
-fn watts(milliwatts: u64) -> String {
-    format!("{:.0} W", thousands(milliwatts))
-}
-
-/// Temperatures, clocks and power of a card, in a sentence.
-fn felt(name: &str, card: &CardStats) -> String {
-    let range = |course: &TrendCourse| course.lowest().zip(course.highest());
-    let mut parts = Vec::new();
-    parts.extend(range(&card.celsius).map(|(low, high)| format!("{low} to {high} °C")));
-    let most = card.most_megahertz.map_or_else(String::new, |most| format!(" (at most {most})"));
-    parts.extend(range(&card.megahertz).map(|(low, high)| format!("{low} to {high} MHz{most}")));
-    parts.extend(card.milliwatts.highest().map(|high| format!("up to {}", watts(high))));
-    let slowed = card
-        .slowed
-        .iter()
-        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} readings", card.looks));
-    parts.extend(slowed);
-    // Said explicitly: a loss of speed without throttling has its cause in the server.
-    if card.slowed.is_empty() {
-        parts.push("not slowed down".to_owned());
-    }
-    format!("{name} under load: {}", parts.join(", "))
-}
-
-fn card_stats_json(name: &str, card: &CardStats) -> Value {
-    let range = |course: &TrendCourse| {
-        let last = course.buckets().last().map(|bucket| bucket.last);
-        last.map(|last| json!({ "low": course.lowest(), "high": course.highest(), "last": last }))
-    };
-    json!({
-        "card": name,
-        "looks": card.looks,
-        "celsius": range(&card.celsius),
-        "megahertz": range(&card.megahertz),
-        "most_megahertz": card.most_megahertz,
-        "milliwatts": range(&card.milliwatts),
-        "slowed": card.slowed,
-    })
 }
 
 /// Verdict on one figure, in a sentence.

@@ -6,7 +6,6 @@
 
 mod card;
 mod engine;
-mod sensors;
 mod sweep;
 
 use std::process::{Command, Output, Stdio};

@@ -31,9 +31,16 @@ const ENDS_PATH: &[char] =
     &[' ', '"', '\'', ',', ';', ':', '(', ')', '[', ']', '<', '>', '=', '|', '\n', '\t'];
 const UUID_LENGTH: usize = 36;
 
+/// Takes the names out of a summary.
+pub fn redact(summary: &mut Summary) {
+    let mut redaction = Redaction::default();
+    redaction.learn(summary);
+    redaction.apply(summary);
+}
+
 /// The replacements made so far.
 #[derive(Clone, Debug, Default)]
-pub struct Redaction {
+struct Redaction {
     /// Longest first, so that no name is cut in two by a shorter one.
     names: Vec<(String, String)>,
     paths: BTreeMap<String, String>,
@@ -41,14 +48,6 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// Takes the names out of a summary.
-    pub fn redact(summary: &mut Summary) -> Self {
-        let mut redaction = Self::default();
-        redaction.learn(summary);
-        redaction.apply(summary);
-        redaction
-    }
-
     fn learn(&mut self, summary: &Summary) {
         // Before all others, so that a process of the same name gets the host's placeholder.
         self.name(&summary.about.host, "host");
@@ -89,7 +88,6 @@ impl Redaction {
             .chain(about.cards.iter_mut().map(|card| &mut card.uuid))
             .chain(summary.figures.iter_mut().map(|told| &mut told.figure.subject))
             .chain(summary.events.iter_mut().map(|event| &mut event.text))
-            .chain(summary.shots.iter_mut().map(|shot| &mut shot.text))
             .chain(&mut summary.end);
         for text in texts {
             *text = self.text(text);
@@ -97,7 +95,7 @@ impl Redaction {
     }
 
     /// One text without names.
-    pub fn text(&mut self, text: &str) -> String {
+    fn text(&mut self, text: &str) -> String {
         // UUIDs first: they contain no slash, but a path may contain one of them.
         let text = self.without_uuids(text);
         let text = self.without_paths(&text);
