@@ -10,14 +10,12 @@ mod about;
 mod encode;
 mod figure;
 mod read;
-mod redact;
 mod summary;
 
 pub use about::{About, CardAbout};
 pub use encode::{Encoder, Look};
 pub use figure::{Figure, Group, Pace, Unit};
 pub use read::{ReadRecordError, Source};
-pub use redact::redact;
 pub use summary::{Event, Move, Summary, Told, summarise};
 
 #[cfg(test)]

@@ -1273,7 +1273,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__sweep)
-            opts="-h --model --depths --answer --patience --pid --api-key --json --svg --help"
+            opts="-h --model --depths --answer --patience --pid --api-key --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1300,10 +1300,6 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --svg)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1427,7 +1423,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__watch__subcmd__show)
-            opts="-h --csv --json --html --redact --help"
+            opts="-h --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

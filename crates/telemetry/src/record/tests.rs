@@ -114,20 +114,6 @@ fn a_summary_says_who_grew_what_moved_and_how_it_ended() {
     assert_eq!(summary.events[0].time_ms, 700);
 }
 
-#[test]
-fn a_redacted_summary_names_nobody() {
-    let (bytes, _) = record();
-    let mut summary = summarise(&bytes).unwrap();
-    redact(&mut summary);
-    let text = serde_json::to_string(&summary).unwrap();
-    for name in ["annsbox", "bluebird", "/home", "train", "1b4e28ba"] {
-        assert!(!text.contains(name), "{name} in {text}");
-    }
-    assert_eq!(summary.figures[1].figure.subject, "4711 process-1");
-    assert!(summary.events[0].text.ends_with("4711 (process-1)"));
-    assert_eq!(summary.about.command[1], "path-1.py");
-}
-
 /// The liveliest machine that there may be: 300 figures, of which every one changes by megabytes in every
 /// sample.
 #[test]
@@ -266,9 +252,8 @@ fn hostile_records_are_read_as_far_as_they_make_sense() {
                 _ => bytes.extend_from_within(at.min(bytes.len())..),
             }
         }
-        if let Ok(mut summary) = summarise(&bytes) {
+        if let Ok(summary) = summarise(&bytes) {
             read += 1;
-            redact(&mut summary);
             assert!(summary.figures.len() <= 8192 && summary.events.len() <= 2000);
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_telemetry::record::{redact, summarise};
+use plimsoll_telemetry::record::summarise;
 
 use crate::report::{ErrorReport, print_as, write_file};
 use crate::screen::RecordReport;
@@ -24,20 +24,14 @@ pub(crate) struct Arguments {
     /// Write an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Replace names, paths and UUIDs by placeholders; the same name always gets the same placeholder
-    #[arg(long)]
-    redact: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let path = &arguments.file;
     let bytes = read(path)?;
     // Parsed before a page is written, so that a damaged record leaves no empty page.
-    let mut summary = summarise(&bytes)
+    let summary = summarise(&bytes)
         .map_err(|error| ErrorReport::input(ErrorReport::new(format!("`{}`: {error}", path.display()))))?;
-    if arguments.redact {
-        redact(&mut summary);
-    }
     let report = RecordReport::new(&summary);
     if let Some(page) = &arguments.html {
         write_file(page, report.html())?;
