@@ -87,10 +87,7 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport
 
 /// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
 fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot start a client"))?;
+    let runtime = crate::command::runtime()?;
     let asked = async {
         let mut client = Client::new(target, None, PATIENCE);
         client.json(Method::GET, path, Default::default()).await
