@@ -201,7 +201,7 @@ pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String 
         body += &legend(bar, place + 76);
         top += ROW;
     }
-    crate::document(HULL + 2 * MARGIN, top + 4, Some(&shortened(title, TITLE_WIDTH)), &body)
+    crate::document(HULL + 2 * MARGIN, top + 4, &shortened(title, TITLE_WIDTH), &body)
 }
 
 fn legend(bar: &Bar, y: u64) -> String {

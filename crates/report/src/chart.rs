@@ -198,14 +198,14 @@ fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 /// Draws charts under each other as a standalone SVG document.
-pub fn charts(charts: &[Chart]) -> String {
-    let (mut top, mut body) = (0, String::new());
+pub fn charts(title: &str, charts: &[Chart]) -> String {
+    let (mut top, mut body) = (44, String::new());
     for chart in charts {
         // The place is an attribute of the inner `<svg>`, so a chart alone in a page carries none.
         body += &chart.svg().replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
         top += chart.outer_height();
     }
-    crate::document(svg::OUTER_WIDTH, top.max(40) + 8, None, &body)
+    crate::document(svg::OUTER_WIDTH, top + 8, &crate::shortened(title, 80), &body)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table, JSON and a
-//! chart.
+//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table or
+//! JSON.
 
 mod picture;
 

@@ -24,8 +24,7 @@ impl SweepReport<'_> {
         let bytes = |value: u64| Bytes::new(value).to_string();
         let rate = |value: u64| format!("{value} tokens/s");
         let chart = |what: &str, lines: &[Line], text: &dyn Fn(u64) -> String, steps| {
-            let title = format!("{what} over depth in tokens, {}", self.model);
-            Chart::of_points(&title, lines, text, steps)
+            Chart::of_points(&format!("{what} over depth"), lines, text, steps)
         };
         let drawn = [
             chart("memory", &memory, &bytes, RoundSteps::Binary),
@@ -42,7 +41,8 @@ impl SweepReport<'_> {
                 RoundSteps::Decimal,
             ),
         ];
-        charts(&drawn.into_iter().flatten().collect::<Vec<_>>())
+        let title = format!("{}: depth of the prompt in tokens", self.model);
+        charts(&title, &drawn.into_iter().flatten().collect::<Vec<_>>())
     }
 
     fn speed(&self, name: &str, of: fn(&SweepDepth) -> Option<f64>) -> Line {
