@@ -213,7 +213,7 @@ fn legend(bar: &Bar, y: u64) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            r#"<rect class="{}" x="{x}" y="{y}" width="11" height="11"/><text class="ink" x="{label}" y="{baseline}" font-size="12">{}</text>"#,
+            r#"<rect class="{}" x="{x}" y="{y}" width="11" height="11"/><text class="ink" x="{label}" y="{baseline}" font-size="11">{}</text>"#,
             style.class,
             escaped(&text)
         );

@@ -102,11 +102,12 @@ impl SweepReport<'_> {
     }
 
     fn write_planned(&self, planned: &SweepPlan, out: &mut String) -> fmt::Result {
-        let build =
-            planned.build.map_or_else(|| "the newest known build".to_owned(), |build| format!("b{build}"));
+        let build = planned
+            .build
+            .map_or_else(|| "the newest known build".to_owned(), |build| format!("build {build}"));
         writeln!(
             out,
-            "plan for the server's flags and {build}: {} when loaded, {} at the full context of {} tokens; \
+            "plan for the server's flags and llama.cpp, {build}: {} when loaded, {} at the full context of {} tokens; \
                 per token, {} B of KV cache and {} B of run-time pool",
             planned.loaded,
             planned.peak,

@@ -47,7 +47,7 @@ fn each_depth_is_beside_the_plan_of_the_servers_own_flags() {
 
     let output = sweep(&card, &engine, &[]);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("plan for the server's flags and b"), "{text}");
+    assert!(text.contains("plan for the server's flags and llama.cpp, build "), "{text}");
     assert!(text.contains("tokens the server holds ") && text.contains(" than planned"), "{text}");
 }
 

@@ -217,7 +217,10 @@ mod tests {
         let upstream = find(&Method::DELETE, "/upstream/a/b").unwrap();
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
         assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Index));
-        assert!(index().contains("\n  /v1/models\n"));
+        let page = index();
+        for line in ["GET  /v1/models", "POST /models/load", "POST /unload", "GET  /logs/stream/MODEL"] {
+            assert!(page.contains(&format!("\n  {line}\n")), "{line} in {page}");
+        }
         for (path, query, changes) in [
             ("/upstream/b/x.png", None, true),
             ("/v1/x", Some("model=b"), true),

@@ -112,6 +112,9 @@ struct Started {
 
 impl Started {
     fn read(pid: u32) -> Result<Self, ErrorReport> {
+        if !Path::new("/proc").join(pid.to_string()).exists() {
+            return Err(ErrorReport::new(format!("there is no process {pid}")));
+        }
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
             return Err(ErrorReport::new(format!("process {pid} has no command line; is it an engine?")));
