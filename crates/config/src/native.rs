@@ -82,6 +82,7 @@ fn entry(
     entry.memory = model.memory.map(Into::into);
     entry.cards = model.cards;
     entry.ttl = model.ttl.map(Into::into);
+    entry.hold = model.hold.map(Into::into);
     entry.pinned = model.pin;
     entry.preload = model.preload;
     entry.unlisted = model.unlisted;

@@ -104,6 +104,9 @@ pub(super) struct ModelTable {
     pub(super) cards: Vec<String>,
     /// Idle time after which the model is unloaded, e.g. `5m`; `0` means never.
     pub(super) ttl: Option<Length>,
+    /// Time after the load for which the model keeps its memory between two requests, while its clients go on
+    /// and another model waits; `0` means not at all. Default: `10s`.
+    pub(super) hold: Option<Length>,
     /// The model is never evicted.
     pub(super) pin: bool,
     /// The model is loaded when the server starts.

@@ -25,6 +25,7 @@ impl Scheduler {
         };
         // Counts for the time to live from the arrival on, or a long queue would let the model expire.
         slot.last_used = Some(now);
+        slot.pauses.end(now, slot.spec.hold);
         // The fast path: where depth costs nothing and no request waits, there is nothing to decide.
         if slot.line.is_empty()
             && slot.tracked().is_none()
@@ -127,6 +128,9 @@ impl Scheduler {
         // The end of a request counts as use as well: a long answer must not make its run look the oldest.
         run.land();
         run.stamp = stamp;
+        if run.in_flight() == 0 && !queued {
+            slot.pauses.begin(now);
+        }
         if queued {
             self.dispatch_queue(model);
         }

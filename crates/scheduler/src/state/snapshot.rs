@@ -32,6 +32,9 @@ pub struct ModelView {
     pub queued: usize,
     /// Time of the last request that came or went; None before the first.
     pub last_used: Option<Moment>,
+    /// Time until which the run counts as busy between two requests; None if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Moment>,
     /// Memory that the run may take.
     pub claim: Vec<Share>,
     /// The claim is a whole card, because the need is unknown.
@@ -124,6 +127,7 @@ impl StateRef<'_> {
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
             last_used: slot.last_used,
+            held_until: slot.held_until().filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),

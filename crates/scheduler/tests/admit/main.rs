@@ -5,6 +5,7 @@ mod configuration;
 mod depth;
 mod desk;
 mod failures;
+mod hold;
 mod invariants;
 mod neighbours;
 mod out_of_memory;

@@ -101,6 +101,7 @@ impl ModelService for StubService {
             in_flight: 1,
             queued: 2,
             last_used: None,
+            held_until: None,
             claim: Vec::new(),
             alone: false,
             measured: Vec::new(),
