@@ -8,6 +8,7 @@ mod failures;
 mod invariants;
 mod neighbours;
 mod out_of_memory;
+mod pins;
 mod pleas;
 mod requests;
 mod room;

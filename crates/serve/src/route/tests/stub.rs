@@ -97,6 +97,7 @@ impl ModelService for StubService {
             name: "real".to_owned(),
             state: self.state.get(),
             pinned: false,
+            pinned_until: None,
             run: None,
             in_flight: 1,
             queued: 2,
