@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use plimsoll_launch::{FlushStderr, StderrQueue};
+use plimsoll_config::LogLevel;
+use plimsoll_launch::{LogOutput, LogWish};
 use tokio::runtime::Runtime;
-use tracing_subscriber::EnvFilter;
 
 use crate::report::ErrorReport;
 
@@ -99,7 +99,8 @@ pub fn main() -> ExitCode {
     }
     let command = Cli::parse_from(plan::spelled(std::env::args_os())).command;
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
-    let _flushed = log_to_stderr(match command {
+    let wish = match &command {
+        Command::Serve(arguments) => arguments.log(),
         Command::Calibrate(_)
         | Command::Doctor(_)
         | Command::Quickstart(_)
@@ -107,9 +108,11 @@ pub fn main() -> ExitCode {
         | Command::Run(_)
         | Command::Soak(_)
         | Command::Sweep(_)
-        | Command::Watch(_) => "warn",
-        _ => "info",
-    });
+        | Command::Watch(_) => LogWish { usual: LogLevel::Warn, ..LogWish::default() },
+        _ => LogWish::default(),
+    };
+    // Without a thread there are no lines, and everything else still works.
+    let (log, _flushed) = LogOutput::start(wish).ok().unzip();
     let result = match command {
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
@@ -125,7 +128,7 @@ pub fn main() -> ExitCode {
         Command::Reference(arguments) => reference::run(&arguments),
         Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(server_verbs::report),
         Command::Run(arguments) => run::run(&arguments),
-        Command::Serve(arguments) => serve::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments, log.unwrap_or_default()),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
@@ -142,15 +145,4 @@ pub fn main() -> ExitCode {
 fn runtime() -> Result<Runtime, ErrorReport> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(ErrorReport::of("cannot start"))
-}
-
-/// Sends log lines to stderr; `RUST_LOG` selects them. They are written when the result is dropped.
-fn log_to_stderr(usual: &str) -> Option<FlushStderr> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    // Without a thread there are no lines, and everything else still works.
-    let (queue, flush) = StderrQueue::start(std::io::stderr()).ok()?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || queue.clone());
-    // journald and container runtimes add the time; plain lines can be searched in a log file.
-    lines.without_time().with_target(false).with_ansi(false).init();
-    Some(flush)
 }

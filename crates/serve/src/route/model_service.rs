@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use http::StatusCode;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 
@@ -84,6 +85,9 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     fn stall_limit(&self) -> StallLimit {
         StallLimit::default()
     }
+
+    /// The engine's answer begins with this status.
+    fn answers(&mut self, _: StatusCode) {}
 
     /// Ends the request after a complete answer. `tokens` counts prompt and answer, if the engine reported
     /// them.

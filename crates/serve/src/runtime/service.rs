@@ -9,6 +9,7 @@ use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent, SchedulerSnapshot}
 use serde_json::{Value, json};
 
 use super::admission::RunPass;
+use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
 use crate::route::{
     Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions,
@@ -36,10 +37,12 @@ impl ModelService for Runtime {
     ) -> Result<RunPass, HttpProblem> {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
+        let mut record = RequestRecord::begin(&self, model);
         if wish.autoload == Some(false) && self.shown(model) != ModelState::Ready {
+            record.refused(StatusCode::BAD_REQUEST);
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded"));
         }
-        self.arrive(model, wish.client, prompt).await
+        self.arrive(model, wish.client, prompt, record).await
     }
 
     fn models(&self) -> Vec<ModelId> {
