@@ -50,6 +50,6 @@ pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_output::{FlushLog, LogOutput, LogWish};
 pub use log_ring::{Log, LogLine, LogSource};
-pub use port_owner::{ListenerOwner, PortOwner, listener_on};
+pub use port_owner::{ListenerOwner, PortOwner, listener_on, listens_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};

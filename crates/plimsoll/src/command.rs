@@ -53,6 +53,8 @@ enum Command {
     Load(server_verbs::Load),
     /// Print the log lines of the engines of a running server
     Logs(server_verbs::Logs),
+    /// Keep a model of a running server loaded: it is not stopped for others or for being idle
+    Pin(server_verbs::Pin),
     /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
     /// Replay allocation traces
@@ -74,8 +76,14 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     Sweep(sweep::Arguments),
+    /// Show a running server: its process, requests, cards and models
+    Status(server_verbs::List),
+    /// End a running server of yours after the answers in progress
+    Stop(server_verbs::Stop),
     /// Unload a model in a running server
     Unload(server_verbs::Unload),
+    /// End the pin of a model in a running server
+    Unpin(server_verbs::Unpin),
     /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
     #[command(hide = true)]
@@ -119,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Engine(arguments) => engine::run(arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
+        Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Pool(arguments) => pool::run(&arguments),
         Command::Ps(arguments) => server_verbs::list(&arguments).map_err(server_verbs::report),
@@ -130,8 +139,11 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Serve(arguments) => serve::run(arguments, log.unwrap_or_default()),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Status(arguments) => server_verbs::status(&arguments).map_err(server_verbs::report),
+        Command::Stop(arguments) => server_verbs::stop(&arguments).map_err(server_verbs::report),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
+        Command::Unpin(arguments) => server_verbs::unpin(&arguments).map_err(server_verbs::report),
         Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),

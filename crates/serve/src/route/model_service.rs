@@ -6,10 +6,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
+use serde_json::Value;
 
 use super::connection::StallLimit;
 use super::events::Events;
@@ -57,6 +59,12 @@ pub(crate) trait ModelService: 'static {
 
     /// Unloads a model; requests in flight finish.
     fn unload(&self, model: ModelId);
+
+    /// Keeps the model from being stopped for others or for being idle, for this long; zero ends that.
+    fn pin(&self, model: ModelId, time: Duration);
+
+    /// Version, process and counters of this server, as JSON.
+    fn about(&self) -> Value;
 
     /// Reads the configuration again.
     fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;

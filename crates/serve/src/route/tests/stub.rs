@@ -11,6 +11,7 @@ use http::StatusCode;
 use plimsoll_base::Bytes;
 use plimsoll_launch::{EngineAddress, Log};
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -84,6 +85,14 @@ impl ModelService for StubService {
 
     fn unload(&self, _: ModelId) {
         self.orders.borrow_mut().push("unload");
+    }
+
+    fn pin(&self, _: ModelId, time: Duration) {
+        self.orders.borrow_mut().push(if time.is_zero() { "unpin" } else { "pin" });
+    }
+
+    fn about(&self) -> Value {
+        json!({ "version": "0" })
     }
 
     async fn reload(&self) -> Result<(), HttpProblem> {
