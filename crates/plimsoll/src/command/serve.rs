@@ -25,12 +25,14 @@ Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
 
 Relative paths in the configuration are relative to the current folder, as with llama-server.
 
-The first line on stdout is the server's address. Log lines go to stderr, one for each event; RUST_LOG selects them.
+The first line on stdout is the server's address. Log lines go to stderr: one for each request, wait, load and stop. \
+--log-level, else RUST_LOG, else `log-level` under [serve] selects them. Under systemd they begin with their priority \
+instead of the time.
 
 A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
 disconnects cancels its request.
 
-SIGHUP reads the configuration again and restarts only the models that changed. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
+SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
 
 Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
 
