@@ -64,6 +64,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         engine_ports: serve.engine_ports,
         engine_user: serve.engine_user.clone(),
         pass_env: serve.pass_env.clone(),
+        log_level: serve.log_level,
+        log_format: serve.log_format,
     })
 }
 

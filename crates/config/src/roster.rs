@@ -13,6 +13,7 @@ use plimsoll_flags::{FlagOrigin, Options, Warning};
 use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::guard::GuardSettings;
+use super::log::{LogFormat, LogLevel};
 
 /// Contents of a configuration file of any format.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,6 +45,8 @@ pub struct ServeSettings {
     pub engine_user: Option<String>,
     /// Variables that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
     pub pass_env: Vec<String>,
+    pub log_level: Option<LogLevel>,
+    pub log_format: Option<LogFormat>,
 }
 
 impl fmt::Debug for ServeSettings {
@@ -60,6 +63,8 @@ impl fmt::Debug for ServeSettings {
             .field("engine_ports", &self.engine_ports)
             .field("engine_user", &self.engine_user)
             .field("pass_env", &self.pass_env)
+            .field("log_level", &self.log_level)
+            .field("log_format", &self.log_format)
             .finish()
     }
 }

@@ -64,7 +64,7 @@ impl<'a> StateRef<'a> {
         let on_cards = |run: RunId| cards.iter().any(|card| !self.held_by(run, card).is_zero());
         // Pinned runs and runs with requests never make room here.
         let idle = self.models.running();
-        idle.filter(|(_, slot, run)| run.is_idle() && !slot.spec.pinned && on_cards(run.id))
+        idle.filter(|(_, slot, run)| run.is_idle() && !slot.is_pinned() && on_cards(run.id))
             .map(|(id, ..)| id)
             .collect()
     }

@@ -66,6 +66,8 @@ impl Config {
             ("engine-ports", now.engine_ports != start.engine_ports),
             ("engine-user", now.engine_user != start.engine_user),
             ("pass-env", now.pass_env != start.pass_env),
+            ("log-level", now.log_level != start.log_level),
+            ("log-format", now.log_format != start.log_format),
         ];
         for (name, _) in changed.iter().filter(|(_, changed)| *changed) {
             tracing::warn!("`{name}` under [serve] has changed; restart the server to apply it");

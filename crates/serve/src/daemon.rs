@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
-use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, inherited};
+use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
@@ -51,6 +51,8 @@ pub struct Setup {
     pub reserve: Option<Bytes>,
     pub engine: Option<PathBuf>,
     pub log_file: Option<PathBuf>,
+    /// The log of this program.
+    pub log: LogOutput,
     /// Guard's settings for models that have none of their own.
     pub guard: GuardSettings,
     /// Time that guarded processes get to release idle memory.
@@ -155,6 +157,7 @@ pub struct Daemon {
     listener: TcpListener,
     server: Rc<HttpServer<Runtime>>,
     signals: DaemonSignals,
+    log: LogOutput,
 }
 
 impl fmt::Debug for Daemon {
@@ -171,6 +174,13 @@ impl Daemon {
     /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
     pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
+        let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
+        let log_file = setup.log_file.as_ref().map(|path| {
+            let open = |error| DaemonError::OpenLog { path: path.clone(), error };
+            LogFile::open(path, format).map_err(open)
+        });
+        let log_file = log_file.transpose()?;
+        log_file.iter().cloned().for_each(|file| setup.log.add_file(file));
         config.warn();
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = DaemonSignals::listen()?;
@@ -184,6 +194,7 @@ impl Daemon {
         cards::warn_of_absent(&setup.cards, &machine);
         let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
+        settings.log_file = log_file;
         settings.needs_keys = !setup.open && !address.ip().is_loopback();
         engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (extensions, asks) = handlers::all(extensions, settings.cards());
@@ -205,12 +216,12 @@ impl Daemon {
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
-        Ok(Self { runtime, address, config: setup.config, listener, server, signals })
+        Ok(Self { runtime, address, config: setup.config, listener, server, signals, log: setup.log })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
-        let Self { runtime, address, config, listener, server, mut signals } = self;
+        let Self { runtime, address, config, listener, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -223,6 +234,7 @@ impl Daemon {
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 manager.reloading();
+                log.reopen();
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
                 // A task of its own, so that a signal is heard while it reads.
                 tokio::task::spawn_local(async move {
@@ -231,6 +243,10 @@ impl Daemon {
                 });
             }
             manager.stopping();
+            let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
+            if busy > 0 {
+                tracing::info!("stopping after {busy} answers in progress; a second signal stops at once");
+            }
             ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
@@ -251,6 +267,7 @@ impl Daemon {
             () = manager.keep_alive() => {}
         }
         asked.end_questions();
+        tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }
 }
 
@@ -298,10 +315,6 @@ fn settings(
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
     let chosen = setup.engine.as_ref().map(|path| vec![path.to_string_lossy().into_owned()]);
-    let log_file = setup.log_file.as_ref().map(|path| {
-        let open = |error| DaemonError::OpenLog { path: path.clone(), error };
-        LogFile::open(path).map_err(open)
-    });
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
         guard: setup.guard,
@@ -321,7 +334,7 @@ fn settings(
         scheduler,
         engine: chosen.or(serve.engine.clone()),
         wait: serve.wait.unwrap_or(WAIT),
-        log_file: log_file.transpose()?,
+        log_file: None,
         engine_user,
         inherited,
     };

@@ -12,6 +12,7 @@ use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration::Length;
 use crate::guard::{GuardSettings, Size};
+use crate::log::{LogFormat, LogLevel};
 
 /// Plimsoll's configuration.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -58,6 +59,10 @@ pub(super) struct Serve {
     /// Environment variables of the server that engines inherit in addition to the usual ones; `NAME` or
     /// `BEGINNING*`.
     pub(super) pass_env: Vec<String>,
+    /// The least important lines in the server's log. Default: `info`.
+    pub(super) log_level: Option<LogLevel>,
+    /// Format of the server's log. Default: `text`.
+    pub(super) log_format: Option<LogFormat>,
 }
 
 /// The program for models that give flags.

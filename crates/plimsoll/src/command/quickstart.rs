@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Card;
+use plimsoll_launch::LogOutput;
 use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
 use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
@@ -87,6 +88,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         reserve: None,
         engine: Some(engine.path),
         log_file: None,
+        log: LogOutput::default(),
         ask: None,
         reclaim_before_load: None,
         guard: plimsoll_config::GuardSettings::default(),

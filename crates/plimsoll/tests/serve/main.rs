@@ -16,6 +16,7 @@ mod held;
 mod http;
 mod isolation;
 mod limits;
+mod log;
 mod memory;
 mod neighbours;
 mod nobody;

@@ -27,6 +27,8 @@ pub(crate) struct ModelSlot {
     /// Time since which an operator, or the replacement of its run, requests a load.
     pub(crate) load_wanted: Option<Moment>,
     pub(crate) preload: bool,
+    /// Time until which an operator keeps it from being stopped for others or for being idle.
+    pub(crate) pinned_until: Option<Moment>,
     /// Gone from the configuration; dropped once its run has ended.
     pub(crate) removed: bool,
     pub(crate) last_used: Option<Moment>,
@@ -108,6 +110,7 @@ impl ModelSlot {
             run: None,
             line: RequestLine::default(),
             load_wanted: None,
+            pinned_until: None,
             removed: false,
             last_used: None,
             pauses: ClientPauses::default(),
@@ -197,6 +200,11 @@ impl ModelSlot {
         self.run.as_mut().filter(|run| run.id == id)
     }
 
+    /// Never stopped to make room for another model, nor for being idle.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.spec.pinned || self.pinned_until.is_some()
+    }
+
     /// The run, if it may be sent a request now.
     pub(crate) fn open_run(&mut self) -> Option<&mut RunState> {
         // Without a limit the engine queues requests itself, in its own order.
@@ -229,7 +237,7 @@ impl ModelSlot {
     pub(crate) fn idle_end(&self) -> Option<Moment> {
         let idle_since = self.run.as_ref()?.idle_since()?;
         // A pinned model never expires, whatever its time to live says.
-        let ttl = self.spec.ttl.filter(|_| !self.spec.pinned)?;
+        let ttl = self.spec.ttl.filter(|_| !self.is_pinned())?;
         Some(idle_since + ttl)
     }
 }

@@ -27,6 +27,9 @@ pub struct ModelView {
     pub name: String,
     pub state: ModelState,
     pub pinned: bool,
+    /// End of a pin that an operator limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_until: Option<Moment>,
     pub run: Option<RunId>,
     pub in_flight: u32,
     pub queued: usize,
@@ -122,7 +125,8 @@ impl StateRef<'_> {
             id,
             name: slot.name.to_string(),
             state: slot.state(),
-            pinned: slot.spec.pinned,
+            pinned: slot.is_pinned(),
+            pinned_until: slot.pinned_until.filter(|until| *until != Moment::NEVER),
             run: run.map(|run| run.id),
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),

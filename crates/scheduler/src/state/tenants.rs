@@ -78,7 +78,7 @@ impl StateRef<'_> {
     pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState) -> CardStanding {
         match run.phase {
             _ if run.leaves() => CardStanding::Leaving,
-            _ if slot.spec.pinned => CardStanding::Stays,
+            _ if slot.is_pinned() => CardStanding::Stays,
             _ if run.draining.is_some() => CardStanding::Leaving,
             // All clients have left during the load. A preload has no client from the start; the operator
             // wants it.
