@@ -27,6 +27,7 @@ pub enum GuardMode {
 // `None` is "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(expecting = "a table; write for example { mode = \"budget\" }")]
 #[schemars(rename = "GuardTable")]
 pub struct GuardSettings {
     /// `off`: guard is not loaded. `observe`: guard only counts memory. `budget`: guard refuses allocations

@@ -18,6 +18,8 @@ mod native;
 mod parse;
 mod preset;
 mod roster;
+mod serve_settings;
+mod serve_values;
 
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
@@ -27,4 +29,6 @@ pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use listen::listen_address;
 pub use native::schema;
 pub use parse::{parse, word};
-pub use roster::{Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, ServeSettings};
+pub use roster::{Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT};
+pub use serve_settings::ServeSettings;
+pub use serve_values::{reserve_size, web_origin};
