@@ -49,7 +49,10 @@ impl Config {
     /// Logs settings of the file that have another effect here.
     pub fn warn(&self) {
         for warning in &self.roster.warnings {
-            tracing::warn!("{warning}");
+            match warning.is_cosmetic {
+                true => tracing::info!("{warning}"),
+                false => tracing::warn!("{warning}"),
+            }
         }
     }
 
