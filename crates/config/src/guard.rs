@@ -5,14 +5,14 @@
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GuardOptions, Uuid};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::Length;
 
 // DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
 // kill an engine that fits its card. The setting `budget` enforces the granted memory.
 /// Mode of guard: not loaded, counting, or enforcing a budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
     /// It is not loaded at all.
@@ -76,7 +76,7 @@ pub struct GuardSettings {
 }
 
 /// Word of the configuration for a mode of ggml's legacy pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolChoice {
     Ours,
@@ -84,7 +84,7 @@ pub enum PoolChoice {
 }
 
 /// Answer to a refused allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnOom {
     Managed,

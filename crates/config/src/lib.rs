@@ -23,6 +23,7 @@ mod serve_values;
 
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
+pub use engine_flags::llama_server_in;
 pub use duration::parse as parse_duration;
 pub use failure::{ConfigError, ConfigProblem};
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
