@@ -27,6 +27,7 @@ const DOCUMENTS: &[Document] = &[
     Document { path: "docs/reference/man/plimsoll-calibrate.1", words: &["reference", "man", "calibrate"] },
     Document { path: "docs/reference/man/plimsoll-doctor.1", words: &["reference", "man", "doctor"] },
     Document { path: "docs/reference/man/plimsoll-engine.1", words: &["reference", "man", "engine"] },
+    Document { path: "docs/reference/man/plimsoll-import.1", words: &["reference", "man", "import"] },
     Document { path: "docs/reference/man/plimsoll-plan.1", words: &["reference", "man", "plan"] },
     Document { path: "docs/reference/man/plimsoll-quickstart.1", words: &["reference", "man", "quickstart"] },
     Document { path: "docs/reference/man/plimsoll-reclaim.1", words: &["reference", "man", "reclaim"] },

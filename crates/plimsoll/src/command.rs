@@ -13,6 +13,7 @@ pub(crate) mod calibrate;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
+pub(crate) mod import;
 pub(crate) mod look;
 pub(crate) mod plan;
 pub(crate) mod quickstart;
@@ -48,6 +49,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Install, list and find engines
     Engine(engine::Arguments),
+    /// Write a configuration from llama-swap's YAML, a preset of llama-server, or Ollama's models
+    Import(import::Arguments),
     /// Load a model in a running server
     Load(server_verbs::Load),
     /// Print the log lines of the engines of a running server
@@ -122,6 +125,7 @@ pub fn main() -> ExitCode {
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Engine(arguments) => engine::run(arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad};
+use plimsoll_config::{
+    GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
+};
 use plimsoll_launch::{LogOutput, LogWish};
 use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
@@ -56,7 +58,7 @@ pub(crate) struct Arguments {
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
     /// Memory to leave free on each card, e.g. 512MiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     reserve: Option<Bytes>,
     /// llama-server for models that are configured with flags only
     #[arg(long, value_name = "PROGRAM")]
@@ -87,7 +89,7 @@ pub(crate) struct Arguments {
     reclaim_before_load: Option<ReclaimBeforeLoad>,
     /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The
     /// origin's host also becomes an accepted Host name
-    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = web_origin)]
     origins: Vec<String>,
     /// Print a systemd unit that runs this program as a service of the machine, then exit
     #[arg(long, conflicts_with = "check")]
@@ -104,6 +106,22 @@ impl Arguments {
         let level = self.log_level.or(self.verbose.then_some(LogLevel::Debug));
         LogWish { level, format: self.log_format, is_server: !self.check, ..LogWish::default() }
     }
+
+    fn settings(self) -> ServeSettings {
+        ServeSettings {
+            listen: self.listen,
+            open: self.open,
+            cards: self.cards,
+            reserve: self.reserve,
+            engine: self.engine.map(|path| vec![path.to_string_lossy().into_owned()]),
+            log_file: self.log_file,
+            guard: GuardSettings { mode: self.guard, ..self.rungs.wish() },
+            ask: self.ask.map(Duration::from_millis),
+            reclaim_before_load: self.reclaim_before_load,
+            allow_origins: self.origins,
+            ..ServeSettings::default()
+        }
+    }
 }
 
 pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
@@ -111,21 +129,10 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
         print(unit::unit(arguments.config.as_deref(), arguments.user).map_err(ErrorReport::input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let setup = Setup {
-        config: arguments.config.unwrap_or_default(),
-        listen: arguments.listen,
-        open: arguments.open,
-        cards: arguments.cards,
-        reserve: arguments.reserve,
-        engine: arguments.engine,
-        log_file: arguments.log_file,
-        log,
-        guard: GuardSettings { mode: arguments.guard, ..arguments.rungs.wish() },
-        ask: arguments.ask.map(Duration::from_millis),
-        reclaim_before_load: arguments.reclaim_before_load,
-        origins: arguments.origins,
-    };
-    if arguments.check {
+    let check = arguments.check;
+    let config = arguments.config.clone().unwrap_or_default();
+    let setup = Setup { config, serve: arguments.settings(), log };
+    if check {
         return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });
     }
     fix_allocator_thresholds();
@@ -202,4 +209,88 @@ pub(super) fn announce(address: SocketAddr) {
     let mut stdout = anstream::stdout().lock();
     // A closed stdout must not end the server.
     let _ = writeln!(stdout, "http://{address}").and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    /// Each option of `serve`, with a value, and the lines of a configuration that say the same.
+    const KEYS: &[(&str, &str)] = &[
+        ("--listen=localhost:8081", "[serve]\nlisten = 'localhost:8081'"),
+        ("--open", "[serve]\nopen = true"),
+        ("--card=name=H200,total=80GiB", "[serve]\ncards = ['name=H200,total=80GiB']"),
+        ("--reserve=512MiB", "[serve]\nreserve = '512MiB'"),
+        ("--engine=/opt/llama-server", "[engine]\ncommand = '/opt/llama-server'"),
+        ("--log-file=engines.log", "[serve]\nlog-file = 'engines.log'"),
+        ("--guard=budget", "[serve.guard]\nmode = 'budget'"),
+        ("--ask=1500", "[serve]\nask = '1500ms'"),
+        ("--reclaim-before-load=user", "[serve]\nreclaim-before-load = 'user'"),
+        ("--allow-origin=https://a.example", "[serve]\nallow-origins = ['https://a.example']"),
+        ("--reuse", "[serve.guard]\nreuse = true"),
+        ("--chunk=2MiB", "[serve.guard]\nchunk = '2MiB'"),
+        ("--reclaim", "[serve.guard]\nreclaim = true"),
+        ("--wait=5", "[serve.guard]\nwait = '5s'"),
+        ("--spill=1GiB", "[serve.guard]\nspill = '1GiB'"),
+        ("--need=3GiB", "[serve.guard]\nneed = '3GiB'"),
+        ("--keep=4MiB", "[serve.guard]\nkeep = '4MiB'"),
+        ("--on-oom=managed", "[serve.guard]\non-oom = 'managed'"),
+        ("--pool=ours", "[serve.guard]\npool = 'ours'"),
+        ("--hide-vmm", "[serve.guard]\nhide-vmm = true"),
+    ];
+
+    /// Options that no configuration can hold, and why.
+    const WITHOUT_KEY: &[(&str, &str)] = &[
+        ("check", "a run that serves nothing"),
+        ("print-unit", "a run that serves nothing"),
+        ("user", "belongs to --print-unit"),
+    ];
+
+    fn options() -> clap::Command {
+        Arguments::augment_args(clap::Command::new("serve"))
+    }
+
+    /// The settings of a command line.
+    fn line(option: &str) -> ServeSettings {
+        // --need and --keep require --spill, which a comparison of theirs leaves out again.
+        let spill = ["--need", "--keep"].iter().any(|needs| option.starts_with(needs));
+        let words = ["serve", "plimsoll.toml", option].into_iter().chain(spill.then_some("--spill=1GiB"));
+        let matches = options().try_get_matches_from(words).unwrap();
+        let mut settings = Arguments::from_arg_matches(&matches).unwrap().settings();
+        settings.guard.spill = settings.guard.spill.filter(|_| !spill);
+        settings
+    }
+
+    #[test]
+    fn every_option_has_a_key_that_says_the_same() {
+        for (option, text) in KEYS {
+            let file = plimsoll_config::parse("plimsoll.toml", text, &|_| None).unwrap().serve;
+            assert_eq!(line(option), file, "{option}");
+            assert_ne!(file, ServeSettings::default(), "{option}");
+        }
+        for argument in options().get_arguments().filter(|it| !it.is_positional()) {
+            let name = argument.get_long().unwrap();
+            let is_key = KEYS.iter().any(|(option, _)| option[2..].split('=').next() == Some(name));
+            let is_left_out = WITHOUT_KEY.iter().any(|(option, _)| *option == name);
+            assert!(
+                is_key != is_left_out,
+                "--{name} has no key in the configuration, and no reason for that"
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_that_means_nothing_is_refused_on_the_command_line_too() {
+        for (option, told) in [
+            ("--reserve=512", "did you mean 512MiB?"),
+            ("--reserve=", "is not a size"),
+            ("--allow-origin=a.example", "is not the origin of a web page"),
+            ("--allow-origin=", "is not the origin of a web page"),
+        ] {
+            let error = options().try_get_matches_from(["serve", "plimsoll.toml", option]).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+        }
+    }
 }

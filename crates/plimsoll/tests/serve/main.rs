@@ -14,6 +14,7 @@ mod guarded_user;
 mod hand_written;
 mod held;
 mod http;
+mod import;
 mod isolation;
 mod limits;
 mod log;
