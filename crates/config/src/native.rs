@@ -74,6 +74,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         engine_ports: serve.engine_ports,
         engine_user: serve.engine_user.clone(),
         pass_env: serve.pass_env.clone(),
+        log_level: serve.log_level,
+        log_format: serve.log_format,
     })
 }
 
@@ -115,6 +117,7 @@ fn entry(
     entry.memory = model.memory.map(Into::into);
     entry.cards = model.cards;
     entry.ttl = model.ttl.map(Into::into);
+    entry.hold = model.hold.map(Into::into);
     entry.pinned = model.pin;
     entry.preload = model.preload;
     entry.unlisted = model.unlisted;

@@ -36,6 +36,8 @@ pub struct ConfiguredModel {
     pub cards: Vec<String>,
     /// Idle time after which it is unloaded; zero is never.
     pub ttl: Option<Duration>,
+    /// Time for which it counts as busy between two requests, while its clients go on.
+    pub hold: Option<Duration>,
     /// The model is never evicted.
     pub pinned: bool,
     /// The model is loaded when the server starts.
@@ -69,6 +71,7 @@ impl ConfiguredModel {
             memory: None,
             cards: Vec::new(),
             ttl: None,
+            hold: None,
             pinned: false,
             preload: false,
             unlisted: false,

@@ -9,6 +9,7 @@ use plimsoll_base::{Bytes, Card};
 
 use super::before_load::ReclaimBeforeLoad;
 use super::guard::GuardSettings;
+use super::log::{LogFormat, LogLevel};
 
 /// Defines the settings, and what treats all of them alike, from one list.
 macro_rules! serve_settings {
@@ -82,6 +83,8 @@ serve_settings! {
     engine_user: Option<String>,
     /// Variables that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
     pass_env: Vec<String>,
+    log_level: Option<LogLevel>,
+    log_format: Option<LogFormat>,
 }
 
 fn given_or<T: Clone + Default + PartialEq>(given: T, file: &T) -> T {

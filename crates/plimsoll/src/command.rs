@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use plimsoll_launch::{FlushStderr, StderrQueue};
+use plimsoll_config::LogLevel;
+use plimsoll_launch::{LogOutput, LogWish};
 use tokio::runtime::Runtime;
-use tracing_subscriber::EnvFilter;
 
 use crate::report::ErrorReport;
 
@@ -55,6 +55,8 @@ enum Command {
     Load(server_verbs::Load),
     /// Print the log lines of the engines of a running server
     Logs(server_verbs::Logs),
+    /// Keep a model of a running server loaded: it is not stopped for others or for being idle
+    Pin(server_verbs::Pin),
     /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
     /// List the cards and models of a running server
@@ -74,8 +76,14 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     Sweep(sweep::Arguments),
+    /// Show a running server: its process, requests, cards and models
+    Status(server_verbs::List),
+    /// End a running server of yours after the answers in progress
+    Stop(server_verbs::Stop),
     /// Unload a model in a running server
     Unload(server_verbs::Unload),
+    /// End the pin of a model in a running server
+    Unpin(server_verbs::Unpin),
     /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
     #[command(hide = true)]
@@ -99,7 +107,8 @@ pub fn main() -> ExitCode {
     }
     let command = Cli::parse_from(plan::spelled(std::env::args_os())).command;
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
-    let _flushed = log_to_stderr(match command {
+    let wish = match &command {
+        Command::Serve(arguments) => arguments.log(),
         Command::Calibrate(_)
         | Command::Doctor(_)
         | Command::Quickstart(_)
@@ -107,9 +116,11 @@ pub fn main() -> ExitCode {
         | Command::Run(_)
         | Command::Soak(_)
         | Command::Sweep(_)
-        | Command::Watch(_) => "warn",
-        _ => "info",
-    });
+        | Command::Watch(_) => LogWish { usual: LogLevel::Warn, ..LogWish::default() },
+        _ => LogWish::default(),
+    };
+    // Without a thread there are no lines, and everything else still works.
+    let (log, _flushed) = LogOutput::start(wish).ok().unzip();
     let result = match command {
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
@@ -117,6 +128,7 @@ pub fn main() -> ExitCode {
         Command::Import(arguments) => import::run(&arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
+        Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Ps(arguments) => server_verbs::list(&arguments).map_err(server_verbs::report),
         Command::Quickstart(arguments) => quickstart::run(arguments),
@@ -125,10 +137,13 @@ pub fn main() -> ExitCode {
         Command::Reference(arguments) => reference::run(&arguments),
         Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(server_verbs::report),
         Command::Run(arguments) => run::run(&arguments),
-        Command::Serve(arguments) => serve::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments, log.unwrap_or_default()),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Status(arguments) => server_verbs::status(&arguments).map_err(server_verbs::report),
+        Command::Stop(arguments) => server_verbs::stop(&arguments).map_err(server_verbs::report),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
+        Command::Unpin(arguments) => server_verbs::unpin(&arguments).map_err(server_verbs::report),
         Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),
@@ -142,15 +157,4 @@ pub fn main() -> ExitCode {
 fn runtime() -> Result<Runtime, ErrorReport> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(ErrorReport::of("cannot start"))
-}
-
-/// Sends log lines to stderr; `RUST_LOG` selects them. They are written when the result is dropped.
-fn log_to_stderr(usual: &str) -> Option<FlushStderr> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    // Without a thread there are no lines, and everything else still works.
-    let (queue, flush) = StderrQueue::start(std::io::stderr()).ok()?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || queue.clone());
-    // journald and container runtimes add the time; plain lines can be searched in a log file.
-    lines.without_time().with_target(false).with_ansi(false).init();
-    Some(flush)
 }

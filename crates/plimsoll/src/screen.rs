@@ -20,5 +20,5 @@ pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
 pub(crate) use record::RecordReport;
 pub(crate) use soak::{SoakReport, lasted};
-pub(crate) use status::status;
+pub(crate) use status::{server, status};
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};

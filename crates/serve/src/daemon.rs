@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
-use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, inherited};
+use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
@@ -44,13 +44,14 @@ const ASK_ENGINES: Duration = Duration::from_secs(120);
 pub struct Setup {
     pub config: PathBuf,
     pub serve: ServeSettings,
+    /// The log of this program.
+    pub log: LogOutput,
 }
 
 impl Setup {
     /// Reads the configuration, and gives the settings of command line and file together.
     fn read(&self) -> Result<(Config, ServeSettings), ConfigureError> {
         let config = Config::read(&self.config)?;
-        config.warn();
         let serve = self.serve.clone().or(&config.roster.serve);
         Ok((config, serve))
     }
@@ -94,6 +95,7 @@ impl ConfigCheck {
     /// a card and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
+        config.warn();
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
@@ -149,6 +151,7 @@ pub struct Daemon {
     listener: TcpListener,
     server: Rc<HttpServer<Runtime>>,
     signals: DaemonSignals,
+    log: LogOutput,
 }
 
 impl fmt::Debug for Daemon {
@@ -165,6 +168,14 @@ impl Daemon {
     /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
     pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
+        let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
+        let log_file = serve.log_file.as_ref().map(|path| {
+            let open = |error| DaemonError::OpenLog { path: path.clone(), error };
+            LogFile::open(path, format).map_err(open)
+        });
+        let log_file = log_file.transpose()?;
+        log_file.iter().cloned().for_each(|file| setup.log.add_file(file));
+        config.warn();
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
@@ -177,6 +188,7 @@ impl Daemon {
         cards::warn_of_absent(&serve.cards, &machine);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
+        settings.log_file = log_file;
         settings.needs_keys = !serve.open && !address.ip().is_loopback();
         engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (extensions, asks) = handlers::all(extensions, settings.cards());
@@ -198,12 +210,12 @@ impl Daemon {
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
-        Ok(Self { runtime, address, config: setup.config, listener, server, signals })
+        Ok(Self { runtime, address, config: setup.config, listener, server, signals, log: setup.log })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
-        let Self { runtime, address, config, listener, server, mut signals } = self;
+        let Self { runtime, address, config, listener, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -216,6 +228,7 @@ impl Daemon {
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 manager.reloading();
+                log.reopen();
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
                 // A task of its own, so that a signal is heard while it reads.
                 tokio::task::spawn_local(async move {
@@ -224,6 +237,10 @@ impl Daemon {
                 });
             }
             manager.stopping();
+            let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
+            if busy > 0 {
+                tracing::info!("stopping after {busy} answers in progress; a second signal stops at once");
+            }
             ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
@@ -244,6 +261,7 @@ impl Daemon {
             () = manager.keep_alive() => {}
         }
         asked.end_questions();
+        tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }
 }
 
@@ -290,10 +308,6 @@ fn settings(
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
-    let log_file = serve.log_file.as_ref().map(|path| {
-        let open = |error| DaemonError::OpenLog { path: path.clone(), error };
-        LogFile::open(path).map_err(open)
-    });
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
         guard: serve.guard,
@@ -313,7 +327,7 @@ fn settings(
         scheduler,
         engine: serve.engine.clone(),
         wait: serve.wait.unwrap_or(WAIT),
-        log_file: log_file.transpose()?,
+        log_file: None,
         engine_user,
         inherited,
     };

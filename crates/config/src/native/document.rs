@@ -12,6 +12,7 @@ use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration::Length;
 use crate::guard::{GuardSettings, Size};
+use crate::log::{LogFormat, LogLevel};
 use crate::serve_values::{AskText, FileText, ReserveText};
 
 /// Plimsoll's configuration.
@@ -77,6 +78,10 @@ pub(super) struct Serve {
     /// Environment variables of the server that engines inherit in addition to the usual ones; `NAME` or
     /// `BEGINNING*`.
     pub(super) pass_env: Vec<String>,
+    /// The least important lines in the server's log. Default: `info`.
+    pub(super) log_level: Option<LogLevel>,
+    /// Format of the server's log. Default: `text`.
+    pub(super) log_format: Option<LogFormat>,
 }
 
 /// The program for models that give flags.
@@ -123,6 +128,9 @@ pub(super) struct ModelTable {
     pub(super) cards: Vec<String>,
     /// Idle time after which the model is unloaded, e.g. `5m`; `0` means never.
     pub(super) ttl: Option<Length>,
+    /// Time after the load for which the model keeps its memory between two requests, while its clients go on
+    /// and another model waits; `0` means not at all. Default: `10s`.
+    pub(super) hold: Option<Length>,
     /// The model is never evicted.
     pub(super) pin: bool,
     /// The model is loaded when the server starts.

@@ -39,10 +39,11 @@ const OF_SERVER: [&str; 15] = [
     "ask",
     "allow-origin",
 ];
-const OF_MODEL: [&str; 13] = [
+const OF_MODEL: [&str; 14] = [
     "memory",
     "cards",
     "ttl",
+    "hold",
     "env",
     "pin",
     "preload",
@@ -108,6 +109,7 @@ pub(super) fn apply(
             entry.cards = cards.map(str::to_owned).collect();
         }
         "ttl" => entry.ttl = Some(length(file, line)?),
+        "hold" => entry.hold = Some(length(file, line)?),
         "load-timeout" => entry.load_timeout = Some(length(file, line)?),
         "env" => {
             let pair = line.value.split_once('=').filter(|(name, _)| !name.is_empty());

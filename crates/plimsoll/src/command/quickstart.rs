@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_config::ServeSettings;
+use plimsoll_launch::LogOutput;
 use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
 use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
@@ -86,7 +87,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         engine: Some(vec![engine.path.to_string_lossy().into_owned()]),
         ..ServeSettings::default()
     };
-    Setup { config: folder.config.clone(), serve }
+    Setup { config: folder.config.clone(), serve, log: LogOutput::default() }
 }
 
 /// Starts the daemon, on a port that the kernel chooses if the requested one is taken.

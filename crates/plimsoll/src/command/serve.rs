@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin};
+use plimsoll_config::{
+    GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
+};
+use plimsoll_launch::{LogOutput, LogWish};
 use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup, widest};
@@ -24,12 +27,14 @@ Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
 
 Relative paths in the configuration are relative to the current folder, as with llama-server.
 
-The first line on stdout is the server's address. Log lines go to stderr, one for each event; RUST_LOG selects them.
+The first line on stdout is the server's address. Log lines go to stderr: one for each request, wait, load and stop. \
+--log-level, else RUST_LOG, else `log-level` under [serve] selects them. Under systemd they begin with their priority \
+instead of the time.
 
 A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
 disconnects cancels its request.
 
-SIGHUP reads the configuration again and restarts only the models that changed. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
+SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
 
 Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
 
@@ -58,9 +63,18 @@ pub(crate) struct Arguments {
     /// llama-server for models that are configured with flags only
     #[arg(long, value_name = "PROGRAM")]
     engine: Option<PathBuf>,
-    /// Append the output of the engines to this file
+    /// Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+    /// Least important lines in the log: warn, info (requests, loads) or debug [default: info]
+    #[arg(long, value_name = "LEVEL", value_parser = words::<LogLevel>(&["warn", "info", "debug"]))]
+    log_level: Option<LogLevel>,
+    /// The same as --log-level debug
+    #[arg(short, conflicts_with = "log_level")]
+    verbose: bool,
+    /// Format of the log: text, or json for one object a line [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = words::<LogFormat>(&["text", "json"]))]
+    log_format: Option<LogFormat>,
     /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
     /// budget also refuses allocations beyond the plan [default: observe]
     #[arg(long, value_name = "MODE", value_parser = words::<GuardMode>(&["off", "observe", "budget"]))]
@@ -88,6 +102,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    pub(super) fn log(&self) -> LogWish {
+        let level = self.log_level.or(self.verbose.then_some(LogLevel::Debug));
+        LogWish { level, format: self.log_format, is_server: !self.check, ..LogWish::default() }
+    }
+
     fn settings(self) -> ServeSettings {
         ServeSettings {
             listen: self.listen,
@@ -105,13 +124,14 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
     if arguments.print_unit {
         print(unit::unit(arguments.config.as_deref(), arguments.user).map_err(ErrorReport::input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let check = arguments.check;
-    let setup = Setup { config: arguments.config.clone().unwrap_or_default(), serve: arguments.settings() };
+    let config = arguments.config.clone().unwrap_or_default();
+    let setup = Setup { config, serve: arguments.settings(), log };
     if check {
         return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });
     }

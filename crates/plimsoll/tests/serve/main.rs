@@ -17,6 +17,7 @@ mod http;
 mod import;
 mod isolation;
 mod limits;
+mod log;
 mod memory;
 mod neighbours;
 mod nobody;

@@ -30,6 +30,8 @@ pub(crate) enum Own {
     Model,
     Load,
     Unload,
+    Pin,
+    Unpin,
     ModelEvents,
     Running,
     UnloadAll,
@@ -117,6 +119,8 @@ const ROUTES: &[Route] = &[
     own(GET, "/logs/stream/*", Own::LogStream),
     own(GET, "/api/version", Own::Version),
     // Ours.
+    own(POST, "/api/models/pin", Own::Pin),
+    own(POST, "/api/models/unpin", Own::Unpin),
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
     Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
