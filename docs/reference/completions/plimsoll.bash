@@ -43,9 +43,6 @@ _plimsoll() {
             plimsoll,plan)
                 cmd="plimsoll__subcmd__plan"
                 ;;
-            plimsoll,pool)
-                cmd="plimsoll__subcmd__pool"
-                ;;
             plimsoll,ps)
                 cmd="plimsoll__subcmd__ps"
                 ;;
@@ -148,9 +145,6 @@ _plimsoll() {
             plimsoll__subcmd__help,plan)
                 cmd="plimsoll__subcmd__help__subcmd__plan"
                 ;;
-            plimsoll__subcmd__help,pool)
-                cmd="plimsoll__subcmd__help__subcmd__pool"
-                ;;
             plimsoll__subcmd__help,ps)
                 cmd="plimsoll__subcmd__help__subcmd__ps"
                 ;;
@@ -211,23 +205,8 @@ _plimsoll() {
             plimsoll__subcmd__help__subcmd__engine,path)
                 cmd="plimsoll__subcmd__help__subcmd__engine__subcmd__path"
                 ;;
-            plimsoll__subcmd__help__subcmd__pool,replay)
-                cmd="plimsoll__subcmd__help__subcmd__pool__subcmd__replay"
-                ;;
             plimsoll__subcmd__help__subcmd__watch,show)
                 cmd="plimsoll__subcmd__help__subcmd__watch__subcmd__show"
-                ;;
-            plimsoll__subcmd__pool,help)
-                cmd="plimsoll__subcmd__pool__subcmd__help"
-                ;;
-            plimsoll__subcmd__pool,replay)
-                cmd="plimsoll__subcmd__pool__subcmd__replay"
-                ;;
-            plimsoll__subcmd__pool__subcmd__help,help)
-                cmd="plimsoll__subcmd__pool__subcmd__help__subcmd__help"
-                ;;
-            plimsoll__subcmd__pool__subcmd__help,replay)
-                cmd="plimsoll__subcmd__pool__subcmd__help__subcmd__replay"
                 ;;
             plimsoll__subcmd__watch,help)
                 cmd="plimsoll__subcmd__watch__subcmd__help"
@@ -248,7 +227,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine load logs pin plan pool ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -436,7 +415,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine load logs pin plan pool ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -606,34 +585,6 @@ _plimsoll() {
         plimsoll__subcmd__help__subcmd__plan)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__help__subcmd__pool)
-            opts="replay"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__help__subcmd__pool__subcmd__replay)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1063,92 +1014,6 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        plimsoll__subcmd__pool)
-            opts="-h --help replay help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__help)
-            opts="replay help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__help__subcmd__replay)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__replay)
-            opts="-h --policy --budget --json --card --pool --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --policy)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --budget)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --card)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --pool)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         plimsoll__subcmd__ps)
             opts="-h --url --api-key --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1452,7 +1317,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__soak)
-            opts="-h --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --api-key --beside --resume --json --html --help"
+            opts="-h --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --api-key --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1503,14 +1368,6 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --beside)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --resume)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1574,7 +1431,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__sweep)
-            opts="-h --model --depths --answer --patience --pid --api-key --json --svg --help"
+            opts="-h --model --depths --answer --patience --pid --api-key --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1601,10 +1458,6 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --svg)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1750,7 +1603,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__watch__subcmd__show)
-            opts="-h --csv --json --html --redact --help"
+            opts="-h --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
