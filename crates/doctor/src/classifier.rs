@@ -9,9 +9,8 @@ use plimsoll_base::Reason;
 
 use super::cause::Cause;
 use super::diagnosis::percent;
-use super::facts::{LineSource, Quote};
+use super::facts::{LineOrigin, Quote};
 use super::formats::known_words;
-use super::line::shortened;
 
 // Each row is a word with its inverse document frequency and its weight for each cause.
 const TABLE: &str = include_str!("classifier/words.tsv");
@@ -25,7 +24,7 @@ const MOST_WORDS: usize = 6;
 
 /// A report's text, and the probability of each cause.
 pub(super) struct TextClassifier<'a> {
-    report: &'a [(LineSource, String)],
+    report: &'a [(LineOrigin, String)],
     /// Weight of each known word in this text (TF-IDF, normalised to length 1).
     counts: BTreeMap<&'static str, f64>,
     /// Probability of each cause.
@@ -34,7 +33,7 @@ pub(super) struct TextClassifier<'a> {
 
 impl<'a> TextClassifier<'a> {
     /// `None` if the text is too short or has another subject.
-    pub(super) fn of(report: &'a [(LineSource, String)]) -> Option<Self> {
+    pub(super) fn of(report: &'a [(LineOrigin, String)]) -> Option<Self> {
         // DECISION: prose is judged by this classifier and by no rules. Logs above 64 KiB, and engines that
         // died under `serve`, are judged by rules alone, because their text is not a problem report.
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
@@ -83,17 +82,14 @@ impl<'a> TextClassifier<'a> {
     /// The lines with the largest weights for a cause.
     fn quotes(&self, cause: Cause) -> Vec<Quote> {
         let mut lines: Vec<(f64, Quote)> = Vec::new();
-        for (source, text) in self.report {
+        for (origin, text) in self.report {
             for (number, line) in (1..).zip(text.lines()) {
                 let mut known: Vec<String> = words(line).collect();
                 // A word counts once per line, or a line that repeats itself would win.
                 known.sort();
                 known.dedup();
                 let weight = known.iter().map(|word| self.weight(word, cause)).sum();
-                lines.push((
-                    weight,
-                    Quote { source: *source, line: number, text: shortened(line).trim_start().to_owned() },
-                ));
+                lines.push((weight, Quote::new(origin, number, line)));
             }
         }
         lines.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -128,7 +124,7 @@ impl ClassifierMatch {
         let quotes = self.quotes.iter();
         Reason::new("likeness", text)
             .fact("share", percent(self.share))
-            .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
+            .because_all(quotes.map(|quote| Reason::new("line", quote.placed())))
     }
 }
 
@@ -209,8 +205,8 @@ fn words(text: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    fn report(text: &str) -> Vec<(LineSource, String)> {
-        vec![(LineSource::Log, text.to_owned())]
+    fn report(text: &str) -> Vec<(LineOrigin, String)> {
+        vec![(LineOrigin::default(), text.to_owned())]
     }
 
     #[test]

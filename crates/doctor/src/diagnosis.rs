@@ -201,7 +201,7 @@ fn reason(
         Reason::new("rule", finding.text.clone())
             .fact("rule", rule.name)
             .fact("source", rule.source)
-            .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
+            .because_all(quotes.map(|quote| Reason::new("line", quote.placed())))
     });
     let others = also.iter().map(|other| {
         let text = format!(
