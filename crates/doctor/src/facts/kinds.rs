@@ -251,6 +251,8 @@ pub(crate) struct ModelFacts {
     pub(crate) weights: Option<Bytes>,
     /// Part of the model is on the host by an option.
     pub(crate) on_host: bool,
+    /// The report names a training run or its parts.
+    pub(crate) trains: bool,
     /// Memory of all cards, by their names.
     pub(crate) named_cards: Option<Bytes>,
 }

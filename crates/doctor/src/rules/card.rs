@@ -187,7 +187,11 @@ fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
     // Some estimates include the cache, which a large context makes the larger part.
-    let weight = if facts.options.context_tokens.is_some() { Fair } else { Strong };
+    let weight = match facts.options.context_tokens.is_some() {
+        _ if line.text.contains("and cache") => Weak,
+        true => Fair,
+        false => Strong,
+    };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }
 

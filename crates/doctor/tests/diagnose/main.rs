@@ -7,3 +7,4 @@ mod logs;
 mod long_lines;
 mod remedies;
 mod told;
+mod training;
