@@ -28,7 +28,6 @@ const DOCUMENTS: &[Document] = &[
     Document { path: "docs/reference/man/plimsoll-doctor.1", words: &["reference", "man", "doctor"] },
     Document { path: "docs/reference/man/plimsoll-engine.1", words: &["reference", "man", "engine"] },
     Document { path: "docs/reference/man/plimsoll-plan.1", words: &["reference", "man", "plan"] },
-    Document { path: "docs/reference/man/plimsoll-pool.1", words: &["reference", "man", "pool"] },
     Document { path: "docs/reference/man/plimsoll-quickstart.1", words: &["reference", "man", "quickstart"] },
     Document { path: "docs/reference/man/plimsoll-reclaim.1", words: &["reference", "man", "reclaim"] },
     Document { path: "docs/reference/man/plimsoll-run.1", words: &["reference", "man", "run"] },

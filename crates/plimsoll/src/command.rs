@@ -15,7 +15,6 @@ pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod look;
 pub(crate) mod plan;
-pub(crate) mod pool;
 pub(crate) mod quickstart;
 pub(crate) mod raise_signal;
 pub(crate) mod reclaim;
@@ -55,8 +54,6 @@ enum Command {
     Logs(server_verbs::Logs),
     /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
-    /// Replay allocation traces
-    Pool(pool::Arguments),
     /// List the cards and models of a running server
     Ps(server_verbs::List),
     /// Take a tour: two small models, a budget that holds one of them, and requests to both
@@ -117,7 +114,6 @@ pub fn main() -> ExitCode {
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
-        Command::Pool(arguments) => pool::run(&arguments),
         Command::Ps(arguments) => server_verbs::list(&arguments).map_err(server_verbs::report),
         Command::Quickstart(arguments) => quickstart::run(arguments),
         Command::Reclaim(arguments) => reclaim::run(&arguments),

@@ -199,7 +199,7 @@ pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String 
         body += &legend(bar, place + 76);
         top += ROW;
     }
-    crate::document(HULL + 2 * MARGIN, top + 4, Some(title), &body)
+    crate::document(HULL + 2 * MARGIN, top + 4, title, &body)
 }
 
 fn legend(bar: &Bar, y: u64) -> String {

@@ -159,17 +159,6 @@ fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     points
 }
 
-/// Draws charts under each other as a standalone SVG document.
-pub fn charts(charts: &[Chart]) -> String {
-    let (mut top, mut body) = (0, String::new());
-    for chart in charts {
-        // The place is an attribute of the inner `<svg>`, so a chart alone in a page carries none.
-        body += &chart.svg().replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
-        top += chart.outer_height();
-    }
-    crate::document(svg::OUTER_WIDTH, top.max(40) + 8, None, &body)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,9 +40,6 @@ _plimsoll() {
             plimsoll,plan)
                 cmd="plimsoll__subcmd__plan"
                 ;;
-            plimsoll,pool)
-                cmd="plimsoll__subcmd__pool"
-                ;;
             plimsoll,ps)
                 cmd="plimsoll__subcmd__ps"
                 ;;
@@ -133,9 +130,6 @@ _plimsoll() {
             plimsoll__subcmd__help,plan)
                 cmd="plimsoll__subcmd__help__subcmd__plan"
                 ;;
-            plimsoll__subcmd__help,pool)
-                cmd="plimsoll__subcmd__help__subcmd__pool"
-                ;;
             plimsoll__subcmd__help,ps)
                 cmd="plimsoll__subcmd__help__subcmd__ps"
                 ;;
@@ -187,23 +181,8 @@ _plimsoll() {
             plimsoll__subcmd__help__subcmd__engine,path)
                 cmd="plimsoll__subcmd__help__subcmd__engine__subcmd__path"
                 ;;
-            plimsoll__subcmd__help__subcmd__pool,replay)
-                cmd="plimsoll__subcmd__help__subcmd__pool__subcmd__replay"
-                ;;
             plimsoll__subcmd__help__subcmd__watch,show)
                 cmd="plimsoll__subcmd__help__subcmd__watch__subcmd__show"
-                ;;
-            plimsoll__subcmd__pool,help)
-                cmd="plimsoll__subcmd__pool__subcmd__help"
-                ;;
-            plimsoll__subcmd__pool,replay)
-                cmd="plimsoll__subcmd__pool__subcmd__replay"
-                ;;
-            plimsoll__subcmd__pool__subcmd__help,help)
-                cmd="plimsoll__subcmd__pool__subcmd__help__subcmd__help"
-                ;;
-            plimsoll__subcmd__pool__subcmd__help,replay)
-                cmd="plimsoll__subcmd__pool__subcmd__help__subcmd__replay"
                 ;;
             plimsoll__subcmd__watch,help)
                 cmd="plimsoll__subcmd__watch__subcmd__help"
@@ -224,7 +203,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine load logs plan ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -412,7 +391,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine load logs plan ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -568,34 +547,6 @@ _plimsoll() {
         plimsoll__subcmd__help__subcmd__plan)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__help__subcmd__pool)
-            opts="replay"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__help__subcmd__pool__subcmd__replay)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -957,92 +908,6 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        plimsoll__subcmd__pool)
-            opts="-h --help replay help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__help)
-            opts="replay help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__help__subcmd__replay)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__pool__subcmd__replay)
-            opts="-h --policy --budget --json --card --pool --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --policy)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --budget)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --card)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --pool)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         plimsoll__subcmd__ps)
             opts="-h --url --api-key --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1338,7 +1203,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__soak)
-            opts="-h --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --api-key --beside --resume --json --html --help"
+            opts="-h --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --api-key --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1392,14 +1257,6 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --beside)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --resume)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1416,7 +1273,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__sweep)
-            opts="-h --model --depths --answer --patience --pid --api-key --json --svg --help"
+            opts="-h --model --depths --answer --patience --pid --api-key --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1443,10 +1300,6 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --svg)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1570,7 +1423,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__watch__subcmd__show)
-            opts="-h --csv --json --html --redact --help"
+            opts="-h --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

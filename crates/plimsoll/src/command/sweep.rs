@@ -3,7 +3,6 @@
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use tokio::task::LocalSet;
 
 use super::plan::check::again;
 use super::soak::time;
-use crate::report::{ErrorReport, print_as, status, write_file};
+use crate::report::{ErrorReport, print_as, status};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
@@ -48,9 +47,6 @@ pub(crate) struct Arguments {
     /// Print the result as JSON (plimsoll.sweep/1)
     #[arg(long)]
     json: bool,
-    /// Draw memory and speeds over depth into an SVG file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
@@ -58,9 +54,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
     let report =
         SweepReport { target: server.target.to_string(), model: &server.model, planned, sweep: &sweep };
-    if let Some(path) = &arguments.svg {
-        write_file(path, report.svg())?;
-    }
     print_as(arguments.json, &report.json(), || report.summary())?;
     Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show a recording: peaks, growth and messages, as text, CSV or a page with plots
+    /// Show a recording: peaks, growth and messages, as text, JSON or a page with plots
     Show(show::Arguments),
 }
 

@@ -1,14 +1,13 @@
-//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table, JSON and a
-//! chart.
+//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table or
+//! JSON.
 
 use std::fmt::{self, Write};
 
-use plimsoll_base::{Bytes, round_u64};
+use plimsoll_base::Bytes;
 use plimsoll_lab::load::{Sweep, SweepDepth, is_own, slope};
-use plimsoll_telemetry::trend::TrendCourse;
 use serde_json::{Value, json};
 
-use plimsoll_report::{Chart, charts, written};
+use plimsoll_report::written;
 
 /// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,54 +171,6 @@ impl SweepReport<'_> {
                 "pool_bytes_per_token": planned.pool_per_token,
             })),
         })
-    }
-
-    pub(crate) fn svg(&self) -> String {
-        let curves = self.sweep.curves();
-        let memory: Vec<(String, TrendCourse)> = curves
-            .into_iter()
-            .map(|(name, curve)| {
-                let mut course = TrendCourse::default();
-                curve.iter().for_each(|(tokens, held)| course.push(*tokens, held.get()));
-                (name.to_owned(), course)
-            })
-            .collect();
-        let planned = self.planned.map(|planned| {
-            let mut course = TrendCourse::default();
-            let depths = self.sweep.depths.iter().map(|depth| depth.tokens);
-            // The planned line starts at depth 0, the loaded size, as the measured one does.
-            std::iter::once(0).chain(depths).for_each(|tokens| course.push(tokens, planned.at(tokens).get()));
-            ("planned".to_owned(), course)
-        });
-        let speed = |of: &dyn Fn(&SweepDepth) -> Option<f64>| {
-            let mut course = TrendCourse::default();
-            for depth in &self.sweep.depths {
-                if let Some(speed) = of(depth) {
-                    course.push(depth.tokens, round_u64(speed));
-                }
-            }
-            course
-        };
-        let of = |depth: &SweepDepth| depth.outcome.as_ref().ok().copied();
-        let prompt = speed(&|depth| of(depth)?.prompt);
-        let answer = speed(&|depth| of(depth)?.answer);
-        let bytes = |value: u64| Bytes::new(value).to_string();
-        let rate = |value: u64| format!("{value} tokens/s");
-        let last = self.sweep.depths.iter().map(|depth| depth.tokens).max().unwrap_or_default();
-        let end = format!("{last} tokens of depth");
-        let chart = |title: &str, courses: &[(String, TrendCourse)], text: &dyn Fn(u64) -> String| {
-            let lines: Vec<_> = courses.iter().map(|(name, course)| (name.clone(), course)).collect();
-            let title = format!("{}: {title}", self.model);
-            Chart::of_courses(&title, &lines, last, ("0 tokens", &end), text)
-        };
-        // Planned and measured share one chart, and so one scale.
-        let memory: Vec<_> = memory.into_iter().chain(planned).collect();
-        let drawn = [
-            chart("memory", &memory, &bytes),
-            chart("prompt speed", &[("prompt".to_owned(), prompt)], &rate),
-            chart("answer speed", &[("answer".to_owned(), answer)], &rate),
-        ];
-        charts(&drawn.into_iter().flatten().collect::<Vec<_>>())
     }
 }
 

@@ -1,16 +1,24 @@
-//! Search for the top-level `"model"` key in a JSON request body, as the body arrives.
+//! Search for the top-level `"model"` key in a JSON request body.
+//!
+//! The start of the body is searched while it arrives. If it names no model, the end is searched backwards, and
+//! the rest only after that: clients write the key first, or behind the messages.
 //!
 //! If the key occurs several times, the last one counts, as in the engine's JSON library (nlohmann::json).
 
 use std::ops::Range;
 
+mod backward;
 mod quote;
 mod walk;
 
 use self::walk::KeyWalk;
+use super::rope::Rope;
 
 /// Limit on the length of a model name; a longer one matches no model.
 const LONGEST_MODEL: usize = 4096;
+/// Bytes of a body that are searched as they arrive.
+const BEGINNING: usize = 64 * 1024;
+
 /// A model's name, and the position of its string in the body, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelKey {
@@ -20,17 +28,32 @@ pub(crate) struct ModelKey {
 
 /// Search that continues while the body arrives.
 #[derive(Debug, Default)]
-pub(crate) struct ModelKeySearch(KeyWalk);
+pub(crate) struct ModelKeySearch {
+    walk: KeyWalk,
+    arrived: usize,
+}
 
 impl ModelKeySearch {
     /// Takes the next chunk.
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
-        self.0.feed(chunk);
+        let is_in_step = self.walk.seen() == self.arrived;
+        self.arrived += chunk.len();
+        // Behind a model that was found early the search continues: another key may follow, and the last counts.
+        if is_in_step && (self.walk.seen() < BEGINNING || self.walk.has_found()) {
+            self.walk.feed(chunk);
+        }
     }
 
-    /// Returns the model that the whole body names, after all its chunks were fed.
-    pub(crate) fn finish(self) -> Option<ModelKey> {
-        self.0.finish()
+    /// Returns the model that `body` names, after all its chunks were fed.
+    pub(crate) fn finish(mut self, body: &Rope) -> Option<ModelKey> {
+        let unseen = body.slice(self.walk.seen()..body.len());
+        if unseen.len() == 0 {
+            return self.walk.finish();
+        }
+        backward::model(body).or_else(|| {
+            unseen.chunks().for_each(|chunk| self.walk.feed(chunk));
+            self.walk.finish()
+        })
     }
 }
 
@@ -47,7 +70,7 @@ mod tests {
         let body = rope_of(text.as_bytes(), &[chunk]);
         let mut search = ModelKeySearch::default();
         body.chunks().for_each(|chunk| search.feed(chunk));
-        search.finish()
+        search.finish(&body)
     }
 
     /// More than is walked while it arrives, and more than the end that is read backwards.

@@ -34,7 +34,7 @@ mod tests {
             let body = rope_of(text, &[size]);
             let mut search = ModelKeySearch::default();
             body.chunks().for_each(|chunk| search.feed(chunk));
-            let place = search.finish().unwrap().place;
+            let place = search.finish(&body).unwrap().place;
             let body = splice(&body, place, json_string("a \"real\" name"));
             assert_eq!(
                 body.copy(0..body.len()),

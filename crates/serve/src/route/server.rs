@@ -263,7 +263,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, Wri
         return multipart::model(&received.rope, boundary).map(|named| (named, WrittenBytes::Plain));
     }
     // `finish` consumes the walk, while the body goes on to the engine.
-    mem::take(&mut received.search).finish().map(|named| (named, WrittenBytes::Json))
+    mem::take(&mut received.search).finish(&received.rope).map(|named| (named, WrittenBytes::Json))
 }
 
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {

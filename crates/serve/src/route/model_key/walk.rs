@@ -68,6 +68,16 @@ impl KeyWalk {
         self.seen += chunk.len();
     }
 
+    /// Returns the number of bytes fed.
+    pub(super) fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// Returns true if the bytes so far name a model. A later key may still replace it.
+    pub(super) fn has_found(&self) -> bool {
+        self.found.is_some()
+    }
+
     pub(super) fn finish(self) -> Option<ModelKey> {
         self.found
     }

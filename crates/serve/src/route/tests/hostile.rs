@@ -41,8 +41,9 @@ fn million_bodies_name_the_same_model_however_they_are_cut() {
     mutants(&[CHAT, PROMPTS], &TOKENS, |body| {
         let name = |size: usize| {
             let mut search = ModelKeySearch::default();
-            body.chunks(size).for_each(|chunk| search.feed(chunk));
-            search.finish()
+            let rope = rope_of(body, &[size]);
+            rope.chunks().for_each(|chunk| search.feed(chunk));
+            search.finish(&rope)
         };
         let whole = name(body.len().max(1));
         assert_eq!(whole, name(7), "{}", String::from_utf8_lossy(body));

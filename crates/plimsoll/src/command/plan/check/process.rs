@@ -35,7 +35,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     };
     Ok(Checked {
         model: plan.model.clone(),
-        pid: Some(pid),
+        pid,
         cards: rows(arguments, &plan, &cards, &reading, &family),
         said: planned(&plan, &wish),
     })
@@ -61,8 +61,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
             (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
-        let row = Row::new(card.id.clone(), Some(planned.loaded), planned.peak, measured, margin);
-        Row { terms: Some(planned.terms.clone()), ..row }
+        Row::new(card.id.clone(), planned, measured, margin)
     };
     cards.iter().zip(&plan.cards).map(row).collect()
 }

@@ -1,13 +1,23 @@
 //! Names of the allocator policies, as given on the command line.
 
-use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use core::fmt;
-use core::str::FromStr;
+use std::fmt;
+use std::str::FromStr;
 
-use super::GRANULE;
-use crate::policies::{GgmlLegacy, GgmlLegacyOptions, GgmlVmm, Ours, OursOptions};
-use crate::policy::Policy;
+use plimsoll_pool::replay::GRANULE;
+use plimsoll_pool::{GgmlLegacy, GgmlLegacyOptions, Ours, OursOptions, Policy};
+
+use super::ggml_vmm::{Broken, GgmlVmm};
+
+/// A policy that can be replayed.
+pub trait ReplayPolicy: Policy {
+    /// The reason why the policy cannot go on and refuses everything, if there is one.
+    fn broken(&self) -> Option<Broken> {
+        None
+    }
+}
+
+impl ReplayPolicy for GgmlLegacy {}
+impl ReplayPolicy for Ours {}
 
 /// Granule of whole allocations.
 const WHOLE: u64 = 256;
@@ -49,7 +59,7 @@ impl PolicyKind {
     }
 
     /// A new policy of this kind.
-    pub fn policy(self) -> Box<dyn Policy> {
+    pub fn policy(self) -> Box<dyn ReplayPolicy> {
         // 105 and 200 percent: the released factor and the one of llama.cpp PR 22193.
         let legacy = |growth, flush| Box::new(GgmlLegacy::new(GgmlLegacyOptions { growth, flush }));
         let ours = |regions| Box::new(Ours::new(OursOptions { regions, ..OursOptions::default() }));

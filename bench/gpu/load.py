@@ -1,18 +1,14 @@
-"""A small card's day on a large one: a served model with PyTorch beside it in both orders, a minute of load, and a sweep against plan.
+"""A small card's load on a large one: a minute of requests to a served model, and a sweep against plan.
 
-usage: beside.py --server FOLDER --out FOLDER [--build 10605] [--seconds 190] [--free 8192] [--work FOLDER] [--plimsoll PROGRAM] [--libraries FOLDER]
-       beside.py --table FOLDER         prints the table of the results that are there
+usage: load.py --server FOLDER --out FOLDER [--build 10605] [--seconds 190] [--free 8192] [--work FOLDER] [--plimsoll PROGRAM] [--libraries FOLDER]
+       load.py --table FOLDER         prints the table of the results that are there
 FOLDER holds a CUDA build's llama-server. All of the card but `--free` MiB is taken by plain allocations of another process, so that it is the driver that
-refuses, NVML that tells, and nothing is under a budget: what a card of 8 GiB would do. `plimsoll serve` runs a model of 2.7 GiB there. Beside it come:
-the default of `soak --beside`, which fits; a block of 6 GiB, which fits alone but not with the model, so that whoever comes second fails; and the same
-where NVML does not answer, as on a Jetson, so that PyTorch's own assertion hides the refusal. Results are written as they come. Exit status 1 if a
-part failed; what the machine lacks is said and skipped.
+refuses, NVML that tells, and nothing is under a budget: what a card of 8 GiB would do. `plimsoll serve` runs a model of 2.7 GiB there. Results are
+written as they come. Exit status 1 if a part failed; what the machine lacks is said and skipped.
 """
 
 import json
 import os
-import re
-import shlex
 import socket
 import subprocess
 import sys
@@ -22,16 +18,12 @@ import time
 import urllib.request
 
 from gpu import Until, ended, taken
-from provoke import Lacking, sick_nvml
+from provoke import Lacking
 from session import Build, Session, alone
 
 MIB = 1 << 20
 FLAGS = "-ngl 99 -c 32768 -np 4 --kv-unified -ub 512 -fa on -fit off --cache-ram 0"
 CONFIG = '[serve]\nwait = "{wait}"\n[models.m8]\nmodel = "{model}"\nflags = "{flags}"\n'
-LARGE_MIB = 6144
-# The whole of it at once, as a model that is loaded; then some work, so that the server has time to want its memory.
-LARGE = ("import time, torch; x = torch.ones({rows}, 4096, device=\"cuda\"); print(\"holds it\", flush=True); time.sleep({hold}); "
-         "print((x.T @ x).sum().item())")
 BALLAST = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -99,10 +91,10 @@ def end(path):
         return file.read()[-1200:]
 
 
-def asked(session, words, seconds, **more):
+def asked(session, words, seconds):
     """A command of plimsoll's that prints JSON; what it said besides where it prints none."""
     try:
-        done = subprocess.run([session.plimsoll, *words], capture_output=True, text=True, timeout=seconds, env={**session.environment(), **more})
+        done = subprocess.run([session.plimsoll, *words], capture_output=True, text=True, timeout=seconds, env=session.environment())
     except subprocess.TimeoutExpired:
         return {"failed": f"not done after {seconds:.0f} s"}
     if not done.stdout.lstrip().startswith("{"):
@@ -110,43 +102,20 @@ def asked(session, words, seconds, **more):
     return {"status": done.returncode, **json.loads(done.stdout)}
 
 
-def large(session):
-    rows, hold = session.setting("large_mib", LARGE_MIB) * MIB // (4096 * 4), session.setting("hold", 8)
-    return f"{shlex.quote(session.setting('python', 'python3'))} -c {shlex.quote(LARGE.format(rows=rows, hold=hold))}"
-
-
-def sick(session, folder):
-    """The large program where NVML does not answer."""
-    sick_nvml(folder)
-    return f"NVML_SICK=NOT_SUPPORTED LD_LIBRARY_PATH={shlex.quote(folder)}:$LD_LIBRARY_PATH {large(session)}"
-
-
-def beside(session, daemon, until, what, folder):
-    commands = {"default": lambda: [], "large": lambda: [large(session)], "large, NVML silent": lambda: [sick(session, folder)]}
-    words = ["soak", daemon.url, "--model", "m8", "--for", session.setting("beside_for", "45s"), "--depths", "64,512", "--round", "8", "--json", "-",
-             "--html", f"{session.pages}/beside-{re.sub('[^a-z]+', '-', what.lower())}.html", "--beside", *commands[what]()]
-    # Guard would answer in the silent NVML's place.
-    bare = {"PLIMSOLL_GUARD_LIBRARY": ""} if "silent" in what else {}
-    return asked(session, words, max(10, min(100, until.left())), **bare)
-
-
 def soak(session, daemon, until):
-    words = ["soak", daemon.url, "--model", "m8", "--for", f"{session.setting('soak_for', min(60, int(until.left())))}s", "--json", "-", "--html", f"{session.pages}/soak.html",
-             "--resume", f"{session.work}/soak{session.lane}.state"]
+    words = ["soak", daemon.url, "--model", "m8", "--for", f"{session.setting('soak_for', min(60, int(until.left())))}s", "--json", "-", "--html", f"{session.pages}/soak.html"]
     return asked(session, words, max(10, until.left() + 15))
 
 
 def sweep(session, daemon, until):
-    words = ["sweep", daemon.url, "--model", "m8", "--depths", session.setting("depths", "1k,2k,4k,8k,16k"), "--json", "--svg", f"{session.pages}/sweep.svg"]
+    words = ["sweep", daemon.url, "--model", "m8", "--depths", session.setting("depths", "1k,2k,4k,8k,16k"), "--json"]
     return asked(session, words, max(10, until.left() + 15))
 
 
 def measure(session, build, until, options):
     """Each part by its name; what was done before is not done again."""
-    result = session.results.get("beside") or {"parts": {}}
-    parts = {f"beside {what}": lambda folder, what=what: beside(session, daemon, until, what, folder) for what in ("default", "large", "large, NVML silent")}
-    parts["sweep"] = lambda folder: sweep(session, daemon, until)
-    parts["soak"] = lambda folder: soak(session, daemon, until)
+    result = session.results.get("load") or {"parts": {}}
+    parts = {"sweep": sweep, "soak": soak}
     session.pages = f"{session.work}/pages"
     os.makedirs(session.pages, exist_ok=True)
     ballast = Ballast(options.free)
@@ -161,37 +130,23 @@ def measure(session, build, until, options):
                     session.say(name)
                     daemon.answers(20)
                     try:
-                        result["parts"][name] = part(folder)
+                        result["parts"][name] = part(session, daemon, until)
                     except Lacking as lacking:
                         result["parts"][name] = {"skipped": str(lacking)}
                     except Exception as error:  # one bad part must not cost the others
                         result["parts"][name] = {"failed": f"{type(error).__name__}: {error}"[:800]}
-                    session.keep("beside", result)
+                    session.keep("load", result)
             finally:
                 daemon.stop()
                 result["serve_said"] = end(daemon.said)
     finally:
         ballast.stop()
     result["complete"] = all({"schema", "skipped"} & result["parts"].get(name, {}).keys() for name in parts)
-    session.keep("beside", result)
+    session.keep("load", result)
     # One file: the pages are small and many.
     with tarfile.open(f"{session.out}/pages.tar.gz", "w:gz") as pages:
         pages.add(session.pages, "pages")
     return result
-
-
-def encounter(order):
-    """One order in some lines."""
-    server, program = order["server"], order["program"]
-    failed = sum(row["count"] for row in server["failures"])
-    lines = [f"    {order['order']}: {order['outcome']}; server {server['answered']} answered, {failed} failed, slowest {server['slowest_first_token_ms']:.0f} ms; "
-             f"program {program['status']} after {program['seconds']:.1f} s"]
-    lines += [f"      server: {row['count']} x {row['kind']}: {' '.join(' '.join(row['texts'][:1]).split())}"[:330] for row in server["failures"]]
-    for who, part in (("server", server), ("program", program)):
-        if (diagnosis := part["diagnosis"]) and part["failed"]:
-            proof = next(iter(diagnosis["evidence"]), {}).get("text", "")
-            lines.append(f"      {who}: {diagnosis['cause']} ({diagnosis['confidence']:.2f}): {proof}"[:330])
-    return [*lines, *(f"      note: {note}" for note in order["notes"])]
 
 
 def soaked(found):
@@ -199,11 +154,6 @@ def soaked(found):
     for figure in found["figures"]:
         lines.append(f"    {figure['name']}: {figure['growth']}, {figure['slope']:.0f} B per request ({figure['slope_low']:.0f} to {figure['slope_high']:.0f}), "
                      f"{figure['last'] // MIB} MiB at the end, once {len(figure['steps'])}")
-    for card in found["cards"]:
-        sensor = {name: card[name] or {} for name in ("celsius", "megahertz", "milliwatts")}
-        lines.append(f"    {card['card']}: {sensor['celsius'].get('low')} to {sensor['celsius'].get('high')} °C, "
-                     f"{sensor['megahertz'].get('low')} to {sensor['megahertz'].get('high')} MHz, up to {sensor['milliwatts'].get('high', 0) / 1000:.0f} W, "
-                     f"slowed by {card['slowed'] or 'nothing'} of {card['looks']} looks")
     return lines
 
 
@@ -218,17 +168,13 @@ def swept(found):
 
 
 def table(result):
-    lines = [f"beside: {result.get('free_mib')} MiB of the card free, the rest held by another process"]
+    lines = [f"load: {result.get('free_mib')} MiB of the card free, the rest held by another process"]
     for name, found in result["parts"].items():
         lines.append(f"  {name}:")
         if "schema" not in found:
             lines.append(f"    {'skipped: ' + found['skipped'] if 'skipped' in found else found['failed']}")
-        elif name == "soak":
-            lines += soaked(found)
-        elif name == "sweep":
-            lines += swept(found)
         else:
-            lines += [line for order in found["orders"] for line in encounter(order)]
+            lines += soaked(found) if name == "soak" else swept(found)
     return lines
 
 
@@ -240,20 +186,17 @@ def lacking(options):
         taken()
     except (OSError, subprocess.CalledProcessError) as error:
         return f"nvidia-smi shows no card: {error}"
-    torch = subprocess.run(["python3", "-c", "import torch"], capture_output=True, text=True)
-    if torch.returncode:
-        return f"python3 has no PyTorch: {torch.stderr.strip()[-200:]}"
     return None
 
 
 def main():
-    parser = alone(__doc__, "/tmp/plimsoll-gpu-beside", 190)
+    parser = alone(__doc__, "/tmp/plimsoll-gpu-load", 190)
     parser.add_argument("--build", type=int, default=10605, help="the number of that build of llama.cpp")
     parser.add_argument("--free", type=int, default=8192)
     options = parser.parse_args()
     if options.table:
         with open(f"{options.table}/results.json") as file:
-            print("\n".join(table(json.load(file)["beside"])))
+            print("\n".join(table(json.load(file)["load"])))
         return 0
     if not options.server or not options.out:
         parser.error("--server and --out are needed")

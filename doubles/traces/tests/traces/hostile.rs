@@ -1,8 +1,8 @@
 //! Tests of damaged traces: the result is an error or a trace, never a panic, and memory is bounded by the
 //! input.
 
-use plimsoll_pool::replay::{PolicyKind, UNLIMITED, replay};
-use plimsoll_pool::trace::Trace;
+use plimsoll_traces::replay::{PolicyKind, UNLIMITED, replay};
+use plimsoll_traces::trace::Trace;
 use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 use proptest::prelude::*;
 

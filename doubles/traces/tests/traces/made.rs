@@ -1,6 +1,6 @@
 //! Tests of generated traces against the recorded requests of an H200 and against published figures.
 
-use plimsoll_pool::trace::{Trace, TraceStep};
+use plimsoll_traces::trace::{Trace, TraceStep};
 use plimsoll_traces::{
     CacheShape, DemandRules, GenerateError, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,
 };

@@ -2,14 +2,26 @@
 //!
 //! The pool reserves 32 GiB of addresses, maps only as much as was ever needed at once, and never unmaps it.
 
-use alloc::vec::Vec;
+use plimsoll_pool::{Address, Block, OutOfMemory, Policy, PoolDevice, Stream};
 
-use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
-use crate::policy::{Block, Broken, Policy};
+use super::ReplayPolicy;
 
 const ADDRESSES: u64 = 1 << 35;
 const ALIGNMENT: u64 = 128;
 
+/// Condition under which the original allocator aborts its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Broken {
+    #[error("a block other than the last allocated one was freed, which this pool does not allow")]
+    OutOfOrder,
+    /// The card may have memory left.
+    #[error("the pool's address range is exhausted")]
+    AddressesUsedUp,
+}
+
+// DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`; a second trait adds trims
+// (releases of idle memory) and graphs. The device is passed to every call, so several policies can share a
+// card.
 /// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct VmmBlock {
@@ -19,7 +31,7 @@ struct VmmBlock {
 }
 
 // DECISION: the model is exact. Where the original aborts, the model refuses all later requests
-// (`Policy::broken`).
+// (`ReplayPolicy::broken`).
 /// Model of ggml's pool on virtual memory.
 #[derive(Clone, Debug, Default)]
 pub struct GgmlVmm {
@@ -96,7 +108,9 @@ impl Policy for GgmlVmm {
     fn live(&self) -> u64 {
         self.live
     }
+}
 
+impl ReplayPolicy for GgmlVmm {
     fn broken(&self) -> Option<Broken> {
         self.broken
     }

@@ -2,10 +2,9 @@
 //!
 //! GPU work takes no time, and there is no stream capture.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use std::collections::BTreeMap;
 
-use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
+use plimsoll_pool::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 /// Start of the regions, far above the allocations, as on a card.
 const REGIONS: u64 = 1 << 48;

@@ -1,26 +1,21 @@
-//! State of a soak test (a long load test for memory leaks), which can be saved and resumed.
+//! Results of a soak test, a long load test for memory leaks.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, round_u64};
-use plimsoll_probe::Sensors;
 use plimsoll_telemetry::trend::{
     Trend, TrendCourse, TrendGrowth, TrendPoint, TrendSeries, TrendStep, TrendTest, judge, steps,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::rounds::{RoundTally, median};
 
-const SCHEMA: &str = "plimsoll.soak-state/1";
 const MOST_NOTES: usize = 100;
 const MOST_FIGURES: usize = 64;
 
 /// A measured figure over time.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NamedModel {
+#[derive(Clone, Debug)]
+pub struct SoakFigure {
     pub name: String,
     /// Judged: points since the server's process last changed.
     pub series: TrendSeries,
@@ -29,9 +24,8 @@ pub struct NamedModel {
 }
 
 /// Results of a soak test so far. `requests` counts those sent.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct RouterState {
-    schema: String,
+#[derive(Clone, Debug, Default)]
+pub struct SoakResults {
     pub target: String,
     pub model: String,
     pub requests: u64,
@@ -41,35 +35,15 @@ pub struct RouterState {
     pub answer_tokens: u64,
     /// Failures by kind: the count, and a few full texts.
     pub failures: BTreeMap<String, (u64, Vec<String>)>,
-    pub figures: Vec<NamedModel>,
+    pub figures: Vec<SoakFigure>,
     /// Thousandths of tokens per second for one client, and microseconds to the first token, over requests.
     pub speed: TrendCourse,
     pub first_token: TrendCourse,
     pub looks: u64,
-    /// Card statistics by card name.
-    pub cards: BTreeMap<String, CardStats>,
-    /// The process that the figures belong to.
-    pub process: Option<String>,
     /// True if the server stopped answering.
-    #[serde(default)]
     pub broke_off: bool,
     /// Events, each with the number of requests at that time.
     pub notes: Vec<(u64, String)>,
-}
-
-/// Sensor readings of a card under load.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct CardStats {
-    /// Number of readings.
-    pub looks: u64,
-    /// Over requests, as are the two below.
-    pub celsius: TrendCourse,
-    pub megahertz: TrendCourse,
-    pub milliwatts: TrendCourse,
-    /// Maximum clock by the driver.
-    pub most_megahertz: Option<u32>,
-    /// Number of readings in which the card was throttled, by reason.
-    pub slowed: BTreeMap<String, u64>,
 }
 
 /// A figure with the verdict of the leak test.
@@ -84,57 +58,9 @@ pub struct SoakVerdict<'a> {
     pub steps: Vec<TrendStep>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    #[error("cannot read the saved soak test `{}`: {error}", path.display())]
-    Read { path: PathBuf, error: io::Error },
-    #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
-    Parse { path: PathBuf, error: serde_json::Error },
-    #[error("the soak test saved in `{}` is of {before}, but this test is of {now}; name another file, or \
-        remove it to start again", path.display())]
-    Other { path: PathBuf, before: String, now: String },
-    #[error("cannot save the soak test in `{}`: {error}", path.display())]
-    Save { path: PathBuf, error: io::Error },
-}
-
-impl RouterState {
+impl SoakResults {
     pub fn new(target: String, model: String) -> Self {
-        Self { schema: SCHEMA.to_owned(), target, model, ..Self::default() }
-    }
-
-    /// Continues a saved state, or starts a new one if the file does not exist.
-    pub fn resume(path: &Path, target: String, model: String) -> Result<Self, StateError> {
-        let text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::new(target, model)),
-            Err(error) => {
-                return Err(StateError::Read { path: path.to_owned(), error });
-            }
-        };
-        let state: Self = serde_json::from_slice(&text)
-            .map_err(|error| StateError::Parse { path: path.to_owned(), error })?;
-        // The schema is part of the comparison: an older file has other units.
-        let name = |schema: &str, target: &str, model: &str| format!("{schema} of {model} at {target}");
-        let (before, now) = (name(&state.schema, &state.target, &state.model), name(SCHEMA, &target, &model));
-        if before != now {
-            return Err(StateError::Other { path: path.to_owned(), before, now });
-        }
-        Ok(state)
-    }
-
-    /// Saves atomically: to a temporary file first, which then replaces the old state.
-    pub fn save(&self, path: &Path) -> Result<(), StateError> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".part");
-        let beside = PathBuf::from(beside);
-        let write = || {
-            let mut file = fs::File::create(&beside)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            // Without the sync a crash soon after the rename may leave an empty file on some file systems.
-            file.sync_data()?;
-            fs::rename(&beside, path)
-        };
-        write().map_err(|error| StateError::Save { path: path.to_owned(), error })
+        Self { target, model, ..Self::default() }
     }
 
     pub fn note(&mut self, text: String) {
@@ -181,7 +107,7 @@ impl RouterState {
         for (name, held) in look {
             let place = self.figures.iter().position(|figure| figure.name == name);
             let place = place.unwrap_or_else(|| {
-                self.figures.push(NamedModel {
+                self.figures.push(SoakFigure {
                     name,
                     series: TrendSeries::default(),
                     course: TrendCourse::default(),
@@ -192,31 +118,8 @@ impl RouterState {
             figure.series.push(TrendPoint { at, held });
             figure.course.push(at, held.get());
         }
-        // Bounds the state file, should figure names change from look to look.
+        // Bounds the memory, should figure names change from look to look.
         self.figures.truncate(MOST_FIGURES);
-    }
-
-    /// Adds sensor readings taken during a round.
-    pub fn feel(&mut self, felt: Vec<(String, Sensors)>) {
-        let at = self.requests;
-        for (name, sensors) in felt {
-            let card = self.cards.entry(name).or_default();
-            card.looks += 1;
-            // Drivers leave out single sensors at times; the last known maximum stays.
-            card.most_megahertz = sensors.most_megahertz.or(card.most_megahertz);
-            for (course, value) in [
-                (&mut card.celsius, sensors.celsius),
-                (&mut card.megahertz, sensors.megahertz),
-                (&mut card.milliwatts, sensors.milliwatts),
-            ] {
-                if let Some(value) = value {
-                    course.push(at, value.into());
-                }
-            }
-            for reason in sensors.slowed_by {
-                *card.slowed.entry(reason).or_default() += 1;
-            }
-        }
     }
 
     pub fn failed(&self) -> u64 {
@@ -287,38 +190,30 @@ mod tests {
         vec![("host".to_owned(), Bytes::new(bytes))]
     }
 
-    fn state(rounds: u64) -> RouterState {
-        let mut state = RouterState::new("http://a:1".to_owned(), "m".to_owned());
+    fn results(rounds: u64) -> SoakResults {
+        let mut results = SoakResults::new("http://a:1".to_owned(), "m".to_owned());
         for round in 0..rounds {
             let mut tally = RoundTally { answered: 20, speeds: vec![100.0], ..RoundTally::default() };
             if round >= rounds / 2 {
                 tally.speeds = vec![80.0];
             }
-            state.add(tally);
-            state.see(look((100 << 20) + round * 20 * 1024));
+            results.add(tally);
+            results.see(look((100 << 20) + round * 20 * 1024));
         }
-        state
+        results
     }
 
     #[test]
-    fn a_saved_state_goes_on_and_one_of_another_server_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("soak.state");
-        let resume = |target: &str| RouterState::resume(&path, target.to_owned(), "m".to_owned());
-        assert_eq!(resume("http://a:1").unwrap().requests, 0);
-        state(60).save(&path).unwrap();
-        let mut again = resume("http://a:1").unwrap();
-        assert_eq!((again.requests, again.rounds, again.judged(64.0)[0].is_leak()), (1200, 60, true));
-        again.begin_series();
-        assert_eq!(again.judged(64.0)[0].trend.growth, TrendGrowth::Unknown);
-        assert!(matches!(resume("http://b:1"), Err(StateError::Other { .. })));
-        fs::write(&path, "{").unwrap();
-        assert!(matches!(resume("http://a:1"), Err(StateError::Parse { .. })));
+    fn a_new_process_is_judged_anew() {
+        let mut results = results(60);
+        assert_eq!((results.requests, results.rounds, results.judged(64.0)[0].is_leak()), (1200, 60, true));
+        results.begin_series();
+        assert_eq!(results.judged(64.0)[0].trend.growth, TrendGrowth::Unknown);
     }
 
     #[test]
     fn slowing_down_is_told_in_per_cent() {
-        assert_eq!(state(100).slower_percent(), Some(20.0));
-        assert_eq!(state(5).slower_percent(), None);
+        assert_eq!(results(100).slower_percent(), Some(20.0));
+        assert_eq!(results(5).slower_percent(), None);
     }
 }

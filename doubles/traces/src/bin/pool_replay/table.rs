@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use plimsoll_base::Bytes;
 use plimsoll_report::{aligned, written};
 
-use crate::replay::{Replay, Replayed};
+use crate::report::{Replay, Replayed};
 
 const COLUMNS: [&str; 6] = ["policy", "reserved", "of live", "driver calls", "completes", "smallest budget"];
 

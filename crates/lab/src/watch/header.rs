@@ -1,40 +1,9 @@
-//! Header of a memory recording, and copies of system files (such as `/proc/zoneinfo`) at its start and end.
+//! Header of a memory recording: machine, cards and time.
 
 use std::fs;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_telemetry::record::{About, CardAbout, Encoder, When};
-
-/// Files that a later diagnosis may need. Missing and unreadable files are left out.
-const FILES: &[&str] = &[
-    "/proc/meminfo",
-    "/proc/buddyinfo",
-    "/proc/pagetypeinfo",
-    "/proc/zoneinfo",
-    "/proc/vmstat",
-    "/proc/pressure/memory",
-    "/proc/cmdline",
-    "/proc/driver/nvidia/version",
-    "/proc/device-tree/model",
-    "/etc/nv_tegra_release",
-    "/sys/fs/cgroup/memory.max",
-    "/sys/kernel/mm/transparent_hugepage/enabled",
-    "/proc/sys/vm/overcommit_memory",
-    "/proc/sys/vm/min_free_kbytes",
-    "/sys/kernel/debug/nvmap/iovmm/clients",
-    "/sys/kernel/debug/nvmap/iovmm/free_size",
-];
-
-pub(super) fn take(when: When, encoder: &mut Encoder, out: &mut Vec<u8>) {
-    for path in FILES {
-        if let Ok(bytes) = fs::read(path) {
-            // Kernel text files are ASCII except for a few device-tree strings.
-            let text = String::from_utf8_lossy(&bytes);
-            // Device-tree strings end with a zero byte.
-            encoder.shot(when, path, text.trim_end_matches('\0'), out);
-        }
-    }
-}
+use plimsoll_telemetry::record::{About, CardAbout};
 
 /// The header of a record. The caller adds command, process and notes.
 pub fn about(cards: &[Card], every_ms: u64) -> About {

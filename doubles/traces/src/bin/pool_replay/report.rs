@@ -1,8 +1,9 @@
 //! Replay of an allocation trace under several allocator policies, which compares reserved memory and failures.
 
 use plimsoll_base::Bytes;
-use plimsoll_pool::replay::{Cause, GRANULE, PolicyKind, ReplayFailure, UNLIMITED, replay, smallest_budget};
-use plimsoll_pool::trace::Trace;
+use plimsoll_pool::replay::GRANULE;
+use plimsoll_traces::replay::{Cause, PolicyKind, ReplayFailure, UNLIMITED, replay, smallest_budget};
+use plimsoll_traces::trace::Trace;
 use serde::{Serialize, Serializer};
 
 const SCHEMA: &str = "plimsoll.replay/1";

@@ -1,12 +1,13 @@
-//! Reader of RAPIDS RMM's allocation log: `Thread,Time,Action,Pointer,Size,Stream`.
+//! Reader and writer of RAPIDS RMM's allocation log: `Thread,Time,Action,Pointer,Size,Stream`.
 //!
 //! Reading stops at the first malformed line. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm
 //! 5d50a37`.
 
-use alloc::string::{String, ToString};
+use std::fmt::Write;
 
-use super::{Fault, Trace, TraceBuilder};
-use crate::device::Stream;
+use plimsoll_pool::Stream;
+
+use super::{Fault, Trace, TraceBuilder, TraceStep};
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Characters of a faulty field that an error shows.
@@ -106,7 +107,7 @@ fn fields(line: &[u8]) -> Result<[&[u8]; 6], CsvFault> {
 }
 
 fn decimal(text: &[u8]) -> Option<u64> {
-    core::str::from_utf8(text).ok()?.parse().ok()
+    str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// `0x7f00`, `7f00`, and the `(nil)` that printf writes for a null pointer.
@@ -115,7 +116,7 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
         return Some(0);
     }
     let digits = text.strip_prefix(b"0x").unwrap_or(text);
-    u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
+    u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 fn shown(text: &[u8]) -> String {
@@ -125,11 +126,37 @@ fn shown(text: &[u8]) -> String {
     if cut.len() < SHOWN { text } else { text + "…" }
 }
 
+/// The trace as RAPIDS RMM's log, with the step's number for the time and the block's number for the pointer.
+pub fn csv(trace: &Trace) -> String {
+    let mut text = String::from(HEADER);
+    text.push('\n');
+    let mut sizes = vec![0; usize::try_from(trace.blocks()).unwrap_or_default()];
+    for (time, step) in trace.steps().iter().enumerate() {
+        let (action, block, stream) = match *step {
+            TraceStep::Allocate { block, size, stream } => {
+                if let Some(place) = usize::try_from(block).ok().and_then(|at| sizes.get_mut(at)) {
+                    *place = size;
+                }
+                ("allocate", block, stream)
+            }
+            TraceStep::Free { block, stream } => ("free", block, stream),
+        };
+        let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
+        // Writing to a string cannot fail. Numbers from 1: a null pointer is no block.
+        let _ = writeln!(
+            text,
+            "1,{time},{action},{:#x},{},{:#x}",
+            u64::from(block) + 1,
+            size.unwrap_or_default(),
+            stream.0
+        );
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::TraceStep;
-    use alloc::format;
 
     fn read(lines: &str) -> Result<Trace, CsvError> {
         Trace::from_csv(format!("{HEADER}\n{lines}").as_bytes())
@@ -170,5 +197,14 @@ mod tests {
             "{error}"
         );
         assert!(Trace::from_csv(b"").is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let text =
+            "1,0,allocate,0x1,512,0x0\n1,1,allocate,0x2,7,0x3\n1,2,free,0x1,512,0x0\n1,3,free,0x2,7,0x3\n";
+        let trace = Trace::from_csv(format!("{HEADER}\n{text}").as_bytes()).unwrap();
+        assert_eq!(csv(&trace), format!("{HEADER}\n{text}"));
+        assert_eq!(Trace::from_csv(csv(&trace).as_bytes()), Ok(trace));
     }
 }

@@ -4,10 +4,10 @@
 mod hostile;
 mod made;
 mod replay;
-#[path = "../simulated/card.rs"]
+#[path = "../../../../crates/pool/tests/simulated/card.rs"]
 mod simulated;
 
-use plimsoll_pool::trace::Trace;
+use plimsoll_traces::trace::Trace;
 use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape};
 
 /// The run of `data/traces`: thirty parts of 2048 tokens, two tokens decoded after each.

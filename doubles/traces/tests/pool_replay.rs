@@ -1,4 +1,4 @@
-//! Tests of `plimsoll pool` as a program: exit status, JSON, table, picture.
+//! Tests of `pool-replay` as a program: exit status, JSON, table.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
-use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, csv, generate};
+use plimsoll_traces::trace::csv;
+use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, generate};
 use plimsoll_wire::trace::{TraceHeader as Header, TraceRecord as Record};
 use serde_json::Value;
 
-fn pool(arguments: &[&str]) -> Output {
-    Command::cargo_bin("plimsoll").unwrap().arg("pool").args(arguments).output().unwrap()
+fn pool_replay(arguments: &[&str]) -> Output {
+    Command::cargo_bin("pool-replay").unwrap().args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -46,7 +47,7 @@ fn the_made_trace_begins_as_the_recorded_one_and_legacy_asks_for_what_the_real_p
     let head = fs::read_to_string(data("old-q8_0-ub512-head.csv")).unwrap();
     assert!(fs::read_to_string(&trace).unwrap().starts_with(&head));
 
-    let output = pool(&["replay", trace.to_str().unwrap(), "--json", "--policy", "ggml-legacy"]);
+    let output = pool_replay(&[trace.to_str().unwrap(), "--json", "--policy", "ggml-legacy"]);
     assert_eq!(output.status.code(), Some(0));
     let replay = json(&output);
     let sizes: Vec<String> =
@@ -59,7 +60,7 @@ fn the_made_trace_begins_as_the_recorded_one_and_legacy_asks_for_what_the_real_p
 fn json_has_what_plimsoll_replay_1_promises() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
-    let output = pool(&["replay", trace.to_str().unwrap(), "--json"]);
+    let output = pool_replay(&[trace.to_str().unwrap(), "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let replay = json(&output);
     assert_eq!(replay["schema"], "plimsoll.replay/1");
@@ -87,7 +88,7 @@ fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
     let policies = ["--policy", "plimsoll,ggml-legacy", "--budget", "1GiB"];
-    let output = pool(&[&["replay", trace.to_str().unwrap()][..], &policies].concat());
+    let output = pool_replay(&[&[trace.to_str().unwrap()][..], &policies].concat());
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
     assert!(
@@ -112,12 +113,12 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
     fs::write(&broken, "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x1,many,0x0\n").unwrap();
     let broken = broken.to_str().unwrap();
     for (arguments, said) in [
-        (vec!["replay", "/nowhere/trace.csv"], "/nowhere/trace.csv"),
-        (vec!["replay", broken], "line 2: `many` is not a size; write a number of bytes"),
-        (vec!["replay", broken, "--policy", "buddy"], "the policies are plimsoll,"),
-        (vec!["replay", broken, "--budget", "much"], "24GiB"),
+        (vec!["/nowhere/trace.csv"], "/nowhere/trace.csv"),
+        (vec![broken], "line 2: `many` is not a size; write a number of bytes"),
+        (vec![broken, "--policy", "buddy"], "the policies are plimsoll,"),
+        (vec![broken, "--budget", "much"], "24GiB"),
     ] {
-        let output = pool(&arguments);
+        let output = pool_replay(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let stderr = text(&output.stderr);
         assert!(stderr.contains(said) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
@@ -135,11 +136,11 @@ fn a_trace_of_guard_is_read_and_the_pool_may_be_chosen() {
     }
     fs::write(&path, file).unwrap();
     let path = path.to_str().unwrap();
-    let output = pool(&["replay", path, "--json", "--policy", "ggml-legacy"]);
+    let output = pool_replay(&[path, "--json", "--policy", "ggml-legacy"]);
     assert_eq!((output.status.code(), &json(&output)["peak_live"]), (Some(0), &Value::from(8192)));
-    let output = pool(&["replay", path, "--json", "--policy", "ggml-legacy", "--card", "0", "--pool", "0"]);
+    let output = pool_replay(&[path, "--json", "--policy", "ggml-legacy", "--card", "0", "--pool", "0"]);
     assert_eq!(json(&output)["peak_live"], 1 << 20);
-    let output = pool(&["replay", path, "--card", "0", "--pool", "9"]);
+    let output = pool_replay(&[path, "--card", "0", "--pool", "9"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("the trace has no request to pool 9 of card 0"));
 }
@@ -157,7 +158,7 @@ fn a_real_card_grew_by_what_the_replay_says_of_each_pool() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
     let policies = "plimsoll,ggml-legacy,ggml-vmm";
-    let replay = json(&pool(&["replay", trace.to_str().unwrap(), "--json", "--policy", policies]));
+    let replay = json(&pool_replay(&[trace.to_str().unwrap(), "--json", "--policy", policies]));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured/h200-guard-b8799.json");
     let measured: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let reserved = |index: usize| replay["policies"][index]["peak_reserved"].as_u64().unwrap() >> 20;

@@ -1,8 +1,8 @@
 //! Tests of replays against recordings of real pools and published figures.
 
-use plimsoll_pool::replay::{Cause, PolicyKind, UNLIMITED, replay, smallest_budget};
-use plimsoll_pool::trace::{Trace, TraceStep};
-use plimsoll_pool::{Broken, GgmlLegacy, GgmlLegacyOptions, Policy, Stream};
+use plimsoll_pool::{GgmlLegacy, GgmlLegacyOptions, Policy, Stream};
+use plimsoll_traces::replay::{Broken, Cause, PolicyKind, UNLIMITED, replay, smallest_budget};
+use plimsoll_traces::trace::{Trace, TraceStep};
 use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate};
 
 use crate::recorded;

@@ -3,15 +3,14 @@
 //! A trace identifies blocks by numbers, because an address is used again after a free. Blocks that are never
 //! freed are allowed.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use std::collections::BTreeMap;
 
-use crate::device::Stream;
+use plimsoll_pool::Stream;
 
 mod csv;
 mod record;
 
-pub use csv::{CsvError, CsvFault};
+pub use csv::{CsvError, CsvFault, csv};
 pub use record::{RecordFault, RecordedRequest, TraceRecordError};
 
 /// No card has a block of 256 TiB: a larger size is damage.
@@ -73,7 +72,7 @@ pub enum Fault {
     TooMany,
 }
 
-/// TraceBuilder of a trace from steps whose blocks are named as in their source.
+/// Builder of a trace from steps whose blocks are named as in their source.
 #[derive(Debug, Default)]
 pub struct TraceBuilder {
     trace: Trace,

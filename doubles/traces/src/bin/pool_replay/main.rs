@@ -1,20 +1,22 @@
-//! `plimsoll pool replay`: replay of one allocation trace under several allocator policies.
+//! `pool-replay`: replay of one allocation trace under several allocator policies. It needs no GPU.
 //!
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 
+use std::error::Error;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::Parser;
 use plimsoll_base::Bytes;
-use plimsoll_pool::replay::PolicyKind;
-use plimsoll_pool::trace::{RecordedRequest, Trace};
+use plimsoll_traces::replay::PolicyKind;
+use plimsoll_traces::trace::{RecordedRequest, Trace};
 
-use crate::replay::Replay;
-use crate::report::{ErrorReport, print_as, status};
-use crate::screen;
+use report::Replay;
+
+mod report;
+mod table;
 
 // A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
 const LARGEST_FILE: u64 = 1 << 30;
@@ -26,8 +28,10 @@ const USUAL: [PolicyKind; 5] = [
     PolicyKind::GgmlVmm,
 ];
 
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
+/// Replay a trace with several allocator policies, and print how much memory each reserves and the smallest
+/// budget with which it completes
+#[derive(Debug, Parser)]
+struct Arguments {
     /// Trace: a log of RAPIDS RMM (Thread,Time,Action,Pointer,Size,Stream) or of `plimsoll run --trace`
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -49,45 +53,47 @@ pub(crate) struct Arguments {
     pool: Option<u8>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let trace = read(arguments).map_err(ErrorReport::input)?;
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let trace = match read(&arguments) {
+        Ok(trace) => trace,
+        Err(error) => {
+            // A closed stderr is no failure.
+            let _ = writeln!(stderr(), "pool-replay: `{}`: {error}", arguments.file.display());
+            return ExitCode::from(2);
+        }
+    };
     let policies = match arguments.policies.as_slice() {
         [] => &USUAL,
         chosen => chosen,
     };
     let replay = Replay::of(&trace, policies, arguments.budget);
-    print_as(arguments.json, &replay, || screen::replay(&replay))?;
-    Ok(status(replay.completed()))
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&replay).unwrap_or_default() + "\n",
+        false => table::replay(&replay),
+    };
+    let is_printed = stdout().write_all(text.as_bytes()).is_ok();
+    ExitCode::from(u8::from(!is_printed || !replay.completed()))
 }
 
-fn read(arguments: &Arguments) -> Result<Trace, ErrorReport> {
-    let path = &arguments.file;
-    let file = bytes_of(path)?;
+fn read(arguments: &Arguments) -> Result<Trace, Box<dyn Error>> {
+    let file = bytes_of(&arguments.file)?;
     // A record begins with a magic number, so the format is known from the content and not from the name.
     if Trace::is_record(&file) {
         let asked = arguments.card.zip(arguments.pool);
         let asked = asked.map(|(card, pool)| RecordedRequest { card, pool });
-        return Trace::from_record(&file, asked)
-            .map_err(|error| ErrorReport::new(format!("`{}`: {error}", path.display())));
+        return Ok(Trace::from_record(&file, asked)?);
     }
-    Trace::from_csv(&file).map_err(|error| ErrorReport::new(format!("`{}`: {error}", path.display())))
+    Ok(Trace::from_csv(&file)?)
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, ErrorReport> {
-    let failed = |error| ErrorReport::of_file("cannot read", path)(error);
+fn bytes_of(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    let read = file
-        // One byte more than allowed tells a file that is too large from one that just fits. A pipe has no
-        // size to ask for, so the size of the file is not used.
-        .take(LARGEST_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    // One byte more than allowed tells a file that is too large from one that just fits. A pipe has no size to
+    // ask for, so the size of the file is not used.
+    let read = File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
     match u64::try_from(read) {
         Ok(..=LARGEST_FILE) => Ok(bytes),
-        _ => Err(ErrorReport::new(format!(
-            "`{}` is larger than 1 GiB\nhint: record a shorter run, or cut the file at the end of a line",
-            path.display()
-        ))),
+        _ => Err("larger than 1 GiB; record a shorter run, or cut the file at the end of a line".into()),
     }
 }

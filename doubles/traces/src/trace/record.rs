@@ -1,12 +1,12 @@
 //! Reader of allocation traces written by guard, the preloaded library (`plimsoll_wire::trace`).
 
-use alloc::collections::BTreeMap;
-use core::fmt;
+use std::collections::BTreeMap;
+use std::fmt;
 
+use plimsoll_pool::Stream;
 use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 
 use super::{Fault, Trace, TraceBuilder};
-use crate::device::Stream;
 
 /// Choice of the allocator whose requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,8 +147,6 @@ fn step(kind: TraceKind, record: &TraceRecord, builder: &mut TraceBuilder) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
-    use alloc::vec::Vec;
 
     fn record(kind: TraceKind, id: u64, size: u64, pool: u8) -> TraceRecord {
         TraceRecord { time: 0, id, size, kind: kind.code(), card: 0, pool, detail: 0, stream: 0, thread: 0 }
