@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 
-use crate::vulkan_limits::VulkanLimits;
+use crate::vulkan_limits::{NVIDIA, VulkanLimits};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
@@ -102,6 +102,10 @@ fn card(text: &str) -> Result<Card, String> {
     }
     let total = total.ok_or("total= is missing")?;
     let capability = capability.ok_or("cc= is missing")?;
+    // ggml-vulkan.cpp:get_device_architecture @ 0.5.0 knows a card before Turing by this.
+    if vulkan.vendor == NVIDIA && capability < (7, 5) {
+        vulkan.matrix = 0;
+    }
     Ok(Card {
         name: CString::new(name).map_err(|_| "a zero in the name")?,
         total,
@@ -196,6 +200,20 @@ mod tests {
         assert_eq!((cards[0].integrated, cards[1].integrated), (false, true));
         assert!(cards[0].virtual_memory && !parse("total=1,cc=8.7,vmm=0").unwrap()[0].virtual_memory);
         assert_eq!(cards[0].name.to_str(), Ok("H200"));
+    }
+
+    #[test]
+    fn matrices_are_of_cards_from_turing_on() {
+        for (text, matrix) in [
+            ("cc=7.5", 2),
+            ("cc=7.0", 0),
+            ("matrix=2,cc=6.1", 0),
+            ("cc=9.0,matrix=1", 1),
+            ("cc=6.1,vendor=4098", 1),
+        ] {
+            assert_eq!(parse(&format!("total=1,{text}")).unwrap()[0].vulkan.matrix, matrix, "{text}");
+        }
+        assert!(parse("total=1,cc=9.0,matrix=4294967296").unwrap_err().contains("too large"));
     }
 
     #[test]

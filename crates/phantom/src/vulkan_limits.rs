@@ -23,20 +23,21 @@ pub(crate) struct VulkanLimits {
     /// What a buffer's size is rounded up to.
     pub(crate) round: u64,
     pub(crate) subgroup: u32,
-    /// Compute units.
+    /// Compute units of a card that is not NVIDIA's.
     pub(crate) cores: u32,
-    /// True with VK_KHR_cooperative_matrix.
-    pub(crate) matrix: bool,
+    /// 1 with VK_KHR_cooperative_matrix, 2 with VK_NV_cooperative_matrix2 too.
+    pub(crate) matrix: u32,
     /// True with VK_KHR_shader_integer_dot_product.
     pub(crate) dot: bool,
 }
 
 pub(crate) const AMD: u32 = 0x1002;
+pub(crate) const NVIDIA: u32 = 0x10de;
 const INTEL: u32 = 0x8086;
 
-/// NVIDIA's driver.
+/// NVIDIA's driver 580 on an H200 (`data/vulkan`).
 const USUAL: VulkanLimits = VulkanLimits {
-    vendor: 0x10de,
+    vendor: NVIDIA,
     kind: 2,
     range: u32::MAX,
     align: 16,
@@ -46,7 +47,7 @@ const USUAL: VulkanLimits = VulkanLimits {
     round: 16,
     subgroup: 32,
     cores: 132,
-    matrix: true,
+    matrix: 2,
     dot: true,
 };
 
@@ -69,11 +70,12 @@ impl VulkanLimits {
 
     /// Limits of a vendor's driver on Linux: Mesa's for AMD and Intel.
     fn of(vendor: u32) -> Self {
-        let mesa = Self { vendor, align: 4, map_align: 4096, allocation: 4_294_967_292, ..USUAL };
+        let mesa = Self { vendor, align: 4, map_align: 4096, allocation: 4_294_967_292, matrix: 1, ..USUAL };
         match vendor {
             AMD => Self { buffer: mesa.allocation, subgroup: 64, cores: 40, ..mesa },
             INTEL => Self { range: 1 << 30, buffer: mesa.allocation, cores: 32, ..mesa },
-            _ => Self { vendor, ..USUAL },
+            NVIDIA => USUAL,
+            _ => Self { vendor, matrix: 1, ..USUAL },
         }
     }
 
@@ -91,7 +93,7 @@ impl VulkanLimits {
             "round" => self.round = power(key, value)?,
             "subgroup" => self.subgroup = small()?,
             "cores" => self.cores = small()?,
-            "matrix" => self.matrix = value > 0,
+            "matrix" => self.matrix = small()?,
             _ => self.dot = value > 0,
         }
         Ok(())
@@ -121,7 +123,7 @@ mod tests {
             assert_eq!(limits.take(key, value), Ok(()), "{key}");
         }
         assert_eq!((limits.vendor, limits.kind, limits.align, limits.subgroup), (AMD, 1, 4, 64));
-        assert_eq!((limits.range, limits.matrix, limits.dot), (128 << 20, false, true));
+        assert_eq!((limits.range, limits.matrix, limits.dot), (128 << 20, 0, true));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(super) use self::answers::{DISCRETE, each, features2};
 use super::object::{Dispatchable, card};
 use crate::machine::machine;
 use crate::say::say;
+use crate::vulkan_limits::{AMD, NVIDIA};
 
 pub(super) fn function(name: &str) -> Option<*const c_void> {
     Some(match name {
@@ -26,6 +27,9 @@ pub(super) fn function(name: &str) -> Option<*const c_void> {
             families2 as *const c_void
         }
         "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR" => matrices as *const c_void,
+        "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV" => {
+            flexible_matrices as *const c_void
+        }
         "vkGetDeviceQueue" => queue as *const c_void,
         "vkGetDeviceQueue2" => queue2 as *const c_void,
         _ => return answers::function(name),
@@ -128,10 +132,12 @@ unsafe extern "system" fn extensions(
     // SAFETY: the caller's promise.
     let limits = card(unsafe { Dispatchable::card_of(physical) }).map(|card| card.vulkan).unwrap_or_default();
     let some = [
-        (limits.matrix, "VK_KHR_cooperative_matrix"),
+        (limits.matrix > 0, "VK_KHR_cooperative_matrix"),
+        (limits.matrix > 1, "VK_NV_cooperative_matrix2"),
         (limits.dot, "VK_KHR_shader_integer_dot_product"),
-        (limits.vendor == crate::vulkan_limits::AMD, "VK_AMD_shader_core_properties"),
-        (limits.vendor == crate::vulkan_limits::AMD, "VK_AMD_shader_core_properties2"),
+        (limits.vendor == AMD, "VK_AMD_shader_core_properties"),
+        (limits.vendor == AMD, "VK_AMD_shader_core_properties2"),
+        (limits.vendor == NVIDIA, "VK_NV_shader_sm_builtins"),
     ];
     let some = some.into_iter().filter(|(has, _)| *has).map(|(_, name)| name);
     let all: alloc::vec::Vec<&str> = EXTENSIONS.into_iter().chain(some).collect();
@@ -224,6 +230,46 @@ unsafe extern "system" fn matrices(
         ..Default::default()
     };
     let all = [vk::ComponentTypeKHR::FLOAT32, vk::ComponentTypeKHR::FLOAT16].map(of);
+    // SAFETY: the caller's promise.
+    unsafe { list(count, room, all.into_iter()) }
+}
+
+/// `VkCooperativeMatrixFlexibleDimensionsPropertiesNV`, which `ash` does not have yet.
+#[repr(C)]
+struct FlexibleMatrix {
+    kind: vk::StructureType,
+    next: *mut c_void,
+    /// Granularity of the dimensions M, N and K.
+    granularity: [u32; 3],
+    /// Of A, B, C and the result.
+    types: [vk::ComponentTypeKHR; 4],
+    saturating: u32,
+    scope: vk::ScopeKHR,
+    invocations: u32,
+}
+
+/// Matrices of a whole workgroup, as NVIDIA's driver 580 lists them for half precision.
+///
+/// # Safety
+/// As of Vulkan.
+unsafe extern "system" fn flexible_matrices(
+    _: u64,
+    count: *mut u32,
+    room: *mut FlexibleMatrix,
+) -> vk::Result {
+    const HALF: vk::ComponentTypeKHR = vk::ComponentTypeKHR::FLOAT16;
+    const SINGLE: vk::ComponentTypeKHR = vk::ComponentTypeKHR::FLOAT32;
+    let of = |(invocations, granularity, sum)| FlexibleMatrix {
+        kind: vk::StructureType::from_raw(1_000_593_001),
+        next: null_mut(),
+        granularity,
+        types: [HALF, HALF, sum, sum],
+        saturating: vk::FALSE,
+        scope: vk::ScopeKHR::WORKGROUP,
+        invocations,
+    };
+    let (narrow, wide) = ([32, 16, 16], [32, 32, 16]);
+    let all = [(128, narrow, HALF), (128, narrow, SINGLE), (256, wide, HALF), (256, wide, SINGLE)].map(of);
     // SAFETY: the caller's promise.
     unsafe { list(count, room, all.into_iter()) }
 }

@@ -23,6 +23,7 @@ fn every_card_that_was_told_is_a_device_of_vulkans() {
         said.out,
         format!(
             "interface 5, 2 cards, status 0\nroom for 1: 5, 1\nunknown function 0\n\
+             4 matrices of a workgroup, room for 3: 5, 3, 256 invocations\n\
              NVIDIA H200: vendor 10de, type 2, 4 memory types, 150754820096 bytes, end ee\n\
              {}: vendor 1002, type 1, 1 memory types, 24 bytes, end ee\n",
             &long[..255]

@@ -35,6 +35,11 @@ static void show_cards(void) {
     int status = CALL(list, "vkEnumeratePhysicalDevices")(0, &one, cards);
     printf("room for 1: %d, %u\n", status, one);
     printf("unknown function %d\n", get(0, "vkCreateSwapchainKHR") != 0);
+    uint32_t all = 0, few = 3, room[3][14];
+    list flexible = CALL(list, "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV");
+    flexible(cards[0], &all, 0);
+    status = flexible(cards[0], &few, room);
+    printf("%u matrices of a workgroup, room for 3: %d, %u, %u invocations\n", all, status, few, room[2][13]);
     for (uint32_t n = 0; n < count; n++) {
         unsigned char text[832];
         memset(text, 0xee, sizeof text);

@@ -35,6 +35,9 @@ pub(in crate::vulkan) const DISCRETE: [(u32, u32); 4] =
     [(LOCAL.as_raw(), 0), (MAPPED.as_raw(), 1), (LOCAL.as_raw() | MAPPED.as_raw(), 0), (CACHED, 1)];
 /// The only type of a card that uses the host's memory.
 const UNIFIED: [(u32, u32); 1] = [(LOCAL.as_raw() | CACHED, 0)];
+/// Features and properties of VK_NV_cooperative_matrix2, which `ash` does not have yet.
+const MATRIX_2_FEATURES: Kind = Kind::from_raw(1_000_593_000);
+const MATRIX_2_PROPERTIES: Kind = Kind::from_raw(1_000_593_002);
 /// Size of the heap of the host's memory: nothing is placed by it.
 const HOST_HEAP: u64 = 1 << 40;
 
@@ -170,6 +173,17 @@ unsafe extern "system" fn properties2(physical: u64, place: *mut vk::PhysicalDev
                 Kind::PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD => {
                     set!(PhysicalDeviceShaderCoreProperties2AMD { active_compute_unit_count: limits.cores });
                 }
+                Kind::PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV => {
+                    set!(PhysicalDeviceShaderSMBuiltinsPropertiesNV {
+                        shader_sm_count: card.processors,
+                        shader_warps_per_sm: card.limits().threads / 32
+                    });
+                }
+                // Largest workgroup, largest dimension, and shared memory that the driver keeps for itself.
+                MATRIX_2_PROPERTIES => {
+                    let words = at.byte_add(size_of::<vk::BaseOutStructure<'_>>());
+                    words.cast::<[u32; 3]>().write([256, 1024, 8192]);
+                }
                 Kind::PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT => {
                     set!(PhysicalDeviceExternalMemoryHostPropertiesEXT {
                         min_imported_host_pointer_alignment: 4096
@@ -229,6 +243,7 @@ pub(in crate::vulkan) unsafe extern "system" fn features2(
                 | Kind::PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES => {
                     size_of::<vk::PhysicalDeviceMaintenance4Features<'_>>()
                 }
+                MATRIX_2_FEATURES => size_of::<vk::BaseOutStructure<'_>>() + 7 * size_of::<u32>(),
                 _ => return,
             };
             all_true(at, size_of::<vk::BaseOutStructure<'_>>(), size);
