@@ -69,6 +69,21 @@ pub(crate) unsafe extern "system" fn vk_icdGetInstanceProcAddr(
     unsafe { function(name) }
 }
 
+/// The functions of a card for Vulkan's loader, which would take one that is newer than itself for a device's.
+///
+/// # Safety
+/// A C string.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "system" fn vk_icdGetPhysicalDeviceProcAddr(
+    _instance: u64,
+    name: *const c_char,
+) -> vk::PFN_vkVoidFunction {
+    // SAFETY: the caller's promise.
+    let of_card = unsafe { CStr::from_ptr(name) }.to_bytes().starts_with(b"vkGetPhysicalDevice");
+    // SAFETY: the caller's promise.
+    if of_card { unsafe { function(name) } } else { None }
+}
+
 /// The loader's interface, of which 5 is the last that needs nothing more (`LoaderDriverInterface.md`).
 ///
 /// # Safety

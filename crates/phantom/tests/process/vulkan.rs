@@ -22,7 +22,7 @@ fn every_card_that_was_told_is_a_device_of_vulkans() {
     assert_eq!(
         said.out,
         format!(
-            "interface 5, 2 cards, status 0\nroom for 1: 5, 1\nunknown function 0\n\
+            "interface 5, 2 cards, status 0\n1000 of a card\nroom for 1: 5, 1\nunknown function 0\n\
              4 matrices of a workgroup, room for 3: 5, 3, 256 invocations\n\
              NVIDIA H200: vendor 10de, type 2, 4 memory types, 150754820096 bytes, end ee\n\
              {}: vendor 1002, type 1, 1 memory types, 24 bytes, end ee\n",
@@ -39,7 +39,7 @@ fn memory_is_written_down_and_what_the_host_maps_is_real() {
     let said = run(H200, "memory");
     assert_eq!(
         said.out,
-        "interface 5, 1 cards, status 0\ntaken 0 0, too large -2\nmapped 0, beyond everything -5\n\
+        "interface 5, 1 cards, status 0\n1000 of a card\ntaken 0 0, too large -2\nmapped 0, beyond everything -5\n\
          a buffer of 1000 takes 1008, one that is not there 0\nfence 0, counter ffffffffffffffff\n",
         "{}",
         said.err

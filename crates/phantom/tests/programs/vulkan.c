@@ -89,8 +89,12 @@ int main(int arguments, char **words) {
     uint32_t version = 9;
     negotiate(&version);
     get = (void *)dlsym(library, "vk_icdGetInstanceProcAddr");
+    function (*of_card)(void *, const char *) = (void *)dlsym(library, "vk_icdGetPhysicalDeviceProcAddr");
     int status = CALL(list, "vkEnumeratePhysicalDevices")(0, &count, cards);
     printf("interface %u, %u cards, status %d\n", version, count, status);
+    const char *names[] = {"vkGetPhysicalDeviceFeatures", "vkGetPhysicalDeviceNothing", "vkAllocateMemory", ""};
+    for (int n = 0; n < 4; n++) printf("%d", of_card(0, names[n]) != 0);
+    printf(" of a card\n");
     if (!strcmp(words[2], "cards")) show_cards();
     else show_memory(!strcmp(words[2], "touch"));
     return 0;

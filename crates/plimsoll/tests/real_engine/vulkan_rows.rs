@@ -114,7 +114,7 @@ fn an_engine_asks_of_the_stand_in_what_it_asks_of_mesas_driver() {
 
 #[test]
 fn an_engine_asks_of_the_stand_in_what_it_asks_of_nvidias_driver() {
-    hold(&NVIDIA, &["llama-1b", "falcon-h1-1b"]);
+    hold(&NVIDIA, &["llama-1b"]);
 }
 
 #[test]
