@@ -12,10 +12,13 @@ mod table;
 mod wrap;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
-pub use self::chart::{Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH};
+pub use self::chart::{
+    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, RoundSteps, charts,
+    round_ticks,
+};
 pub use self::page::ReportPage;
 pub use self::table::aligned;
-pub use self::wrap::wrapped;
+pub use self::wrap::{shortened, wrapped};
 
 /// Style of charts and bars, in pages and in standalone pictures.
 const CHART_STYLE: &str = include_str!("chart.css");

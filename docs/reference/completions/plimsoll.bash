@@ -28,9 +28,6 @@ _plimsoll() {
             plimsoll,help)
                 cmd="plimsoll__subcmd__help"
                 ;;
-            plimsoll,import)
-                cmd="plimsoll__subcmd__import"
-                ;;
             plimsoll,load)
                 cmd="plimsoll__subcmd__load"
                 ;;
@@ -39,6 +36,9 @@ _plimsoll() {
                 ;;
             plimsoll,look)
                 cmd="plimsoll__subcmd__look"
+                ;;
+            plimsoll,pin)
+                cmd="plimsoll__subcmd__pin"
                 ;;
             plimsoll,plan)
                 cmd="plimsoll__subcmd__plan"
@@ -73,11 +73,20 @@ _plimsoll() {
             plimsoll,soak)
                 cmd="plimsoll__subcmd__soak"
                 ;;
+            plimsoll,status)
+                cmd="plimsoll__subcmd__status"
+                ;;
+            plimsoll,stop)
+                cmd="plimsoll__subcmd__stop"
+                ;;
             plimsoll,sweep)
                 cmd="plimsoll__subcmd__sweep"
                 ;;
             plimsoll,unload)
                 cmd="plimsoll__subcmd__unload"
+                ;;
+            plimsoll,unpin)
+                cmd="plimsoll__subcmd__unpin"
                 ;;
             plimsoll,warden)
                 cmd="plimsoll__subcmd__warden"
@@ -121,9 +130,6 @@ _plimsoll() {
             plimsoll__subcmd__help,help)
                 cmd="plimsoll__subcmd__help__subcmd__help"
                 ;;
-            plimsoll__subcmd__help,import)
-                cmd="plimsoll__subcmd__help__subcmd__import"
-                ;;
             plimsoll__subcmd__help,load)
                 cmd="plimsoll__subcmd__help__subcmd__load"
                 ;;
@@ -132,6 +138,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__help,look)
                 cmd="plimsoll__subcmd__help__subcmd__look"
+                ;;
+            plimsoll__subcmd__help,pin)
+                cmd="plimsoll__subcmd__help__subcmd__pin"
                 ;;
             plimsoll__subcmd__help,plan)
                 cmd="plimsoll__subcmd__help__subcmd__plan"
@@ -166,11 +175,20 @@ _plimsoll() {
             plimsoll__subcmd__help,soak)
                 cmd="plimsoll__subcmd__help__subcmd__soak"
                 ;;
+            plimsoll__subcmd__help,status)
+                cmd="plimsoll__subcmd__help__subcmd__status"
+                ;;
+            plimsoll__subcmd__help,stop)
+                cmd="plimsoll__subcmd__help__subcmd__stop"
+                ;;
             plimsoll__subcmd__help,sweep)
                 cmd="plimsoll__subcmd__help__subcmd__sweep"
                 ;;
             plimsoll__subcmd__help,unload)
                 cmd="plimsoll__subcmd__help__subcmd__unload"
+                ;;
+            plimsoll__subcmd__help,unpin)
+                cmd="plimsoll__subcmd__help__subcmd__unpin"
                 ;;
             plimsoll__subcmd__help,warden)
                 cmd="plimsoll__subcmd__help__subcmd__warden"
@@ -209,7 +227,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine import load logs plan ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -397,7 +415,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine import load logs plan ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -508,20 +526,6 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        plimsoll__subcmd__help__subcmd__import)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         plimsoll__subcmd__help__subcmd__load)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -551,6 +555,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__look)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__pin)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -718,6 +736,34 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__help__subcmd__sweep)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -733,6 +779,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__unload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__unpin)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -781,28 +841,6 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        plimsoll__subcmd__import)
-            opts="-o -h --output --force --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --output)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -o)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -861,6 +899,32 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__pin)
+            opts="-h --for --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1167,7 +1231,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__serve)
-            opts="-h --check --listen --open --card --reserve --engine --log-file --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
+            opts="-v -h --check --listen --open --card --reserve --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1191,6 +1255,14 @@ _plimsoll() {
                     ;;
                 --log-file)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-level)
+                    COMPREPLY=($(compgen -W "warn info debug" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
                 --guard)
@@ -1314,6 +1386,50 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__status)
+            opts="-h --url --api-key --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__stop)
+            opts="-h --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__sweep)
             opts="-h --model --depths --answer --patience --pid --api-key --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1354,6 +1470,28 @@ _plimsoll() {
             ;;
         plimsoll__subcmd__unload)
             opts="-h --all --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__unpin)
+            opts="-h --url --api-key --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -71,10 +71,6 @@ pub(crate) struct Unload {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples: plimsoll pin chat; plimsoll pin chat --for 1h\n\nA pin ends with `plimsoll unpin`, \
-    with its time or with the server. To keep a model for good, set `pin = true` in its section."
-)]
 pub(crate) struct Pin {
     /// Name or alias of the model
     model: String,

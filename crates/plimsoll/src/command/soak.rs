@@ -70,8 +70,8 @@ pub(crate) struct Arguments {
     /// API key for the server
     #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
-    /// Write the result as JSON (plimsoll.soak/1); `-` for stdout
-    #[arg(long, value_name = "FILE")]
+    /// Print the result as JSON (plimsoll.soak/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Write the result as an HTML page with plots
     #[arg(long, value_name = "FILE")]

@@ -3,6 +3,7 @@
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::task::LocalSet;
 
 use super::plan::check::again;
 use super::soak::time;
-use crate::report::{ErrorReport, print_as, status};
+use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
@@ -47,18 +48,24 @@ pub(crate) struct Arguments {
     /// Print the result as JSON (plimsoll.sweep/1)
     #[arg(long)]
     json: bool,
+    /// Draw memory and speeds over depth into an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = super::runtime()?;
-    let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
-    let report =
-        SweepReport { target: server.target.to_string(), model: &server.model, planned, sweep: &sweep };
+    let (server, sweep, plan) = LocalSet::new().block_on(&runtime, swept(arguments))?;
+    let (target, unplanned) = (server.target.to_string(), plan.as_ref().err().cloned());
+    let report = SweepReport { target, model: &server.model, planned: plan.ok(), unplanned, sweep: &sweep };
+    if let Some(path) = &arguments.svg {
+        write_file(path, report.svg())?;
+    }
     print_as(arguments.json, &report.json(), || report.summary())?;
     Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), ErrorReport> {
+async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<SweepPlan, String>), ErrorReport> {
     let failed =
         |failure: LoadFailure| ErrorReport::new(format!("{} does not answer: {failure}", arguments.target));
     let sampler = Sampler::start()?;
@@ -74,7 +81,15 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<Sweep
     let warm = warm_up(&server, arguments.patience, &mut figures);
     let warm = warm.await.map_err(failed)?;
     // The server may be remote, or another user's: then the sweep has no plan to compare with.
-    let planned = warm.pid.and_then(|pid| planned(pid, warm.build));
+    let plan = match warm.pid {
+        Some(pid) => planned(pid, warm.build),
+        None => Err(format!(
+            "no process of {} was found; the server may have unloaded it for another model, or runs on another \
+            machine or as another user (--pid names a process)",
+            server.model
+        )),
+    };
+    let planned = plan.as_ref().ok().copied();
     let mut stdout = anstream::stdout();
     let mut tell = |text: &str| {
         // A failed write of the table is reported with the summary.
@@ -89,15 +104,15 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<Sweep
     let sweep =
         sweep(&server, &warm, &arguments.depths, (arguments.answer, arguments.patience), &figures, &mut told);
     let sweep = sweep.await;
-    Ok((server, sweep, planned))
+    Ok((server, sweep, plan))
 }
 
-/// Plan from the flags of a llama-server; `None` if its process cannot be read.
-fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
+/// Plan from the flags of a llama-server, or the reason why its process cannot be planned.
+fn planned(pid: u32, build: Option<u32>) -> Result<SweepPlan, String> {
     let engine = EngineBuild { kind: EngineKind::LlamaCpp, build };
-    let plan = again(pid, engine).ok()?;
+    let plan = again(pid, engine).map_err(|error| format!("process {pid} cannot be planned: {error}"))?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
-    Some(SweepPlan {
+    Ok(SweepPlan {
         loaded: sum(|card| card.loaded),
         peak: sum(|card| card.peak),
         context: plan.context,

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use plimsoll_telemetry::record::{Group, Source, Summary, Told, Unit};
 
 use super::soak::lasted;
-use plimsoll_report::{Chart, MOST_LINES, Mark, ReportPage, written};
+use plimsoll_report::{Chart, MOST_LINES, Mark, ReportPage, RoundSteps, written};
 
 /// Rows of a table in the text.
 const MOST_ROWS: usize = 10;
@@ -256,7 +256,8 @@ impl<'a> RecordReport<'a> {
         let lines: Vec<_> = lines.into_iter().map(|told| (self.short(told), &told.course)).collect();
         let end = clock(self.summary.duration_ms);
         let text = |value| unit.text(value);
-        let chart = Chart::of_courses(title, &lines, self.summary.duration_ms, ("0:00", &end), &text);
+        let steps = if unit.bytes(1).is_some() { RoundSteps::Binary } else { RoundSteps::Decimal };
+        let chart = Chart::of_courses(title, &lines, self.summary.duration_ms, ("0:00", &end), &text, steps);
         let Some(mut chart) = chart else {
             return String::new();
         };
@@ -277,14 +278,12 @@ impl<'a> RecordReport<'a> {
 
     /// Short label of a line within its chart.
     fn short(&self, told: &Told) -> String {
-        let text = match told.figure.group {
+        match told.figure.group {
             Group::Machine | Group::Blocks => told.figure.what.clone(),
             Group::Card => self.name(told).replace(&format!(", {}", told.figure.what), ""),
             Group::Process => told.figure.subject.clone(),
             Group::Guard => format!("{} {}", told.figure.subject, told.figure.what),
-        };
-        // The key of a chart has room for 24 characters.
-        text.chars().take(24).collect()
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use plimsoll_lab::load::{SoakResults, SoakVerdict, failed_so, thousands};
 use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
-use plimsoll_report::{Chart, Mark, ReportPage, written};
+use plimsoll_report::{Chart, Mark, ReportPage, RoundSteps, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]
@@ -167,6 +167,7 @@ impl<'a> SoakReport<'a> {
                 &[("held".to_owned(), &figure.course)],
                 marks.collect(),
                 &bytes,
+                RoundSteps::Binary,
             ));
         }
         let speed = |value: u64| format!("{:.1} tokens/s", thousands(value));
@@ -175,6 +176,7 @@ impl<'a> SoakReport<'a> {
             &[("median".to_owned(), &results.speed)],
             Vec::new(),
             &speed,
+            RoundSteps::Decimal,
         ));
         let time = |value: u64| format!("{:.1} ms", thousands(value));
         page.markup(&self.chart(
@@ -182,6 +184,7 @@ impl<'a> SoakReport<'a> {
             &[("median".to_owned(), &results.first_token)],
             Vec::new(),
             &time,
+            RoundSteps::Decimal,
         ));
         page.finish()
     }
@@ -192,10 +195,12 @@ impl<'a> SoakReport<'a> {
         lines: &[(String, &TrendCourse)],
         marks: Vec<(u64, String)>,
         text: &dyn Fn(u64) -> String,
+        steps: RoundSteps,
     ) -> String {
         let end = format!("request {}", self.results.requests);
         let ends = ("first request", end.as_str());
-        let Some(mut chart) = Chart::of_courses(title, lines, self.results.requests, ends, text) else {
+        let Some(mut chart) = Chart::of_courses(title, lines, self.results.requests, ends, text, steps)
+        else {
             return String::new();
         };
         let marks = marks.into_iter().map(|(at, text)| Mark { at, text, id: None });
@@ -242,7 +247,7 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
 
 /// Formats a duration as `1 h 02 min`, `3 min 20 s` or `12 s`.
 pub(crate) fn lasted(milliseconds: u64) -> String {
-    let seconds = Duration::from_millis(milliseconds).as_secs();
+    let seconds = (Duration::from_millis(milliseconds) + Duration::from_millis(500)).as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
         (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),

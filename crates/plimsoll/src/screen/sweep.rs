@@ -1,6 +1,8 @@
 //! Report of a sweep, a load test with prompts of growing length: memory and speed as a table or
 //! JSON.
 
+mod picture;
+
 use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
@@ -41,6 +43,8 @@ pub(crate) struct SweepReport<'a> {
     pub(crate) model: &'a str,
     pub(crate) sweep: &'a Sweep,
     pub(crate) planned: Option<SweepPlan>,
+    /// Reason for a missing plan.
+    pub(crate) unplanned: Option<String>,
 }
 
 /// Head of the table; `sweep_row` formats each row as it arrives.
@@ -90,20 +94,20 @@ impl SweepReport<'_> {
         }
         match self.planned {
             Some(planned) => self.write_planned(&planned, out),
-            None => writeln!(
-                out,
-                "there is no plan to compare with, because the server's flags name no model file that can \
-                be read on this machine"
-            ),
+            None => {
+                let why = self.unplanned.as_deref().unwrap_or("the server's process is not known");
+                writeln!(out, "there is no plan to compare with: {why}")
+            }
         }
     }
 
     fn write_planned(&self, planned: &SweepPlan, out: &mut String) -> fmt::Result {
-        let build =
-            planned.build.map_or_else(|| "the newest known build".to_owned(), |build| format!("b{build}"));
+        let build = planned
+            .build
+            .map_or_else(|| "the newest known build".to_owned(), |build| format!("build {build}"));
         writeln!(
             out,
-            "plan for the server's flags and {build}: {} when loaded, {} at the full context of {} tokens; \
+            "plan for the server's flags and llama.cpp, {build}: {} when loaded, {} at the full context of {} tokens; \
                 per token, {} B of KV cache and {} B of run-time pool",
             planned.loaded,
             planned.peak,

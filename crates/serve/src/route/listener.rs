@@ -16,6 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plimsoll_nostd::heap;
+use plimsoll_probe::process::{MeasuredProcess, command_line};
 use plimsoll_scheduler::ClientId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -43,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Errors of listening, such as an address that other machines can reach without permission for that.
 #[derive(Debug, thiserror::Error)]
 pub enum Listen {
-    #[error("cannot listen on {address}: {error}{}", busy(error))]
+    #[error("cannot listen on {address}: {error}{}", busy(*address, error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
         "the address {0} can be reached from other machines, and no API key is set; hint: set [serve] \
@@ -53,15 +54,17 @@ pub enum Listen {
     Exposed(SocketAddr),
 }
 
-/// A hint for an address that another program has.
-fn busy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "\nhint: another program listens on this address (`ss -ltnp` names the program); choose another \
-            address with --listen"
-        }
-        _ => "",
+/// A hint for an address that another program has. The kernel shows processes of other users to root only.
+fn busy(address: SocketAddr, error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return String::new();
     }
+    let owner = MeasuredProcess::listening_on(address.port()).map(|process| process.pid);
+    let owner = owner.map(|pid| {
+        format!("process {pid} (`{}`)", command_line(pid).join(" ").chars().take(80).collect::<String>())
+    });
+    let owner = owner.unwrap_or_else(|| "a process of another user (`sudo ss -ltnp` names it)".to_owned());
+    format!("\nhint: the address is in use by {owner}; choose another address with --listen")
 }
 
 /// Binds `address`. An address beyond loopback requires `exposed`: API keys are set, or the user allowed it.

@@ -112,6 +112,9 @@ struct Started {
 
 impl Started {
     fn read(pid: u32) -> Result<Self, ErrorReport> {
+        if !Path::new("/proc").join(pid.to_string()).exists() {
+            return Err(ErrorReport::new(format!("there is no process {pid}")));
+        }
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
             return Err(ErrorReport::new(format!("process {pid} has no command line; is it an engine?")));
@@ -127,7 +130,7 @@ impl Started {
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
     fn options(&self) -> Result<Options, ErrorReport> {
         let words = self.words.get(1..).unwrap_or_default();
-        let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
+        let (known, _) = Options::known_in(words, |_| FlagOrigin::CommandLine);
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
         let set = Options::from_env(self.variables.iter().filter(engine).cloned())?;
         Ok(known.merged_over(&set))
