@@ -28,6 +28,9 @@ _plimsoll() {
             plimsoll,help)
                 cmd="plimsoll__subcmd__help"
                 ;;
+            plimsoll,import)
+                cmd="plimsoll__subcmd__import"
+                ;;
             plimsoll,load)
                 cmd="plimsoll__subcmd__load"
                 ;;
@@ -130,6 +133,9 @@ _plimsoll() {
             plimsoll__subcmd__help,help)
                 cmd="plimsoll__subcmd__help__subcmd__help"
                 ;;
+            plimsoll__subcmd__help,import)
+                cmd="plimsoll__subcmd__help__subcmd__import"
+                ;;
             plimsoll__subcmd__help,load)
                 cmd="plimsoll__subcmd__help__subcmd__load"
                 ;;
@@ -227,7 +233,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -415,7 +421,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -513,6 +519,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__import)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -841,6 +861,28 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__import)
+            opts="-o -h --output --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1431,7 +1473,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__sweep)
-            opts="-h --model --depths --answer --patience --pid --api-key --json --help"
+            opts="-h --model --depths --answer --patience --pid --api-key --json --svg --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1458,6 +1500,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --svg)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
