@@ -1,26 +1,36 @@
-//! Installer of packages that guard's tests need.
+//! Installer of packages that tests need.
 //!
-//! They are a C++ compiler for the imitations of ggml's pool and, for aarch64, the target's standard library,
-//! a C compiler and an emulator.
+//! Guard's tests need a C++ compiler for the imitations of ggml's pool and, for aarch64, the target's standard library,
+//! a C compiler and an emulator. Tests of the packages need systems: debootstrap makes them, QEMU boots them.
 
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const PACKAGES: &[&str] = &["g++", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
+const SYSTEMS: &[&str] = &["debootstrap", "qemu-system-x86", "e2fsprogs"];
 
 /// Installs what is missing, by name.
 pub(crate) fn run() -> ExitCode {
     let target = runs("rustup", &["target", "add", TARGET]);
     let programs = ["c++", "aarch64-linux-gnu-gcc", "qemu-aarch64"];
-    let there = programs.iter().all(|program| runs(program, &["--version"]));
-    let tools = there || {
-        let install = [&["install", "--yes", "--no-install-recommends"], PACKAGES].concat();
+    installed(&programs, PACKAGES, target)
+}
+
+/// The same for the systems of `cargo xtask test --long`.
+pub(crate) fn systems() -> ExitCode {
+    installed(&["debootstrap", "qemu-system-x86_64", "mke2fs"], SYSTEMS, true)
+}
+
+fn installed(programs: &[&str], packages: &[&str], target: bool) -> ExitCode {
+    let is_there = |program: &&str| Command::new(program).arg("--version").output().is_ok();
+    let there = programs.iter().all(is_there) || {
+        let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
         runs("apt-get", &["update"]) && runs("apt-get", &install)
     };
-    if !(target && tools) {
-        eprintln!("cannot install {TARGET} or one of {}; install them by hand", PACKAGES.join(", "));
+    if !(target && there) {
+        eprintln!("cannot install {TARGET} or one of {}; install them by hand", packages.join(", "));
     }
-    ExitCode::from(u8::from(!(target && tools)))
+    ExitCode::from(u8::from(!(target && there)))
 }
 
 fn runs(program: &str, arguments: &[&str]) -> bool {

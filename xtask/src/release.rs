@@ -21,7 +21,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-use build::BuildError;
+use build::{BuildError, Programs};
 use contents::ContentsError;
 use libraries::LibraryError;
 use options::Options;
@@ -63,14 +63,17 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
 
 /// Builds and packs everything; the lines of `SHA256SUMS`.
 fn release(root: &Path, options: &Options) -> Result<String, ReleaseError> {
-    let date = build::date(root)?;
     let programs = match &options.from {
-        Some(folder) => build::Programs::in_folder(folder),
-        None => build::programs(root, options.architecture)?,
+        Some(folder) => Programs::in_folder(folder),
+        None => build::programs(root, &crate::guard::target(root), options.architecture)?,
     };
+    packages(root, options, &programs, build::date(root)?)
+}
+
+fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> Result<String, ReleaseError> {
     let architecture = options.architecture;
     let sbom = sbom::of(root, architecture)?;
-    let tree = contents::tree(root, &programs, &sbom)?;
+    let tree = contents::tree(root, programs, &sbom)?;
     let libraries = libraries::needed(&programs.program, architecture)?;
     let pack = |name: &str| {
         let name = name.to_owned();

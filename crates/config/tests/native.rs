@@ -246,3 +246,16 @@ fn a_blank_api_key_is_refused_with_its_line() {
         );
     }
 }
+
+#[test]
+fn the_example_in_the_packaged_configuration_is_read_once_its_marks_are_off() {
+    let packaged = include_str!("../../../packaging/plimsoll.toml");
+    let example: String = packaged
+        .lines()
+        .skip_while(|line| !line.starts_with("# ["))
+        .map(|line| format!("{}\n", line.trim_start_matches(['#', ' '])))
+        .collect();
+    let configuration = roster(&example);
+    assert!(configuration.serve.listen.is_some() && configuration.models.len() == 1, "{example}");
+    assert!(roster(packaged).models.is_empty());
+}

@@ -45,7 +45,7 @@ pub enum ImportError {
     Parse(#[from] ConfigError),
     #[error("there is no store of Ollama in {}; name its folder: plimsoll import FOLDER", .0.display())]
     FindStore(PathBuf),
-    #[error("cannot read the store of Ollama in {}: {error}; run this as a user who may read it", path.display())]
+    #[error("cannot read the store of Ollama in {}: {error}; run this as a user that may read it", path.display())]
     ReadStore { path: PathBuf, error: io::Error },
     #[error("the source cannot be written as TOML: {0}")]
     Write(#[source] ConfigError),

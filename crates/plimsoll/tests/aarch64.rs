@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 
@@ -37,11 +38,14 @@ fn built() -> PathBuf {
     program
 }
 
+fn emulated(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("qemu-aarch64");
+    command.args(["-L", "/usr/aarch64-linux-gnu"]).arg(program).args(arguments);
+    command
+}
+
 fn run(program: &Path, arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new("qemu-aarch64")
-        .args(["-L", "/usr/aarch64-linux-gnu"])
-        .arg(program)
-        .args(arguments)
+    let mut child = emulated(program, arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -79,4 +83,42 @@ fn it_plans_and_explains_there_as_here() {
     let diagnosis = said(&run(&program, &["doctor", "--json", "-"], REFUSED));
     let diagnosis: serde_json::Value = serde_json::from_str(&diagnosis).unwrap();
     assert_eq!(diagnosis["cause"], "unified_memory_refused");
+}
+
+/// A server that a failed assertion does not leave behind.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+/// Engines need a kernel that starts programs of this architecture, so none is loaded.
+#[test]
+fn its_server_answers_there_and_ends_at_a_signal() {
+    let program = built();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    std::fs::write(&config, "[models.orin]\ncmd = 'engine ${PORT}'\nmemory = '64MiB'\n").unwrap();
+    let serve = [
+        "serve",
+        config.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--card",
+        "name=a,kind=host,total=1GiB",
+    ];
+    let mut server = Server(emulated(&program, &serve).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"orin\""), "{answer}");
+    let server_id = rustix::process::Pid::from_child(&server.0);
+    rustix::process::kill_process(server_id, rustix::process::Signal::TERM).unwrap();
+    assert!(server.0.wait().unwrap().success());
 }

@@ -40,6 +40,9 @@ _plimsoll() {
             plimsoll,look)
                 cmd="plimsoll__subcmd__look"
                 ;;
+            plimsoll,pin)
+                cmd="plimsoll__subcmd__pin"
+                ;;
             plimsoll,plan)
                 cmd="plimsoll__subcmd__plan"
                 ;;
@@ -73,11 +76,20 @@ _plimsoll() {
             plimsoll,soak)
                 cmd="plimsoll__subcmd__soak"
                 ;;
+            plimsoll,status)
+                cmd="plimsoll__subcmd__status"
+                ;;
+            plimsoll,stop)
+                cmd="plimsoll__subcmd__stop"
+                ;;
             plimsoll,sweep)
                 cmd="plimsoll__subcmd__sweep"
                 ;;
             plimsoll,unload)
                 cmd="plimsoll__subcmd__unload"
+                ;;
+            plimsoll,unpin)
+                cmd="plimsoll__subcmd__unpin"
                 ;;
             plimsoll,warden)
                 cmd="plimsoll__subcmd__warden"
@@ -133,6 +145,9 @@ _plimsoll() {
             plimsoll__subcmd__help,look)
                 cmd="plimsoll__subcmd__help__subcmd__look"
                 ;;
+            plimsoll__subcmd__help,pin)
+                cmd="plimsoll__subcmd__help__subcmd__pin"
+                ;;
             plimsoll__subcmd__help,plan)
                 cmd="plimsoll__subcmd__help__subcmd__plan"
                 ;;
@@ -166,11 +181,20 @@ _plimsoll() {
             plimsoll__subcmd__help,soak)
                 cmd="plimsoll__subcmd__help__subcmd__soak"
                 ;;
+            plimsoll__subcmd__help,status)
+                cmd="plimsoll__subcmd__help__subcmd__status"
+                ;;
+            plimsoll__subcmd__help,stop)
+                cmd="plimsoll__subcmd__help__subcmd__stop"
+                ;;
             plimsoll__subcmd__help,sweep)
                 cmd="plimsoll__subcmd__help__subcmd__sweep"
                 ;;
             plimsoll__subcmd__help,unload)
                 cmd="plimsoll__subcmd__help__subcmd__unload"
+                ;;
+            plimsoll__subcmd__help,unpin)
+                cmd="plimsoll__subcmd__help__subcmd__unpin"
                 ;;
             plimsoll__subcmd__help,warden)
                 cmd="plimsoll__subcmd__help__subcmd__warden"
@@ -209,7 +233,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine import load logs plan ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -397,7 +421,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine import load logs plan ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -551,6 +575,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__look)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__pin)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -718,6 +756,34 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__help__subcmd__sweep)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -733,6 +799,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__unload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__unpin)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -861,6 +941,32 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__pin)
+            opts="-h --for --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1167,7 +1273,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__serve)
-            opts="-h --check --listen --open --card --reserve --engine --log-file --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
+            opts="-v -h --check --listen --open --card --reserve --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1191,6 +1297,14 @@ _plimsoll() {
                     ;;
                 --log-file)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-level)
+                    COMPREPLY=($(compgen -W "warn info debug" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
                 --guard)
@@ -1314,8 +1428,52 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__status)
+            opts="-h --url --api-key --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__stop)
+            opts="-h --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__sweep)
-            opts="-h --model --depths --answer --patience --pid --api-key --json --help"
+            opts="-h --model --depths --answer --patience --pid --api-key --json --svg --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1345,6 +1503,10 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1354,6 +1516,28 @@ _plimsoll() {
             ;;
         plimsoll__subcmd__unload)
             opts="-h --all --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__unpin)
+            opts="-h --url --api-key --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

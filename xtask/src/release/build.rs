@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::options::Architecture;
-use crate::guard;
 
 const LIBRARIES: [&str; 2] = ["libplimsoll_guard.so", "libplimsoll_phantom.so"];
 /// What the compiler calls the folders of this machine.
@@ -54,8 +53,13 @@ pub(super) fn date(root: &Path) -> Result<u64, BuildError> {
     String::from_utf8_lossy(&output.stdout).trim().parse().map_err(|_| BuildError::NoDate)
 }
 
-pub(super) fn programs(root: &Path, architecture: Architecture) -> Result<Programs, BuildError> {
-    let target = guard::target(root).join("reproducible");
+/// Builds below `target`, a folder of cargo's.
+pub(super) fn programs(
+    root: &Path,
+    target: &Path,
+    architecture: Architecture,
+) -> Result<Programs, BuildError> {
+    let target = target.join("reproducible");
     let triple = architecture.triple();
     for arguments in [
         ["--profile", "release", "--package", "plimsoll"].as_slice(),

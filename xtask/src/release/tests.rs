@@ -10,7 +10,9 @@ use super::*;
 use options::Architecture;
 use tree::FileTree;
 
+mod booted;
 mod installed;
+mod rebuilt;
 
 const DATE: u64 = 1_700_000_000;
 
@@ -24,7 +26,7 @@ fn small() -> FileTree {
     for name in ["plimsoll", "libplimsoll_guard.so", "libplimsoll_phantom.so"] {
         fs::write(folder.path().join(name), "elf").unwrap();
     }
-    contents::tree(&root(), &build::Programs::in_folder(folder.path()), b"{}").unwrap()
+    contents::tree(&root(), &Programs::in_folder(folder.path()), b"{}").unwrap()
 }
 
 fn deb() -> Vec<u8> {

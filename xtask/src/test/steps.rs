@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, nextest};
-use crate::{artifacts, docs, guard, supply, tidy};
+use crate::{artifacts, cross, docs, guard, supply, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -107,9 +107,11 @@ const GUARD: Step = Step::chore("guard", guard::run);
 
 const CROSS: Step = Step::chore("cross", artefacts::aarch64);
 
+const SYSTEMS: Step = Step::chore("systems", |_| cross::systems());
+
 /// The steps of `--long`.
 pub(super) const LONG_STEPS: &[Step] =
-    &[BUILD, GUARD, CROSS, Step::tests("tests", nextest::LONG), Step::tests("fuzz", nextest::FUZZ)];
+    &[BUILD, GUARD, CROSS, SYSTEMS, Step::tests("tests", nextest::LONG), Step::tests("fuzz", nextest::FUZZ)];
 
 /// The steps that are meant, in their order.
 pub(super) fn of(options: &Options) -> Vec<&'static Step> {

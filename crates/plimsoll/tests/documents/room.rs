@@ -54,7 +54,7 @@ impl Room {
             let draft = specimen(of).unwrap_or_else(|| shape(of).unwrap().files(1).remove(0));
             write_header(&at(name), &draft.header(), draft.data_length().get());
         }
-        let log = repository().join("data/logs/kv_cache_too_large.llama.log");
+        let log = repository().join("data/logs/kv_cache_too_large.h200.llama.log");
         fs::copy(log, at("server.log")).unwrap();
         fs::copy(repository().join("data/traces/b8799-q8_0-distinct.csv"), at("trace.csv")).unwrap();
         let configuration = page.file("toml").unwrap_or_else(|| CONFIGURATION.to_owned());

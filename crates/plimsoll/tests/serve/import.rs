@@ -69,7 +69,7 @@ fn what_cannot_be_imported_or_written_ends_with_its_status_and_a_remedy() {
         (&["a.yaml"][..], 2, "plimsoll: a.yaml:3: tabs disallowed"),
         (&["c.txt"], 2, "its name must end in .ini"),
         (&["none.yaml"], 2, "name llama-swap's YAML, a preset of llama-server (.ini) or `ollama`"),
-        (&["."], 2, "there is no store of Ollama in ."),
+        (&["."], 2, "there is no store of Ollama in /"),
         (&["b.yaml", "--force"], 2, "--output"),
         (&["b.yaml", "-o", "b.yaml", "--force"], 2, "b.yaml is the source; choose another --output"),
         (&["b.yaml", "-o", "no/such/folder.toml"], 1, "cannot write `no/such/folder.toml`"),

@@ -56,7 +56,7 @@ impl System {
 }
 
 /// The packages of the programs that the tests have built.
-fn built(out: &Path) -> Option<PathBuf> {
+pub(super) fn built(out: &Path) -> Option<PathBuf> {
     let target = crate::guard::target(&root());
     let from = out.join("from");
     fs::create_dir(&from).unwrap();
