@@ -17,6 +17,8 @@ import json
 import subprocess
 
 SURE = 0.8
+# `host_oom` is newer than the labels, which file it under another cause with one of these sublabels.
+OF_HOST = ("host_oom_killer", "host_ram")
 
 
 def words_of(value):
@@ -64,7 +66,7 @@ def main():
             continue
         found, confidence = judged(options.binary, report)
         rows.append({"path": path, "cause": report["cause"], "confirmed": report.get("confirmed") is True, "found": found, "confidence": confidence,
-                     "right": found == report["cause"]})
+                     "right": found == report["cause"] or found == "host_oom" and report.get("sublabel") in OF_HOST})
     for name, some in (("all", rows), ("confirmed", [row for row in rows if row["confirmed"]])):
         sure = [row for row in some if row["confidence"] >= SURE]
         print(f"{name}: right {share(some)}, macro average {macro(some):.3f}; at confidence {SURE} or more right {share(sure)}")

@@ -1,18 +1,25 @@
 """The table of words that `plimsoll doctor` compares a report with: crates/doctor/src/classifier/words.tsv.
 
 usage: train.py --out words.tsv [--sources reports.tsv] FOLDER...
+       train.py --prior words.tsv --out words.tsv FOLDER...     fits the weights of a table further, with new reports
        train.py --check FOLDER... --without FOLDER      how often the table made of the others names the cause of this one's reports
 Each FOLDER holds reports as JSON, one a file, with `log`, `context`, `platform`, `cause` and `url`. The reports are public threads; their texts are not
-kept here; `reports.tsv` has causes and addresses, of those whose address was noted (447 of 1132). A multinomial logistic regression over words: 1 + ln of how often a word stands there, times its
+kept here; `reports.tsv` has causes and addresses, of those whose address was noted (573 of 1292). A multinomial logistic regression over words: 1 + ln of how often a word stands there, times its
 inverse document frequency, the whole of length 1. Words of fewer than three reports are left out. Needs scikit-learn.
 """
 
 import argparse
+import collections
 import glob
+import io
 import json
+import math
+import re
 import sys
 
 import numpy
+import scipy.optimize
+import scipy.special
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -24,6 +31,8 @@ GRAMMAR = ("the of to and in is it that this for on with as at by be are was wer
            "should could may might must about into over under again more most same own you i").split()
 FEWEST_REPORTS = 3
 STRENGTH = 10
+# How little the biases of a table may move when it is fitted further.
+BIAS = 1
 CAUSES = {"model_too_large", "kv_cache_too_large", "compute_buffer_too_large", "pool_growth", "foreign_process", "wrong_device_context", "unified_memory_refused",
           "host_pinned_limit", "fragmentation_caching_allocator", "nvml_assert_masks_oom", "unified_memory_thrash", "driver_or_hw", "leak", "not_oom", "other"}
 # The table has whole numbers: so many to 1.
@@ -55,6 +64,36 @@ def fitted(rows):
     return vectors, model
 
 
+def fitted_further(table, rows, out):
+    """The table with the weights that explain further reports, as near to its own as the strength of the first fit demands. No word is added."""
+    with open(table) as file:
+        head, bias, *words = [line.rstrip("\n").split("\t") for line in file]
+    place = {word[0]: index for index, word in enumerate(words)}
+    frequencies = numpy.array([int(word[1]) / FREQUENCIES for word in words])
+    first = numpy.array([[int(weight) / WEIGHTS for weight in word[2:]] for word in [*words, bias]])
+    texts = numpy.zeros((len(rows), len(words) + 1))
+    for text, row in zip(texts, rows):
+        for word, count in collections.Counter(re.findall(WORD, row[0])).items():
+            if word in place:
+                text[place[word]] = (1 + math.log(count)) * frequencies[place[word]]
+        text /= numpy.linalg.norm(text) or 1
+    texts[:, -1] = 1
+    named = numpy.array([[row[1] == cause for cause in head[2:]] for row in rows], float)
+    stiffness = numpy.array([[1 / STRENGTH]] * len(words) + [[BIAS]])
+
+    def loss(flat):
+        weights = flat.reshape(first.shape)
+        sums = texts @ weights
+        shares = scipy.special.softmax(sums, axis=1)
+        moved = weights - first
+        slope = texts.T @ (shares - named) + stiffness * moved
+        return (stiffness * moved**2).sum() / 2 - (named * scipy.special.log_softmax(sums, axis=1)).sum(), slope.ravel()
+
+    best = scipy.optimize.minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 300}).x.reshape(first.shape)
+    for cells, weights in zip([head, bias, *words], [None, best[-1], *best[:-1]]):
+        print(*(cells if weights is None else [*cells[:2], *(round(weight * WEIGHTS) for weight in weights)]), sep="\t", file=out)
+
+
 def written(vectors, model, out):
     def row(name, frequency, weights):
         print(name, round(frequency * FREQUENCIES), *(round(weight * WEIGHTS) for weight in weights), sep="\t", file=out)
@@ -68,6 +107,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--out")
+    parser.add_argument("--prior")
     parser.add_argument("--sources")
     parser.add_argument("--without", "--check", dest="without")
     options = parser.parse_args()
@@ -81,8 +121,13 @@ def main():
     if not options.out:
         sys.exit("--out FILE or --without FOLDER is needed")
     rows = list(reports(options.folders))
+    table = io.StringIO()
+    if options.prior:
+        fitted_further(options.prior, rows, table)
+    else:
+        written(*fitted(rows), table)
     with open(options.out, "w") as out:
-        written(*fitted(rows), out)
+        out.write(table.getvalue())
     if options.sources:
         with open(options.sources, "w") as out:
             print("cause", "address", sep="\t", file=out)

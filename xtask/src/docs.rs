@@ -15,39 +15,27 @@ mod commands;
 mod configuration;
 
 /// A generated document, and the words behind `plimsoll` that print it.
-#[derive(Debug, Clone, Copy)]
-struct Document {
-    path: &'static str,
-    words: &'static [&'static str],
-}
+type Document = (String, Vec<String>);
 
-const DOCUMENTS: &[Document] = &[
-    Document { path: "docs/reference/commands.md", words: &["commands"] },
-    Document { path: "docs/reference/man/plimsoll.1", words: &["reference", "man"] },
-    Document { path: "docs/reference/man/plimsoll-calibrate.1", words: &["reference", "man", "calibrate"] },
-    Document { path: "docs/reference/man/plimsoll-doctor.1", words: &["reference", "man", "doctor"] },
-    Document { path: "docs/reference/man/plimsoll-engine.1", words: &["reference", "man", "engine"] },
-    Document { path: "docs/reference/man/plimsoll-plan.1", words: &["reference", "man", "plan"] },
-    Document { path: "docs/reference/man/plimsoll-pool.1", words: &["reference", "man", "pool"] },
-    Document { path: "docs/reference/man/plimsoll-quickstart.1", words: &["reference", "man", "quickstart"] },
-    Document { path: "docs/reference/man/plimsoll-reclaim.1", words: &["reference", "man", "reclaim"] },
-    Document { path: "docs/reference/man/plimsoll-run.1", words: &["reference", "man", "run"] },
-    Document { path: "docs/reference/man/plimsoll-serve.1", words: &["reference", "man", "serve"] },
-    Document { path: "docs/reference/man/plimsoll-soak.1", words: &["reference", "man", "soak"] },
-    Document { path: "docs/reference/man/plimsoll-sweep.1", words: &["reference", "man", "sweep"] },
-    Document { path: "docs/reference/man/plimsoll-watch.1", words: &["reference", "man", "watch"] },
-    Document { path: "docs/reference/configuration.md", words: &["configuration"] },
-    Document {
-        path: "docs/reference/completions/plimsoll.bash",
-        words: &["reference", "completions", "bash"],
-    },
-    Document { path: "docs/reference/completions/_plimsoll", words: &["reference", "completions", "zsh"] },
-    Document {
-        path: "docs/reference/completions/plimsoll.fish",
-        words: &["reference", "completions", "fish"],
-    },
-    Document { path: "docs/reference/config.schema.json", words: &["reference", "schema"] },
+/// The documents without the manual pages of the verbs, which follow the program's own list.
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("docs/reference/commands.md", "commands"),
+    ("docs/reference/man/plimsoll.1", "reference man"),
+    ("docs/reference/configuration.md", "configuration"),
+    ("docs/reference/completions/plimsoll.bash", "reference completions bash"),
+    ("docs/reference/completions/_plimsoll", "reference completions zsh"),
+    ("docs/reference/completions/plimsoll.fish", "reference completions fish"),
+    ("docs/reference/config.schema.json", "reference schema"),
 ];
+
+/// All documents of a program with this help.
+fn documents(help: &str) -> Vec<Document> {
+    let fixed = DOCUMENTS.iter().map(|(path, words)| ((*path).to_owned(), (*words).to_owned()));
+    let page =
+        |verb: &str| (format!("docs/reference/man/plimsoll-{verb}.1"), format!("reference man {verb}"));
+    let all = fixed.chain(commands::subcommands(help).map(page));
+    all.map(|(path, words)| (path, words.split(' ').map(str::to_owned).collect())).collect()
+}
 
 #[derive(Debug, thiserror::Error)]
 enum DocsError {
@@ -64,7 +52,7 @@ enum DocsError {
     #[error("cannot write {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
     #[error("stale: {}; run cargo xtask docs", .0.join(", "))]
-    Stale(Vec<&'static str>),
+    Stale(Vec<String>),
 }
 
 /// Writes the documents, or compares them when `check` is set.
@@ -82,13 +70,14 @@ fn program(root: &Path) -> PathBuf {
 }
 
 fn update_with(root: &Path, program: &Path, check: bool) -> Result<usize, DocsError> {
-    update(root, DOCUMENTS, check, |words| printed(program, words))
+    let documents = documents(&output(program, &["--help"])?);
+    update(root, &documents, check, |words| printed(program, words))
 }
 
 fn told(done: Result<usize, DocsError>) -> ExitCode {
     match done {
         Ok(changed) => {
-            eprintln!("docs: {} documents, {changed} written", DOCUMENTS.len());
+            eprintln!("docs: {changed} documents written");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -139,13 +128,13 @@ fn update(
     print: impl Fn(&[&str]) -> Result<String, DocsError>,
 ) -> Result<usize, DocsError> {
     let mut changed = Vec::new();
-    for document in documents {
-        let text = print(document.words)?;
-        let path = root.join(document.path);
+    for (name, words) in documents {
+        let text = print(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let path = root.join(name);
         if fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
             continue;
         }
-        changed.push(document.path);
+        changed.push(name.clone());
         if !check {
             write(&path, &text).map_err(|error| DocsError::Write { path, error })?;
         }
@@ -167,27 +156,37 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const TWO: &[Document] =
-        &[Document { path: "a/b.md", words: &["b"] }, Document { path: "c.1", words: &["c"] }];
+    fn two() -> [Document; 2] {
+        [("a/b.md", "b"), ("c.1", "c")].map(|(path, word)| (path.to_owned(), vec![word.to_owned()]))
+    }
 
     fn print(words: &[&str]) -> Result<String, DocsError> {
         Ok(format!("{}\n", words.join(" ")))
     }
 
     #[test]
+    fn every_verb_of_the_program_has_a_manual_page() {
+        let listed =
+            documents("All\n\nCommands:\n  load  Load\n  ps    List\n  help  Print this\n\nOptions:\n");
+        let pages: Vec<&str> = listed.iter().map(|(path, _)| path.as_str()).skip(DOCUMENTS.len()).collect();
+        assert_eq!(pages, ["docs/reference/man/plimsoll-load.1", "docs/reference/man/plimsoll-ps.1"]);
+        assert_eq!(listed.last().unwrap().1, ["reference", "man", "ps"]);
+    }
+
+    #[test]
     fn documents_are_written_once_and_then_up_to_date() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(update(folder.path(), TWO, false, print).unwrap(), 2);
+        assert_eq!(update(folder.path(), &two(), false, print).unwrap(), 2);
         assert_eq!(fs::read_to_string(folder.path().join("a/b.md")).unwrap(), "b\n");
-        assert_eq!(update(folder.path(), TWO, false, print).unwrap(), 0);
-        assert_eq!(update(folder.path(), TWO, true, print).unwrap(), 0);
+        assert_eq!(update(folder.path(), &two(), false, print).unwrap(), 0);
+        assert_eq!(update(folder.path(), &two(), true, print).unwrap(), 0);
     }
 
     #[test]
     fn a_check_names_what_is_stale_and_writes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("c.1"), "c\n").unwrap();
-        let error = update(folder.path(), TWO, true, print).unwrap_err();
+        let error = update(folder.path(), &two(), true, print).unwrap_err();
         assert_eq!(error.to_string(), "stale: a/b.md; run cargo xtask docs");
         assert!(!folder.path().join("a").exists());
     }
@@ -200,7 +199,7 @@ mod tests {
 
     #[test]
     fn no_document_is_listed_twice() {
-        let mut paths: Vec<&str> = DOCUMENTS.iter().map(|document| document.path).collect();
+        let mut paths: Vec<&str> = DOCUMENTS.iter().map(|document| document.0).collect();
         paths.sort_unstable();
         paths.dedup();
         assert_eq!(paths.len(), DOCUMENTS.len());

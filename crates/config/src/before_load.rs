@@ -2,11 +2,11 @@
 //! host's memory.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Reclaim of host memory before a model is loaded, on machines whose GPU shares it, and the privileges for
 /// it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReclaimBeforeLoad {
     /// Nothing is done.

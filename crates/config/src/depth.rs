@@ -1,10 +1,10 @@
 //! The setting `too-large`: what to do with models that do not fit with their full context.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Handling of a model that fits on no card at its full context.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TooLarge {
     /// It is refused, with the context that would fit.

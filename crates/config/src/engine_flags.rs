@@ -6,8 +6,7 @@ use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};
 /// The flags of a command, for the memory plan, if its program is called like a llama-server. A program that
 /// only resembles one is not refused because of unknown flags.
 pub(crate) fn engine_flags(argv: &[String], at: &FlagOrigin, warnings: &mut Vec<Warning>) -> Option<Options> {
-    // The first match: wrappers such as taskset come before the program, model paths after it.
-    let program = argv.iter().position(|argument| is_llama_server(argument))?;
+    let program = llama_server_in(argv)?;
     let (mut options, unknown) = Options::known_in(&argv[program + 1..], |_| at.clone());
     for error in unknown {
         let text = format!("{}: the plan ignores this flag", error.problem);
@@ -17,6 +16,12 @@ pub(crate) fn engine_flags(argv: &[String], at: &FlagOrigin, warnings: &mut Vec<
     options.retain(|setting| setting.flag.effect != FlagClass::Router);
     judge(&options, warnings);
     Some(options)
+}
+
+/// The place of a llama-server in a command.
+pub fn llama_server_in(argv: &[String]) -> Option<usize> {
+    // The first match: wrappers such as taskset come before the program, model paths after it.
+    argv.iter().position(|argument| is_llama_server(argument))
 }
 
 /// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c

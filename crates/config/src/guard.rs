@@ -5,14 +5,14 @@
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GuardOptions, Uuid};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::Length;
 
 // DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
 // kill an engine that fits its card. The setting `budget` enforces the granted memory.
 /// Mode of guard: not loaded, counting, or enforcing a budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
     /// It is not loaded at all.
@@ -27,6 +27,7 @@ pub enum GuardMode {
 // `None` is "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(expecting = "a table; write for example { mode = \"budget\" }")]
 #[schemars(rename = "GuardTable")]
 pub struct GuardSettings {
     /// `off`: guard is not loaded. `observe`: guard only counts memory. `budget`: guard refuses allocations
@@ -75,7 +76,7 @@ pub struct GuardSettings {
 }
 
 /// Word of the configuration for a mode of ggml's legacy pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolChoice {
     Ours,
@@ -83,7 +84,7 @@ pub enum PoolChoice {
 }
 
 /// Answer to a refused allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnOom {
     Managed,

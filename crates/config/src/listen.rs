@@ -17,8 +17,8 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     };
     read.ok_or_else(|| {
         format!(
-            "`{text}` is not an address to listen on; write 127.0.0.1:8080, localhost:8080, 8080, or \
-            :8080 for all network interfaces"
+            "`{text}` is not an address to listen on; write 127.0.0.1:8080, localhost:8080, 8080, or :8080 for \
+            all networks"
         )
     })
 }

@@ -32,24 +32,26 @@ const READ: [&str; 10] = [
     "unloadTimeout",
 ];
 
-/// Keys without effect here, and the reason.
-const WITHOUT_EFFECT: [(&str, &str); 16] = [
-    ("startPort", "the operating system assigns a port to each engine"),
-    ("logLevel", "set the environment variable `RUST_LOG` to choose what is logged"),
-    ("logRequests", "set the environment variable `RUST_LOG` to choose what is logged"),
-    ("logTimeFormat", "set the environment variable `RUST_LOG` to choose what is logged"),
-    ("logToStdout", "the output of each model goes to a separate log file"),
-    ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit"),
-    ("captureBuffer", "plimsoll does not record requests"),
-    ("store", "plimsoll does not record requests"),
-    ("performance", "plimsoll always monitors GPU memory"),
-    ("ui", "remove it"),
-    ("upstream", "remove it"),
-    ("sendLoadingState", "the model's status shows the progress of loading; answers do not"),
-    ("includeAliasesInList", "the model list shows aliases in each model's entry"),
-    ("profiles", "give each model its own name"),
-    ("selectors", "give each model its own name"),
-    ("peers", "plimsoll forwards no requests to other machines"),
+/// A key without effect here, the reason, and true if nothing behaves otherwise without it.
+type Unused = (&'static str, &'static str, bool);
+
+const WITHOUT_EFFECT: [Unused; 16] = [
+    ("startPort", "the operating system assigns a port to each engine", true),
+    ("logLevel", "set the environment variable `RUST_LOG` to choose what is logged", true),
+    ("logRequests", "set the environment variable `RUST_LOG` to choose what is logged", true),
+    ("logTimeFormat", "set the environment variable `RUST_LOG` to choose what is logged", true),
+    ("logToStdout", "the output of each model goes to a separate log file", true),
+    ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit", true),
+    ("captureBuffer", "plimsoll does not record requests", true),
+    ("store", "plimsoll does not record requests", true),
+    ("performance", "plimsoll always monitors GPU memory", true),
+    ("ui", "remove it", true),
+    ("upstream", "remove it", true),
+    ("sendLoadingState", "the model's status shows the progress of loading; answers do not", true),
+    ("includeAliasesInList", "the model list shows aliases in each model's entry", true),
+    ("profiles", "give each model its own name", false),
+    ("selectors", "give each model its own name", false),
+    ("peers", "plimsoll forwards no requests to other machines", false),
 ];
 
 /// Reads a file.
@@ -119,8 +121,12 @@ fn is_near(key: &str, name: &str) -> bool {
 
 impl LlamaSwapReader<'_> {
     fn warn(&mut self, line: u32, text: String, hint: &str) {
+        self.note(line, text, hint, false);
+    }
+
+    fn note(&mut self, line: u32, text: String, hint: &str, is_cosmetic: bool) {
         let warning = Warning::new(FlagOrigin::file(self.file, line), text);
-        self.roster.warnings.push(warning.hint(hint));
+        self.roster.warnings.push(warning.hint(hint).cosmetic(is_cosmetic));
     }
 
     fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
@@ -191,15 +197,17 @@ impl LlamaSwapReader<'_> {
     }
 
     /// Warns of keys that are not read; `without_effect` has the known ones with the reason.
-    fn warn_of_unread(&mut self, node: &Node, read: &[&str], without_effect: &[(&str, &str)]) {
+    fn warn_of_unread(&mut self, node: &Node, read: &[&str], without_effect: &[Unused]) {
         for pair in node.pairs().unwrap_or_default() {
             let key = pair.key.as_str();
             // A key of `x-…` holds anchors for others to use.
             if read.contains(&key) || key.starts_with("x-") {
                 continue;
             }
-            match without_effect.iter().find(|(known, _)| *known == key) {
-                Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
+            match without_effect.iter().find(|(known, ..)| *known == key) {
+                Some((key, why, is_cosmetic)) => {
+                    self.note(pair.line, format!("`{key}` has no effect"), why, *is_cosmetic);
+                }
                 None => {
                     let near = READ.iter().find(|name| is_near(key, name));
                     let hint = near.map_or("remove it".to_owned(), |name| format!("did you mean `{name}`?"));
@@ -289,16 +297,17 @@ impl LlamaSwapReader<'_> {
                 ),
             }
         }
+        // Without swapping and eviction of others, a group says what holds here anyway.
+        let says_no =
+            |key| Ok::<_, ConfigError>(group.value.get(key).is_some() && !self.truth(&group.value, key)?);
+        let is_cosmetic = says_no("swap")? && says_no("exclusive")?;
         let name = quoted(&group.key);
         let text = match persistent {
             true => format!("the group `{name}` only pins its members, so that they stay loaded"),
             false => format!("the group `{name}` has no effect"),
         };
-        self.warn(
-            group.line,
-            text,
-            "models run together whenever they fit in memory, and idle models are evicted first",
-        );
+        let hint = "models run together whenever they fit in memory, and idle models are evicted first";
+        self.note(group.line, text, hint, is_cosmetic);
         Ok(())
     }
 

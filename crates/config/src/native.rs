@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use plimsoll_flags::table::{FlagClass, distance_within};
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
+use toml::Spanned;
 
 use self::document::{ConfigDocument, ModelTable, WordList};
 use super::command;
 use super::engine_flags::{engine_flags, judge};
 use super::failure::{ConfigError, ConfigProblem};
-use super::roster::{Configuration, ConfiguredModel, Launch, PORT, ServeSettings};
+use super::roster::{Configuration, ConfiguredModel, Launch, PORT};
+use super::serve_settings::ServeSettings;
+use super::serve_values::{card, web_origin};
 
 /// The JSON schema of the format.
 pub fn schema() -> String {
@@ -60,11 +63,43 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         patience: serve.patience.map(Into::into),
         wait: serve.wait.map(Into::into),
         engine: engine.transpose()?,
+        open: serve.open,
+        cards: each(lines, &serve.cards, card, |one, other| one.id == other.id)?,
+        reserve: serve.reserve.as_ref().map(|size| size.0),
+        log_file: serve.log_file.as_ref().map(|file| file.0.clone()),
+        guard: serve.guard,
+        ask: serve.ask.as_ref().map(|time| time.0),
+        allow_origins: each(lines, &serve.allow_origins, web_origin, String::eq)?,
         reclaim_before_load: serve.reclaim_before_load,
         engine_ports: serve.engine_ports,
         engine_user: serve.engine_user.clone(),
         pass_env: serve.pass_env.clone(),
+        log_level: serve.log_level,
+        log_format: serve.log_format,
     })
+}
+
+/// Reads each text of a list; a text that cannot be read, or that says the same as another one, is named with its
+/// line.
+fn each<T>(
+    lines: &LineIndex<'_>,
+    texts: &[Spanned<String>],
+    read: impl Fn(&str) -> Result<T, String>,
+    same: impl Fn(&T, &T) -> bool,
+) -> Result<Vec<T>, ConfigError> {
+    let mut all: Vec<T> = Vec::with_capacity(texts.len());
+    for text in texts {
+        let fail = |why| ConfigError::new(lines.origin(text.span().start), ConfigProblem::Parse(why));
+        let one = read(text.get_ref()).map_err(fail)?;
+        if all.iter().any(|other| same(other, &one)) {
+            return Err(fail(format!(
+                "`{}` repeats an earlier entry; keep one of the two",
+                quoted(text.get_ref())
+            )));
+        }
+        all.push(one);
+    }
+    Ok(all)
 }
 
 fn entry(
@@ -82,6 +117,7 @@ fn entry(
     entry.memory = model.memory.map(Into::into);
     entry.cards = model.cards;
     entry.ttl = model.ttl.map(Into::into);
+    entry.hold = model.hold.map(Into::into);
     entry.pinned = model.pin;
     entry.preload = model.preload;
     entry.unlisted = model.unlisted;
@@ -199,11 +235,27 @@ impl LineIndex<'_> {
         let problem = unknown_key(message).unwrap_or_else(|| {
             // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
-            ConfigProblem::Parse(quoted(first))
+            let span = error.span().and_then(|span| self.text.get(span)).unwrap_or_default();
+            let what = match first {
+                "duplicate key" => format!("`{}` is given twice", quoted(span)),
+                _ => quoted(first),
+            };
+            let remedy = REMEDIES.iter().find(|(message, _)| first.contains(message));
+            ConfigProblem::Parse(what + remedy.map_or("", |(_, remedy)| remedy))
         });
         ConfigError::new(origin, problem)
     }
 }
+
+/// Parts of toml's messages, and what to do.
+const REMEDIES: [(&str, &str); 6] = [
+    ("duplicate key", "; keep one of the two"),
+    ("expected a string", "; put the value in quotes"),
+    ("must be quoted", "; put the value in quotes"),
+    ("expected a boolean", "; write true or false, without quotes"),
+    ("expected a sequence", "; write a list, for example [\"a\", \"b\"]"),
+    ("invalid basic string", "; close the quotation mark"),
+];
 
 /// serde names the wrong key and the right ones: pick the nearest.
 fn unknown_key(message: &str) -> Option<ConfigProblem> {
@@ -214,6 +266,10 @@ fn unknown_key(message: &str) -> Option<ConfigProblem> {
     Some(ConfigProblem::FindKey {
         key: quoted(key),
         place: "the file".to_owned(),
-        nearest: near.min().map(|(_, name)| name.to_owned()),
+        // The command line has `--engine` beside the options that are keys of [serve].
+        nearest: match key {
+            "engine" => Some("command` under `[engine]".to_owned()),
+            _ => near.min().map(|(_, name)| name.to_owned()),
+        },
     })
 }

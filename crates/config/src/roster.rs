@@ -1,18 +1,16 @@
-//! Parsed configuration: models, their launch commands, server settings and warnings.
+//! Parsed configuration: models, their launch commands and warnings.
 //!
 //! Models are compared without their position in the file, so a reload restarts only models that changed.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 
-use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::guard::GuardSettings;
+use super::serve_settings::ServeSettings;
 
 /// Contents of a configuration file of any format.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,47 +19,6 @@ pub struct Configuration {
     /// In the order of the file.
     pub models: Vec<ConfiguredModel>,
     pub warnings: Vec<Warning>,
-}
-
-/// Settings of the server itself; `None` if the file does not set one.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct ServeSettings {
-    pub listen: Option<SocketAddr>,
-    pub api_keys: Vec<String>,
-    /// Files with one API key per line.
-    pub api_key_files: Vec<String>,
-    /// Time that a warm model may keep a queued one waiting before it drains.
-    pub patience: Option<Duration>,
-    /// Longest wait of a request in the queue.
-    pub wait: Option<Duration>,
-    /// The program for models that give only flags, with leading arguments if it takes any.
-    pub engine: Option<Vec<String>>,
-    /// Reclaim before a load, where the GPU shares the host's memory.
-    pub reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Engines listen on ports, also those that could use a Unix socket.
-    pub engine_ports: bool,
-    /// The user that engines run as, by name or number.
-    pub engine_user: Option<String>,
-    /// Variables that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
-    pub pass_env: Vec<String>,
-}
-
-impl fmt::Debug for ServeSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServeSettings")
-            .field("listen", &self.listen)
-            // Never the keys themselves: this output ends up in logs and bug reports.
-            .field("api_keys", &self.api_keys.len())
-            .field("api_key_files", &self.api_key_files)
-            .field("patience", &self.patience)
-            .field("wait", &self.wait)
-            .field("engine", &self.engine)
-            .field("reclaim_before_load", &self.reclaim_before_load)
-            .field("engine_ports", &self.engine_ports)
-            .field("engine_user", &self.engine_user)
-            .field("pass_env", &self.pass_env)
-            .finish()
-    }
 }
 
 /// A model that clients can request, with its settings.
@@ -79,6 +36,8 @@ pub struct ConfiguredModel {
     pub cards: Vec<String>,
     /// Idle time after which it is unloaded; zero is never.
     pub ttl: Option<Duration>,
+    /// Time for which it counts as busy between two requests, while its clients go on.
+    pub hold: Option<Duration>,
     /// The model is never evicted.
     pub pinned: bool,
     /// The model is loaded when the server starts.
@@ -112,6 +71,7 @@ impl ConfiguredModel {
             memory: None,
             cards: Vec::new(),
             ttl: None,
+            hold: None,
             pinned: false,
             preload: false,
             unlisted: false,

@@ -150,6 +150,13 @@ fn what_has_no_effect_is_named_with_its_line() {
             "config.yaml:11: `filters.setParamsByID` has no effect: requests are forwarded unchanged; set the value in the client or on the model's command line",
         ]
     );
+    let cosmetic: Vec<bool> = roster(text).warnings.iter().map(|warning| warning.is_cosmetic).collect();
+    assert_eq!(cosmetic, [true, true, false, true, false, false, false]);
+    let groups =
+        |swap| format!("models: {{}}\ngroups:\n  g: {{swap: {swap}, exclusive: false, members: []}}\n");
+    assert!(
+        roster(&groups("false")).warnings[0].is_cosmetic && !roster(&groups("true")).warnings[0].is_cosmetic
+    );
     assert_eq!(roster(text).models[0].aliases, ["b"]);
     assert_eq!(
         warnings("routing:\n  router:\n    settings:\n      matrix: {vars: {}}\nmodels: {}\n"),
@@ -260,8 +267,29 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
     ] {
         assert_eq!(refusal(text), message, "{text}");
     }
-    for (text, line) in [("a: [1\nb: 2\n", "config.yaml:"), ("a: 1\na: 2\n", "config.yaml:2: ")] {
-        assert!(refusal(text).starts_with(line), "{}", refusal(text));
+    for (text, told) in [
+        (
+            "a: [1\nb: 2\n",
+            "config.yaml:2: illegal placement of ':' indicator; check the indentation and the quotation marks",
+        ),
+        ("a: 1\na: 2\n", "config.yaml:2: the key `a` is given twice; keep one of the two"),
+        (
+            "models:\n  a:\n\tcmd: p\n",
+            "config.yaml:3: tabs disallowed within this context (block indentation); a tab indents the line: use spaces",
+        ),
+        (
+            "models:\n  a:\n    cmd: 'p\n    ttl: 5\n",
+            "config.yaml:4: invalid indentation in multiline quoted scalar; a quotation mark is not closed: close it, \
+                or put the text in the other kind",
+        ),
+        (
+            "models:\n  a:\n    cmd: p: q\n",
+            "config.yaml:3: mapping values are not allowed in this context; check the indentation, and put a text with \
+                `: ` in quotation marks",
+        ),
+        ("a: 1\n---\nb: 2\n", "config.yaml:2: budget breached: Documents { documents: 2 }; split the file"),
+    ] {
+        assert_eq!(refusal(text), told);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Text classifier for problem reports: a logistic regression over words.
 //!
-//! `bench/likeness/train.py` makes the table of words from 1132 public reports whose cause is known.
+//! `bench/likeness/train.py` made the table of words from 1132 public reports whose cause is known, and fitted
+//! it further with 160 later ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -9,9 +10,9 @@ use plimsoll_base::Reason;
 
 use super::cause::Cause;
 use super::diagnosis::percent;
-use super::facts::{LineSource, Quote};
+use super::facts::{LineOrigin, Quote};
 use super::formats::known_words;
-use super::line::shortened;
+use super::program::LogProgram;
 
 // Each row is a word with its inverse document frequency and its weight for each cause.
 const TABLE: &str = include_str!("classifier/words.tsv");
@@ -25,7 +26,7 @@ const MOST_WORDS: usize = 6;
 
 /// A report's text, and the probability of each cause.
 pub(super) struct TextClassifier<'a> {
-    report: &'a [(LineSource, String)],
+    report: &'a [(LineOrigin, String)],
     /// Weight of each known word in this text (TF-IDF, normalised to length 1).
     counts: BTreeMap<&'static str, f64>,
     /// Probability of each cause.
@@ -34,7 +35,7 @@ pub(super) struct TextClassifier<'a> {
 
 impl<'a> TextClassifier<'a> {
     /// `None` if the text is too short or has another subject.
-    pub(super) fn of(report: &'a [(LineSource, String)]) -> Option<Self> {
+    pub(super) fn of(report: &'a [(LineOrigin, String)], program: Option<LogProgram>) -> Option<Self> {
         // DECISION: prose is judged by this classifier and by no rules. Logs above 64 KiB, and engines that
         // died under `serve`, are judged by rules alone, because their text is not a problem report.
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
@@ -56,7 +57,7 @@ impl<'a> TextClassifier<'a> {
         // Unit length makes a short report as loud as a long one (`norm='l2'`).
         let length = counts.values().map(|count| count * count).sum::<f64>().sqrt();
         counts.values_mut().for_each(|count| *count /= length);
-        let shares = shares(&counts);
+        let shares = shares(&counts, program);
         Some(Self { report, counts, shares })
     }
 
@@ -83,17 +84,14 @@ impl<'a> TextClassifier<'a> {
     /// The lines with the largest weights for a cause.
     fn quotes(&self, cause: Cause) -> Vec<Quote> {
         let mut lines: Vec<(f64, Quote)> = Vec::new();
-        for (source, text) in self.report {
+        for (origin, text) in self.report {
             for (number, line) in (1..).zip(text.lines()) {
                 let mut known: Vec<String> = words(line).collect();
                 // A word counts once per line, or a line that repeats itself would win.
                 known.sort();
                 known.dedup();
                 let weight = known.iter().map(|word| self.weight(word, cause)).sum();
-                lines.push((
-                    weight,
-                    Quote { source: *source, line: number, text: shortened(line).trim_start().to_owned() },
-                ));
+                lines.push((weight, Quote::new(origin, number, line)));
             }
         }
         lines.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -128,7 +126,7 @@ impl ClassifierMatch {
         let quotes = self.quotes.iter();
         Reason::new("likeness", text)
             .fact("share", percent(self.share))
-            .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
+            .because_all(quotes.map(|quote| Reason::new("line", quote.placed())))
     }
 }
 
@@ -173,8 +171,8 @@ fn row(line: &'static str) -> Option<(&'static str, WordWeights)> {
     Some((word, WordWeights { frequency, weights }))
 }
 
-/// Softmax over the weighted sums of the causes.
-fn shares(counts: &BTreeMap<&'static str, f64>) -> Vec<(Cause, f64)> {
+/// Softmax over the weighted sums of the causes that the program can have.
+fn shares(counts: &BTreeMap<&'static str, f64>, program: Option<LogProgram>) -> Vec<(Cause, f64)> {
     let mut sums = KNOWN.bias.clone();
     for (word, count) in counts {
         for (sum, weight) in sums.iter_mut().zip(&KNOWN.words[word].weights) {
@@ -183,7 +181,9 @@ fn shares(counts: &BTreeMap<&'static str, f64>) -> Vec<(Cause, f64)> {
     }
     // The largest sum is subtracted so that `exp` cannot overflow.
     let most = sums.iter().copied().fold(f64::MIN, f64::max);
-    let odds: Vec<f64> = sums.iter().map(|sum| (sum - most).exp()).collect();
+    let can_have = |cause| program.is_none_or(|program| program.can_have(cause));
+    let odds = |(cause, sum): (&Cause, &f64)| if can_have(*cause) { (sum - most).exp() } else { 0.0 };
+    let odds: Vec<f64> = KNOWN.causes.iter().zip(&sums).map(odds).collect();
     let whole: f64 = odds.iter().sum();
     KNOWN.causes.iter().copied().zip(odds.iter().map(|odds| odds / whole)).collect()
 }
@@ -209,8 +209,8 @@ fn words(text: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    fn report(text: &str) -> Vec<(LineSource, String)> {
-        vec![(LineSource::Log, text.to_owned())]
+    fn report(text: &str) -> Vec<(LineOrigin, String)> {
+        vec![(LineOrigin::default(), text.to_owned())]
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         let text = "We start the job on card 1.\nnvidia-smi shows a process on every gpu, and a small context of each rank on gpu 0, although \
                     CUDA_VISIBLE_DEVICES is set to another device.\nThe first device fills up.";
         let report = report(text);
-        let text = TextClassifier::of(&report).unwrap();
+        let text = TextClassifier::of(&report, None).unwrap();
         let (cause, share) = text.most();
         assert_eq!(cause, Cause::WrongDeviceContext, "{share}");
         assert_eq!(text.quotes(cause)[0].line, 2);
@@ -247,13 +247,15 @@ mod tests {
     fn a_text_of_something_else_is_like_nothing() {
         let bread = "Mix the flour with water and let the dough rest for an hour; then shape two loaves, heat the oven, and bake them until the crust \
                      is brown. While they cool, clean the table and start the machine. It does not matter how long you wait, but it is best on the same day.";
-        assert!(TextClassifier::of(&report(bread)).is_none());
-        assert!(TextClassifier::of(&report(&format!("{bread} And see that its GPU has memory."))).is_some());
+        assert!(TextClassifier::of(&report(bread), None).is_none());
+        assert!(
+            TextClassifier::of(&report(&format!("{bread} And see that its GPU has memory.")), None).is_some()
+        );
     }
 
     #[test]
     fn a_few_words_are_like_nothing() {
-        assert!(TextClassifier::of(&report("CUDA error: out of memory")).is_none());
-        assert!(TextClassifier::of(&[]).is_none());
+        assert!(TextClassifier::of(&report("CUDA error: out of memory"), None).is_none());
+        assert!(TextClassifier::of(&[], None).is_none());
     }
 }

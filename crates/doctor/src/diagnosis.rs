@@ -12,6 +12,7 @@ use super::cause::{Cause, SubCause};
 use super::classifier::{ClassifierMatch, TextClassifier};
 use super::ensemble::combine;
 use super::facts::{Facts, LoadStage, Quote};
+use super::program::LogProgram;
 use super::remedy;
 use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
 
@@ -126,7 +127,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
 fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
     let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
     let is_report = facts.guard.is_none() && !at_work;
-    is_report.then(|| TextClassifier::of(&facts.report)).flatten()
+    is_report.then(|| TextClassifier::of(&facts.report, LogProgram::of(facts))).flatten()
 }
 
 fn first_unique_quotes(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
@@ -201,7 +202,7 @@ fn reason(
         Reason::new("rule", finding.text.clone())
             .fact("rule", rule.name)
             .fact("source", rule.source)
-            .because_all(quotes.map(|quote| Reason::new("line", quote.text.clone())))
+            .because_all(quotes.map(|quote| Reason::new("line", quote.placed())))
     });
     let others = also.iter().map(|other| {
         let text = format!(

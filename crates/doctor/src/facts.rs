@@ -15,7 +15,7 @@ use super::refused::RefusedAllocation;
 
 pub(super) use self::derived::is_arena;
 pub(super) use self::kinds::*;
-pub use self::kinds::{LineSource, Quote};
+pub use self::kinds::{LineOrigin, LineSource, Quote};
 
 /// Refusals that are kept of a log.
 const MOST_REFUSALS: usize = 64;
@@ -62,7 +62,7 @@ pub struct Facts {
     /// The last refusal on guard's page.
     pub(crate) guard: Option<RefusedAllocation>,
     /// Short reports as text, for the classifier.
-    pub(crate) report: Vec<(LineSource, String)>,
+    pub(crate) report: Vec<(LineOrigin, String)>,
 }
 
 impl Facts {
@@ -110,7 +110,7 @@ impl Facts {
         let attempt = self.progress.attempt;
         self.refusals.last_mut().filter(|last| {
             last.attempt == attempt
-                && last.quote.source == quote.source
+                && last.quote.origin == quote.origin
                 && quote.line.saturating_sub(last.quote.line) <= lines
         })
     }

@@ -20,7 +20,7 @@ mod torch;
 mod vllm;
 mod words;
 
-use crate::facts::{Facts, LineSource, Quote};
+use crate::facts::{Facts, LineOrigin, LineSource, Quote};
 use crate::line::clean;
 use crate::pattern::Pattern;
 
@@ -50,15 +50,15 @@ const NAMED: usize = 1 << 14;
 
 /// Reads a short report for numbers without a known phrase: series of readings, chosen cards, names with
 /// sizes.
-pub(crate) fn read_report(facts: &mut Facts, source: LineSource, report: &[u8]) {
+pub(crate) fn read_report(facts: &mut Facts, origin: &LineOrigin, report: &[u8]) {
     let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
     let text = lines.join("\n");
-    readings::read(facts, source, &text);
-    choice::read(facts, source, &text);
-    figures::read(facts, source, &text);
-    smi::read_processes(facts, source, &text);
+    readings::read(facts, origin, &text);
+    choice::read(facts, origin, &text);
+    figures::read(facts, origin, &text);
+    smi::read_processes(facts, origin, &text);
     // A description is written about the failure, so a name in it is meant.
-    if source == LineSource::Context || report.len() <= NAMED {
+    if origin.source == LineSource::Context || report.len() <= NAMED {
         names::read(facts, &text);
     }
 }

@@ -19,6 +19,7 @@ mod formats;
 mod last_lines;
 mod line;
 mod pattern;
+mod program;
 mod reader;
 mod refused;
 mod remedy;
@@ -29,7 +30,7 @@ mod verdict;
 
 pub use cause::{Cause, SubCause};
 pub use diagnosis::{Diagnosis, DiagnosisCandidate, diagnose};
-pub use facts::{Facts, LineSource, Quote};
+pub use facts::{Facts, LineOrigin, LineSource, Quote};
 pub use last_lines::{LastLinesFinding, read_last_lines};
 pub use reader::LogReader;
 pub use refused::RefusedAllocation;

@@ -101,6 +101,8 @@ patterns! {
     CardSize,
     CardFree,
     ContextTokens,
+    LongestContext,
+    Layers,
     ModelSize,
     Breakdown,
     OllamaCard,
@@ -153,6 +155,16 @@ patterns! {
     Container,
     Windows,
     Wsl,
+    /// ggml's pool of virtual memory is on.
+    PagedPool,
+    // The program that writes the log.
+    OfOllama,
+    OfVllm,
+    OfSglang,
+    OfComfyUi,
+    OfTensorFlow,
+    OfLlama,
+    OfTorch,
 }
 
 impl Pattern {

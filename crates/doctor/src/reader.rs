@@ -7,9 +7,9 @@ mod tests;
 use memchr::{memchr, memchr_iter, memrchr};
 use plimsoll_base::Bytes;
 
-use super::facts::{CardHolder, Facts, LineSource, LoadStage, Quote};
+use super::facts::{CardHolder, Facts, LineOrigin, LineSource, LoadStage, Quote};
 use super::formats::{self, PhraseHit};
-use super::line::{WINDOW, around, shortened};
+use super::line::{WINDOW, around};
 use super::pattern::Pattern;
 use super::refused::RefusedAllocation;
 
@@ -30,7 +30,9 @@ pub struct LogReader {
     facts: Facts,
     /// The start of a line whose end has not come yet.
     carry: Vec<u8>,
-    source: Option<LineSource>,
+    source: Option<LineOrigin>,
+    /// The file of the lines, where several are read.
+    file: Option<String>,
     /// Newlines before the carry.
     lines: u64,
     /// The start of the source, while it may be a short report.
@@ -51,6 +53,7 @@ impl LogReader {
             facts: Facts::default(),
             carry: Vec::new(),
             source: None,
+            file: None,
             lines: 0,
             report: Vec::new(),
             read: vec![0; formats::rows().len()],
@@ -62,9 +65,10 @@ impl LogReader {
     pub fn feed(&mut self, source: LineSource, bytes: &[u8]) {
         // DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A
         // line longer than `PIECE` is read in pieces.
-        if self.source != Some(source) {
+        let origin = self.origin(source);
+        if self.source.as_ref() != Some(&origin) {
             self.end_source();
-            self.source = Some(source);
+            self.source = Some(origin.clone());
         }
         // One byte more than a report has tells a log from a report of exactly that size.
         let room = (SHORT + 1).saturating_sub(self.report.len());
@@ -76,16 +80,26 @@ impl LogReader {
             self.carry.extend_from_slice(head);
             rest = tail;
             if !self.carry.ends_with(b"\n") {
-                return self.shorten_carry(source);
+                return self.shorten_carry(&origin);
             }
             let line = std::mem::take(&mut self.carry);
-            self.scan(source, &line);
+            self.scan(&origin, &line);
         }
         // Whole lines are scanned in place; only the rest of the last line is copied.
         let whole = memrchr(b'\n', rest).map_or(0, |at| at + 1);
-        self.scan(source, &rest[..whole]);
+        self.scan(&origin, &rest[..whole]);
         self.carry.extend_from_slice(&rest[whole..]);
-        self.shorten_carry(source);
+        self.shorten_carry(&origin);
+    }
+
+    /// Starts one of several logs; its name stands before the numbers of its lines.
+    pub fn file(&mut self, name: &str) {
+        self.end_source();
+        self.file = Some(name.to_owned());
+    }
+
+    fn origin(&self, source: LineSource) -> LineOrigin {
+        LineOrigin { source, file: self.file.clone().filter(|_| source == LineSource::Log) }
     }
 
     /// Adds a process that holds memory of a card, as the driver lists it.
@@ -96,7 +110,7 @@ impl LogReader {
             pid: Some(pid),
             name: name.to_owned(),
             used,
-            quote: Quote { source: LineSource::Machine, line: 1, text },
+            quote: Quote::new(&self.origin(LineSource::Machine), 1, &text),
         });
     }
 
@@ -117,37 +131,37 @@ impl LogReader {
     }
 
     fn end_source(&mut self) {
-        let Some(source) = self.source.take() else { return };
+        let Some(origin) = self.source.take() else { return };
         let line = std::mem::take(&mut self.carry);
-        self.scan(source, &line);
+        self.scan(&origin, &line);
         let report = std::mem::take(&mut self.report);
         if report.len() <= SHORT {
-            formats::read_report(&mut self.facts, source, &report);
-            self.keep(source, &report);
+            formats::read_report(&mut self.facts, &origin, &report);
+            self.keep(origin, &report);
         }
         self.lines = 0;
     }
 
     /// Keeps a short report for the classifier, up to two of the largest size.
-    fn keep(&mut self, source: LineSource, report: &[u8]) {
+    fn keep(&mut self, origin: LineOrigin, report: &[u8]) {
         let kept: usize = self.facts.report.iter().map(|(_, text)| text.len()).sum();
         if kept + report.len() <= 2 * SHORT {
             let text = String::from_utf8_lossy(report).into_owned();
-            self.facts.report.push((source, text));
+            self.facts.report.push((origin, text));
         }
     }
 
     /// Reads an endless line up to here and carries on its end alone.
-    fn shorten_carry(&mut self, source: LineSource) {
+    fn shorten_carry(&mut self, origin: &LineOrigin) {
         if self.carry.len() > PIECE {
             let line = std::mem::take(&mut self.carry);
-            self.scan(source, &line);
+            self.scan(origin, &line);
             self.carry = line[line.len() - OVERLAP..].to_vec();
         }
     }
 
     /// Looks for phrases in whole lines, or in a piece of one.
-    fn scan(&mut self, source: LineSource, block: &[u8]) {
+    fn scan(&mut self, origin: &LineOrigin, block: &[u8]) {
         // Hits before `done` stand in a part that was read already; newlines are counted up to `counted`.
         let (mut done, mut counted) = (0, 0);
         // A short block cannot repeat a line often enough to matter.
@@ -172,8 +186,7 @@ impl LogReader {
                 counted = start;
             }
             let text = around(&block[start..end], hit.start - start);
-            let quote =
-                Quote { source, line: self.lines + 1, text: shortened(&text).trim_start().to_owned() };
+            let quote = Quote::new(origin, self.lines + 1, &text);
             self.line(&quote, &text);
             self.read[hit.row] = self.read[hit.row].saturating_add(1);
             done = part_end(start, hit.start, end);

@@ -1,40 +1,80 @@
-//! Remedies for each cause and sub-cause, the mildest first.
+//! Remedies for each cause, sub-cause and program, the mildest first.
 //!
-//! Remedies follow from the cause alone. Concrete values, such as a context that fits, come from a memory
-//! plan made by the caller.
+//! A remedy is in the options of the program that failed, with the figures of its log where the log has them.
+//! A context that certainly fits comes from a memory plan made by the caller.
+
+mod figures;
 
 use plimsoll_base::{Advice, Hint};
 
+use self::figures::figure;
 use super::cause::{Cause, SubCause};
 use super::facts::Facts;
 use super::pattern::Pattern;
+use super::program::LogProgram;
 
-/// The code of a cause or sub-cause and a remedy in each row, the mildest first.
+/// In each row: the code of a cause or sub-cause, a program or `-` for all others, and a remedy. Of the forms
+/// between `||` the first is used whose figures (`{free}`) the log has.
 const REMEDIES: &str = include_str!("remedies.tsv");
 
-fn of_code(code: &str) -> Vec<Hint> {
-    let rows = REMEDIES.lines().filter_map(|row| row.split_once('\t'));
-    rows.filter(|(of, _)| *of == code).map(|(_, text)| hint(text)).collect()
+struct RemedyRow {
+    code: &'static str,
+    program: &'static str,
+    forms: &'static str,
+}
+
+fn rows() -> impl Iterator<Item = RemedyRow> {
+    REMEDIES.lines().filter_map(|row| {
+        let mut cells = row.splitn(3, '\t');
+        Some(RemedyRow { code: cells.next()?, program: cells.next()?, forms: cells.next()? })
+    })
+}
+
+/// The remedies for a code in the words of a program, else of its family, else for any program.
+fn of_code(code: &str, program: Option<LogProgram>, facts: &Facts) -> Vec<Hint> {
+    let family = program.and_then(LogProgram::family);
+    let columns = program.into_iter().chain(family).map(Some).chain([None]);
+    let hints = |column| -> Vec<Hint> {
+        let own = rows().filter(|row| row.code == code && LogProgram::named(row.program) == column);
+        own.filter_map(|row| filled(row.forms, facts)).map(|text| hint(&text)).collect()
+    };
+    let mut found = columns.map(hints);
+    found.find(|hints| !hints.is_empty()).unwrap_or_default()
+}
+
+/// The first form whose figures are all known, with the figures in their places.
+fn filled(forms: &str, facts: &Facts) -> Option<String> {
+    forms.split(" || ").find_map(|form| {
+        let mut text = String::new();
+        let mut rest = form;
+        while let Some((before, (name, behind))) =
+            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            text += before;
+            text += &figure(name, facts)?;
+            rest = behind;
+        }
+        Some(text + rest)
+    })
 }
 
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
-    let mut hints = sub_cause.map(|sub_cause| of_code(sub_cause.code())).unwrap_or_default();
+    let program = LogProgram::of(facts);
+    let mut hints = sub_cause.map(|sub_cause| of_code(sub_cause.code(), program, facts)).unwrap_or_default();
     // Sub-causes without a row of their own are served by their cause.
     if hints.is_empty() {
-        hints = of_code(cause.code());
+        hints = of_code(cause.code(), program, facts);
     }
     match cause {
         // The typed hint comes first: `plan` can compute it for the model at hand.
-        Cause::KvCacheTooLarge => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
+        Cause::KvCacheTooLarge if matches!(program, None | Some(LogProgram::Llama)) => {
+            hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0")));
+        }
         Cause::ForeignProcess => {
             if let Some(holder) = facts.holders.iter().max_by_key(|holder| holder.used) {
-                hints.insert(
-                    0,
-                    hint(&format!(
-                        "process {} holds {}: stop it or move it to another card",
-                        holder.name, holder.used
-                    )),
-                );
+                let (name, used) = (&holder.name, holder.used);
+                let text = format!("process {name} holds {used}: stop it or move it to another card");
+                hints.insert(0, hint(&text));
             }
         }
         // The encoder of images allocates on the card with the first image
@@ -59,15 +99,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_of_a_known_code_and_every_cause_has_a_remedy() {
+    fn every_row_is_of_a_known_code_and_every_cause_has_a_remedy_for_any_log() {
         let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.code()).collect();
         let known = |code: &str| causes.contains(&code) || SubCause::ALL.iter().any(|sub| sub.code() == code);
-        for row in REMEDIES.lines() {
-            let (code, text) = row.split_once('\t').unwrap();
-            assert!(known(code) && !text.contains('\t') && text.len() > 10, "{row}");
+        assert_eq!(rows().count(), REMEDIES.lines().count());
+        for RemedyRow { code, program, forms } in rows() {
+            assert!(
+                known(code) && (program == "-" || LogProgram::named(program).is_some()),
+                "{code} {program}"
+            );
+            assert!(forms.split(" || ").all(|form| form.len() > 10 && !form.contains('\t')), "{forms}");
+            let last = forms.split(" || ").last().unwrap();
+            let others = rows().filter(|row| (row.code, row.program) == (code, program)).count();
+            assert!(!last.contains('{') || others > 1, "a log without figures has no remedy: {forms}");
         }
         for cause in causes {
-            assert!(!of_code(cause).is_empty(), "{cause}");
+            assert!(!of_code(cause, None, &Facts::default()).is_empty(), "{cause}");
         }
     }
 }

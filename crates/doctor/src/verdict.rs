@@ -176,8 +176,18 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
     }
 }
 
+/// A line of llama.cpp at the level of information or debugging, as in `0.00.029.779 I slot release: …`, explains no
+/// death.
+// `common/log.cpp:common_log_entry::print @ b10605`: the time, then a letter for the level.
+fn is_routine(line: &str) -> bool {
+    let mut words = line.split(' ');
+    let is_time =
+        |word: &str| word.contains('.') && word.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
+    words.next().is_some_and(is_time) && matches!(words.next(), Some("I" | "D"))
+}
+
 fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
-    let lines = death.last_lines.iter().filter(|line| !line.trim().is_empty());
+    let lines = death.last_lines.iter().filter(|line| !line.trim().is_empty() && !is_routine(line));
     let skip = lines.clone().count().saturating_sub(SHOWN_LINES);
     let shown = lines.skip(skip).map(|line| said(shortened(line)));
     let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))

@@ -40,7 +40,7 @@ use self::files::{Files, Form};
 pub use self::price::Asked;
 pub use self::prompt::PromptError;
 use self::question::Question;
-pub use self::stamp::{of_engine as engine_stamp, of_file as file_stamp};
+pub use self::stamp::{backends, of_engine as engine_stamp, of_file as file_stamp};
 use self::tally::{Limit, Tally};
 pub use self::terms::{Cancelled, RunTerms};
 

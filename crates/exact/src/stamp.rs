@@ -2,6 +2,7 @@
 //!
 //! A file counts as unchanged while its path, size, modification time and inode stay the same.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -33,14 +34,31 @@ pub fn of_file(path: &Path) -> String {
 pub fn of_engine(program: &Path, searched: &OsStr) -> String {
     // Distributions link `/usr/bin/llama-server` elsewhere; the libraries lie beside the real file.
     let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let files = libraries(&program, searched);
+    let stamps = [program].into_iter().chain(files).map(|path| of_file(&path));
+    stamps.collect::<Vec<_>>().join("; ")
+}
+
+/// Backends whose libraries (`libggml-cuda.so`) an engine can load; empty if they are inside of its program.
+pub fn backends(program: &Path, searched: &OsStr) -> BTreeSet<String> {
+    let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let of_file = |path: PathBuf| {
+        let rest = path.file_name()?.to_str()?.strip_prefix("libggml-")?;
+        // One for each kind of processor (`libggml-cpu-haswell.so`) is one backend.
+        let name = rest.split(['-', '.']).next()?;
+        (name != "base").then(|| name.to_owned())
+    };
+    libraries(&program, searched).into_iter().filter_map(of_file).collect()
+}
+
+fn libraries(program: &Path, searched: &OsStr) -> Vec<PathBuf> {
     let beside = program.parent().unwrap_or(Path::new("/"));
     let folders = env::split_paths(searched).chain(FOLDERS.iter().map(|folder| beside.join(folder)));
     let mut files: Vec<PathBuf> = folders.flat_map(|folder| family(&folder)).collect();
     // Versioned links all resolve to one file, which `dedup` then counts once.
     files.sort();
     files.dedup();
-    let stamps = [program].into_iter().chain(files).map(|path| of_file(&path));
-    stamps.collect::<Vec<_>>().join("; ")
+    files
 }
 
 fn family(folder: &Path) -> Vec<PathBuf> {

@@ -11,8 +11,9 @@ use std::sync::Arc;
 pub enum FlagOrigin {
     /// A line of a file, from 1; 0 is the file as a whole.
     File { name: Arc<str>, line: u32 },
-    /// An argument of a command line, counted from 1 as the shell counts `$1`.
-    Argument(usize),
+    // Without a number: `plimsoll plan` puts arguments of its own in front of the user's.
+    /// The command line.
+    CommandLine,
     /// A variable of the environment.
     Environment(Arc<str>),
 }
@@ -26,7 +27,7 @@ impl FlagOrigin {
     pub fn line(&self) -> Option<u32> {
         match self {
             Self::File { line, .. } => Some(*line),
-            Self::Argument(_) | Self::Environment(_) => None,
+            Self::CommandLine | Self::Environment(_) => None,
         }
     }
 }
@@ -37,7 +38,7 @@ impl fmt::Display for FlagOrigin {
             // Line 0 is the file as a whole: an unreadable text has no line.
             Self::File { name, line: 0 } => f.write_str(name),
             Self::File { name, line } => write!(f, "{name}:{line}"),
-            Self::Argument(index) => write!(f, "argument {index}"),
+            Self::CommandLine => f.write_str("command line"),
             Self::Environment(name) => write!(f, "environment variable {name}"),
         }
     }

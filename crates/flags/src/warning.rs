@@ -10,17 +10,24 @@ pub struct Warning {
     pub origin: FlagOrigin,
     pub text: String,
     pub hint: Option<String>,
+    /// Nothing behaves otherwise: only what is shown or logged differs.
+    pub is_cosmetic: bool,
 }
 
 impl Warning {
     pub fn new(origin: FlagOrigin, text: impl Into<String>) -> Self {
-        Self { origin, text: text.into(), hint: None }
+        Self { origin, text: text.into(), hint: None, is_cosmetic: false }
     }
 
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    #[must_use]
+    pub fn cosmetic(self, is_cosmetic: bool) -> Self {
+        Self { is_cosmetic, ..self }
     }
 }
 

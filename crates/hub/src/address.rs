@@ -75,10 +75,6 @@ impl Address {
         self.authority == other.authority
     }
 
-    pub fn is_secure(&self) -> bool {
-        self.secure
-    }
-
     /// True for this machine, which no proxy leads to.
     pub(crate) fn is_loopback(&self) -> bool {
         let Ok(authority) = self.authority.parse::<Authority>() else { return false };

@@ -1,32 +1,27 @@
 //! Load tests of OpenAI-compatible servers, which measure the server's memory between rounds of requests.
 
 mod answer;
-mod beside;
 mod client;
 mod figures;
-mod last_words;
-mod program;
 mod prompt;
 mod refused;
+mod results;
 // DECISION: each round repeats the requests of the previous one, and memory is measured between rounds. So
 // neither an unfinished request nor a deeper prompt can look like growth. `plimsoll_telemetry::trend`
 // computes the verdict.
 mod rounds;
 mod server;
 mod soak;
-mod state;
 mod sweep;
 mod target;
 
 pub use self::answer::LoadFailure;
-pub use self::beside::{Beside, BesideError, OrderResult, Served};
 pub use self::client::Client;
 pub use self::figures::{Figures, is_own};
-pub use self::program::Ending;
 pub use self::prompt::WordLength;
+pub use self::results::{SoakResults, SoakVerdict, thousands};
 pub use self::rounds::{Round, failed_so};
 pub use self::server::LoadTarget;
-pub use self::soak::{SoakError, SoakLimit, SoakSettings, soak, stopped};
-pub use self::state::{CardStats, RouterState, SoakVerdict, StateError, thousands};
+pub use self::soak::{SoakError, SoakLimit, SoakSettings, soak};
 pub use self::sweep::{Sweep, SweepDepth, slope, sweep, warm_up};
 pub use self::target::Target;

@@ -4,13 +4,13 @@
 
 mod collector;
 mod guards;
+mod header;
 mod kernel_log;
 mod machine;
 // DECISION: files of `/proc` stay open, and processes are listed again only after a new PID.
 mod processes;
 mod recording;
-mod snapshots;
 
 pub use self::collector::{Collector, WatchTarget};
+pub use self::header::about;
 pub use self::recording::{Recording, RecordingError};
-pub use self::snapshots::about;

@@ -18,8 +18,11 @@ mod hang_check;
 mod health;
 mod http_client;
 mod isolation;
+mod line_queue;
 mod lines;
 mod log_file;
+mod log_line;
+mod log_output;
 mod log_ring;
 mod port_owner;
 mod post_mortem;
@@ -28,7 +31,6 @@ mod process;
 // forking *thread* ends. A child is reaped after all processes of its group were killed, so its PID cannot be
 // reused before.
 mod spawn;
-mod stderr_queue;
 #[cfg(test)]
 mod tests;
 mod warden;
@@ -46,8 +48,8 @@ pub use environment::{Environment, child_environment, inherited};
 pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
+pub use log_output::{FlushLog, LogOutput, LogWish};
 pub use log_ring::{Log, LogLine, LogSource};
-pub use port_owner::{ListenerOwner, PortOwner, listener_on};
+pub use port_owner::{ListenerOwner, PortOwner, listener_on, listens_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};
-pub use stderr_queue::{FlushStderr, StderrQueue};

@@ -1,4 +1,4 @@
-//! Log file of the engines, written by a separate thread.
+//! Log file of the server and its engines, which can be rotated.
 //!
 //! Lines are dropped if the disk is too slow. A failed write is reported once.
 
@@ -7,12 +7,17 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use jiff::Timestamp;
+use plimsoll_config::LogFormat;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use tracing::Level;
 
+use super::line_queue::LineQueue;
+use super::log_line::{LineStyle, LineText, dropped};
 use super::log_ring::LogLine;
 
 /// Sticky and writable by all, as /tmp is (inode(7)).
@@ -21,48 +26,131 @@ const SHARED: u32 = 0o1002;
 const LOOP: i32 = Errno::LOOP.raw_os_error();
 const NO_READER: i32 = Errno::NXIO.raw_os_error();
 
-/// Lines that may wait for the disk.
-const WAITING: usize = 1024;
-
-/// File to which lines are appended; clones share it, and the last one closes it.
+/// File to which lines are appended; clones share it.
 #[derive(Clone, Debug)]
 pub struct LogFile {
-    lines: SyncSender<Arc<LogLine>>,
+    lines: LineQueue,
+    style: LineStyle,
+    is_rotated: Arc<AtomicBool>,
 }
 
 impl LogFile {
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        // Engines log prompts, so a new file is readable by this user only.
-        options.create(true).append(true).mode(0o600);
-        if is_shared(path) {
-            // Another user may have made a link or a FIFO here.
-            let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
-            options.custom_flags(i32::try_from(flags).unwrap_or_default());
-        }
-        let file = options.open(path).map_err(|error| match error.raw_os_error() {
-            Some(LOOP | NO_READER) if is_shared(path) => strangers(),
-            _ => error,
-        })?;
-        let about = file.metadata()?;
-        if is_shared(path) && !(about.is_file() && about.uid() == geteuid().as_raw()) {
-            return Err(strangers());
-        }
-        Self::to(file, path.to_owned())
+    pub fn open(path: &Path, format: LogFormat) -> io::Result<Self> {
+        let (style, is_rotated) = (LineStyle::from(format), Arc::<AtomicBool>::default());
+        let rotating = RotatedFile {
+            file: open(path)?,
+            path: path.to_owned(),
+            is_rotated: Arc::clone(&is_rotated),
+            style,
+            lost: 0,
+            is_torn: false,
+        };
+        let slow = move |count| dropped(style, count, "the disk was too slow");
+        let lines = LineQueue::start("log-file", rotating, slow)?;
+        Ok(Self { lines, style, is_rotated })
     }
 
-    fn to(file: File, path: PathBuf) -> io::Result<Self> {
-        let (lines, inbox) = sync_channel(WAITING);
-        std::thread::Builder::new()
-            .name("log-file".to_owned())
-            .spawn(move || write_all(file, &path, &inbox))?;
-        Ok(Self { lines })
+    /// Opens the file again before the next line, because it may have been moved away.
+    pub fn reopen(&self) {
+        self.is_rotated.store(true, Ordering::Release);
+        // Without a line, the moved file would stay open for as long as nothing happens.
+        let text = LineText::message("the log file was opened again");
+        self.push(|style| text.in_style(style, Timestamp::now(), Some(Level::INFO)));
     }
 
-    pub(super) fn write(&self, line: Arc<LogLine>) {
-        // A full queue is a disk that cannot keep up; the ring still has the line.
-        let _ = self.lines.try_send(line);
+    pub(super) fn push_engine_line(&self, line: &LogLine) {
+        let text = LineText::of_engine(self.style, &line.model, &line.text);
+        self.push(|style| text.in_style(style, Timestamp::now(), None));
     }
+
+    /// Writes the last lines.
+    pub(super) fn finish(&self) {
+        self.lines.finish();
+    }
+
+    pub(super) fn push(&self, line: impl FnOnce(LineStyle) -> Vec<u8>) {
+        self.lines.push(line(self.style));
+    }
+}
+
+/// The open file, which may be told that its name now belongs to another one.
+#[derive(Debug)]
+struct RotatedFile {
+    file: File,
+    path: PathBuf,
+    is_rotated: Arc<AtomicBool>,
+    style: LineStyle,
+    /// Lines that could not be written since the last one that was.
+    lost: u64,
+    /// The file ends within a line.
+    is_torn: bool,
+}
+
+impl RotatedFile {
+    fn reopen(&mut self) {
+        match open(&self.path) {
+            Ok(file) => (self.file, self.is_torn) = (file, false),
+            Err(cause) => tracing::warn!(
+                "cannot open the log file {} again: {cause}; lines go to the file that was open",
+                self.path.display()
+            ),
+        }
+    }
+
+    /// Tells of lines that were lost, once lines can be written again.
+    fn tell_lost(&mut self) -> io::Result<()> {
+        if self.lost > 0 {
+            let mut note = if self.is_torn { vec![b'\n'] } else { Vec::new() };
+            note.append(&mut dropped(self.style, self.lost, "the file could not be written"));
+            self.file.write_all(&note)?;
+            self.lost = 0;
+        }
+        Ok(())
+    }
+}
+
+impl Write for RotatedFile {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        if self.is_rotated.swap(false, Ordering::AcqRel) {
+            self.reopen();
+        }
+        let written = self.tell_lost().and_then(|()| self.file.write(lines));
+        match &written {
+            Ok(count) => self.is_torn = lines.get(..*count).and_then(<[u8]>::last) != Some(&b'\n'),
+            Err(cause) => {
+                if self.lost == 0 {
+                    tracing::warn!("cannot write the log {}: {cause}; lines are lost", self.path.display());
+                }
+                let count = memchr::memchr_iter(b'\n', lines).count();
+                self.lost += u64::try_from(count).unwrap_or(u64::MAX);
+            }
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // Engines log prompts, so a new file is readable by this user only.
+    options.create(true).append(true).mode(0o600);
+    if is_shared(path) {
+        // Another user may have made a link or a FIFO here.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+        options.custom_flags(i32::try_from(flags).unwrap_or_default());
+    }
+    let file = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(LOOP | NO_READER) if is_shared(path) => strangers(),
+        _ => error,
+    })?;
+    let about = file.metadata()?;
+    if is_shared(path) && !(about.is_file() && about.uid() == geteuid().as_raw()) {
+        return Err(strangers());
+    }
+    Ok(file)
 }
 
 /// True if the file lies in a folder like /tmp, where every user may make files.
@@ -81,21 +169,6 @@ fn strangers() -> io::Error {
     )
 }
 
-fn write_all(mut file: File, path: &Path, inbox: &Receiver<Arc<LogLine>>) {
-    let mut failing = false;
-    while let Ok(line) = inbox.recv() {
-        let written = file.write_all(format!("[{}] {}\n", line.model, line.text).as_bytes());
-        match written {
-            Ok(()) => failing = false,
-            Err(cause) if !failing => {
-                failing = true;
-                tracing::warn!("cannot write the log {}: {cause}; lines are lost", path.display());
-            }
-            Err(_) => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -106,9 +179,25 @@ mod tests {
     use super::*;
     use crate::{Log, LogSource};
 
+    fn open_text(path: &Path) -> io::Result<LogFile> {
+        LogFile::open(path, LogFormat::Text)
+    }
+
+    fn wait_for(path: &Path, words: &str) -> String {
+        let limit = Instant::now() + Duration::from_secs(30);
+        loop {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if text.contains(words) {
+                return text;
+            }
+            assert!(Instant::now() < limit, "{words:?} in {text:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
     fn a_full_disk_costs_lines_and_nothing_else() {
-        let file = LogFile::open(Path::new("/dev/full")).unwrap();
+        let file = open_text(Path::new("/dev/full")).unwrap();
         let all = Log::new("plimsoll", Bytes::mib(1));
         let log = Log::feeding("alpha", Bytes::mib(1), &all, Some(file));
         let start = Instant::now();
@@ -128,18 +217,18 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(place("fifo")).status().unwrap();
         assert!(made.success());
         for name in ["link", "fifo"] {
-            let error = LogFile::open(&place(name)).unwrap_err();
+            let error = open_text(&place(name)).unwrap_err();
             assert!(error.to_string().contains("another user"), "{name}: {error}");
         }
         assert!(!place("elsewhere").exists(), "nothing was made through the link");
-        assert!(LogFile::open(&place("own")).is_ok() && LogFile::open(&place("own")).is_ok());
+        assert!(open_text(&place("own")).is_ok() && open_text(&place("own")).is_ok());
         if geteuid().is_root() {
             std::os::unix::fs::chown(place("own"), Some(65534), None).unwrap();
-            assert!(LogFile::open(&place("own")).is_err());
+            assert!(open_text(&place("own")).is_err());
         }
         // In a folder of the user's own, a link is the user's as well.
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        assert!(LogFile::open(&place("link")).is_ok());
+        assert!(open_text(&place("link")).is_ok());
     }
 
     #[test]
@@ -147,14 +236,57 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("engine.log");
         let all = Log::new("plimsoll", Bytes::mib(1));
-        let log = Log::feeding("alpha", Bytes::mib(1), &all, Some(LogFile::open(&path).unwrap()));
+        let log = Log::feeding("alpha", Bytes::mib(1), &all, Some(open_text(&path).unwrap()));
         log.push(LogSource::Stdout, "hello".to_owned());
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "prompts are for this user's eyes");
-        let limit = Instant::now() + Duration::from_secs(30);
-        while std::fs::read_to_string(&path).unwrap() != "[alpha] hello\n" {
-            assert!(Instant::now() < limit);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let text = wait_for(&path, "hello\n");
+        let (time, line) = text.split_once(' ').unwrap();
+        assert!(time.parse::<Timestamp>().is_ok() && line == "[alpha] hello\n", "{text}");
+    }
+
+    #[test]
+    fn a_rotated_file_is_left_and_a_new_one_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
+        let file = LogFile::open(&path, LogFormat::Json).unwrap();
+        let say =
+            |text: &str| file.push(|style| LineText::message(text).in_style(style, Timestamp::now(), None));
+        say("first");
+        wait_for(&path, "first");
+        std::fs::rename(&path, &old).unwrap();
+        say("second");
+        wait_for(&old, "second");
+        file.reopen();
+        say("third");
+        wait_for(&path, "third");
+        // The folder is gone as well: the open file stays in use.
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        file.reopen();
+        say("fourth");
+        file.finish();
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_lost_are_told_once_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("/dev/full", place("link")).unwrap();
+        let file = open(&place("link")).unwrap();
+        let is_rotated = Arc::<AtomicBool>::default();
+        let mut rotated = RotatedFile {
+            file,
+            path: place("link"),
+            is_rotated: Arc::clone(&is_rotated),
+            style: LineStyle::Bare,
+            lost: 0,
+            is_torn: true,
+        };
+        assert!(rotated.write_all(b"a\nb\n").is_err() && rotated.write_all(b"c\n").is_err());
+        std::fs::remove_file(place("link")).unwrap();
+        is_rotated.store(true, Ordering::Release);
+        rotated.write_all(b"d\n").unwrap();
+        let told = " WARN 3 log lines were dropped, because the file could not be written\nd\n";
+        assert_eq!(std::fs::read_to_string(place("link")).unwrap(), told);
     }
 }

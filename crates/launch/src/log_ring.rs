@@ -84,7 +84,7 @@ impl Log {
     pub fn push(&self, source: LogSource, text: String) {
         let line = Arc::new(LogLine { model: self.0.model.clone(), source, text });
         if let Some(file) = &self.0.file {
-            file.write(line.clone());
+            file.push_engine_line(&line);
         }
         if let Some(feeds) = &self.0.feeds {
             // `keep` and not `push`: the line keeps the name of its own model.

@@ -65,6 +65,13 @@ pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<ListenerOwne
     Ok(listener_in(answer.get(..length).unwrap_or_default()))
 }
 
+/// True if a process listens on `port` of `address`; false also if its descriptors are not visible.
+pub fn listens_on(pid: i32, address: IpAddr, port: u16) -> bool {
+    let listener = listener_on(address, port).ok().flatten();
+    let process = procfs::process::Process::new(pid).ok();
+    listener.zip(process).is_some_and(|(listener, of)| socket_inodes(&of).contains(&listener.inode))
+}
+
 /// `SOCK_DIAG_BY_FAMILY` (`linux/sock_diag.h`), the type of the question and of its answer.
 const BY_FAMILY: u16 = 20;
 
@@ -139,6 +146,8 @@ mod tests {
             let own = procfs::process::Process::myself().unwrap();
             assert!(socket_inodes(&own).contains(&found.inode), "{bound}");
             assert_eq!(PortOwner::new(port, 1).stranger(), None);
+            assert!(listens_on(own.pid, asked, port) && !listens_on(1, asked, port));
+            assert!(!listens_on(-1, asked, port) && !listens_on(i32::MAX, asked, port));
             drop(listener);
             assert_eq!(listener_on(asked, port).unwrap(), None, "{bound}");
         }

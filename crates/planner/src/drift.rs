@@ -2,9 +2,9 @@
 //!
 //! The table is what `cargo xtask drift --write` saw on the newest engine of each interface.
 
-use plimsoll_base::{Bytes, Card, Reason};
+use plimsoll_base::{Bytes, Reason};
 
-use super::named::{INTERFACES, device_number};
+use super::named::{INTERFACES, interface};
 use super::quirks::NEWEST_COMPARED;
 use super::request::{EngineKind, PlanRequest};
 
@@ -29,17 +29,6 @@ pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {
         --exact` asks the engine itself"
     );
     Some(Reason::new("formulas_off", text).fact(fact, off))
-}
-
-/// The interface that the engine will use: that of `-dev`, else of the first card's vendor.
-fn interface(request: &PlanRequest<'_>) -> &'static str {
-    let named = request.wish.devices.iter().find_map(|name| device_number(name));
-    match (named, request.cards.first().and_then(Card::pci_vendor)) {
-        (Some((interface, _)), _) => interface,
-        (None, Some(0x1002)) => "ROCm",
-        (None, Some(_)) => "Vulkan",
-        (None, None) => "CUDA",
-    }
 }
 
 /// Interface, version and tenths of a MiB.

@@ -1,8 +1,10 @@
 //! Cards named by llama.cpp's flags `-dev`, `-mg` and `-ts`.
 
+use plimsoll_base::Card;
 use plimsoll_flags::{ModelParams, SplitMode};
 
 use super::error::PlanError;
+use super::request::PlanRequest;
 
 /// Cards that flags name, as positions in the machine's list, lowest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +86,17 @@ fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
 
 /// Beginnings of the names that engines give to cards, one for each interface.
 pub(super) const INTERFACES: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
+
+/// The interface that the engine will use: that of `-dev`, else of the first card's vendor.
+pub(super) fn interface(request: &PlanRequest<'_>) -> &'static str {
+    let named = request.wish.devices.iter().find_map(|name| device_number(name));
+    match (named, request.cards.first().and_then(Card::pci_vendor)) {
+        (Some((interface, _)), _) => interface,
+        (None, Some(0x1002)) => "ROCm",
+        (None, Some(_)) => "Vulkan",
+        (None, None) => "CUDA",
+    }
+}
 
 /// Interface and number of a card by its name: `CUDA0`, `ROCm1`, `Vulkan2`.
 pub fn device_number(name: &str) -> Option<(&'static str, usize)> {

@@ -4,7 +4,7 @@
 //! with a full context.
 
 use plimsoll_base::{Bytes, CardId};
-use plimsoll_planner::Terms;
+use plimsoll_planner::{CardPlan, Terms};
 use serde::Serialize;
 
 /// Tolerated difference on a card: a minimum, and thousandths of the peak.
@@ -13,20 +13,19 @@ pub(crate) const CARD_MARGIN: (Bytes, u64) = (Bytes::mib(48), 15);
 /// llama.cpp b11549 in Python.
 pub(crate) const HOST_MARGIN: (Bytes, u64) = (Bytes::mib(96), 50);
 
-/// Comparison for all engines (`plimsoll.check/1`).
+/// Comparison for one engine (`plimsoll.check/1`).
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) schema: &'static str,
-    pub(crate) models: Vec<Checked>,
+    pub(crate) models: [Checked; 1],
     pub(crate) ok: bool,
 }
 
-/// Comparison for one engine.
+/// Figures of one engine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Checked {
     pub(crate) model: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pid: Option<u32>,
+    pub(crate) pid: u32,
     pub(crate) cards: Vec<Row>,
     /// Figures that the engine reports, with the planned ones.
     pub(crate) said: Vec<ReportedFigure>,
@@ -36,10 +35,9 @@ pub(crate) struct Checked {
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) id: CardId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) terms: Option<Terms>,
-    /// Planned use once loaded; a daemon keeps only the peak.
-    pub(crate) loaded: Option<Bytes>,
+    pub(crate) terms: Terms,
+    /// Planned use once loaded.
+    pub(crate) loaded: Bytes,
     pub(crate) peak: Bytes,
     pub(crate) measured: Option<Bytes>,
     /// Bytes above the peak; negative: bytes below the planned use once loaded.
@@ -57,23 +55,12 @@ pub(crate) struct ReportedFigure {
 }
 
 impl Row {
-    pub(crate) fn new(
-        id: CardId,
-        loaded: Option<Bytes>,
-        peak: Bytes,
-        measured: Option<Bytes>,
-        margin: Bytes,
-    ) -> Self {
-        // `difference` is signed in the JSON: the sign tells a plan that is too small from one that is too
-        // large.
-        let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
-        // An engine anywhere between loaded and peak is as planned, so at most one of these two is not zero.
-        let above = |measured: Bytes| signed(measured.saturating_sub(peak));
-        let below = |measured: Bytes| signed(loaded.unwrap_or_default().saturating_sub(measured));
-        let difference = measured.map_or(0, |measured| above(measured) - below(measured));
+    pub(crate) fn new(id: CardId, planned: &CardPlan, measured: Option<Bytes>, margin: Bytes) -> Self {
+        let CardPlan { loaded, peak, .. } = *planned;
+        let difference = measured.map_or(0, |measured| difference(loaded, peak, measured));
         Self {
             id,
-            terms: None,
+            terms: planned.terms.clone(),
             loaded,
             peak,
             measured,
@@ -82,6 +69,14 @@ impl Row {
             ok: Bytes::new(difference.unsigned_abs()) <= margin,
         }
     }
+}
+
+/// Bytes above the peak; negative: bytes below the planned use once loaded.
+fn difference(loaded: Bytes, peak: Bytes, measured: Bytes) -> i64 {
+    // Signed in the JSON: the sign tells a plan that is too small from one that is too large.
+    let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
+    // An engine anywhere between loaded and peak is as planned, so at most one of these two is not zero.
+    signed(measured.saturating_sub(peak)) - signed(loaded.saturating_sub(measured))
 }
 
 /// The requested margin, else the default one.
@@ -95,23 +90,11 @@ pub(crate) fn margin(asked: Option<Bytes>, (least, thousandths): (Bytes, u64), p
 mod tests {
     use super::*;
 
-    fn row(measured: u64) -> Row {
-        let mib = Bytes::mib;
-        Row::new(CardId::new("a"), Some(mib(1000)), mib(1200), Some(mib(measured)), mib(48))
-    }
-
     #[test]
     fn an_engine_between_loaded_and_full_is_as_planned() {
-        for (measured, difference, ok) in [
-            (1000, 0, true),
-            (1200, 0, true),
-            (960, -40, true),
-            (1248, 48, true),
-            (1249, 49, false),
-            (940, -60, false),
-        ] {
-            let row = row(measured);
-            assert_eq!((row.difference >> 20, row.ok), (difference, ok), "{measured}");
+        for (measured, expected) in [(1000, 0), (1200, 0), (960, -40), (1248, 48), (1249, 49), (940, -60)] {
+            let found = difference(Bytes::mib(1000), Bytes::mib(1200), Bytes::mib(measured));
+            assert_eq!(found >> 20, expected, "{measured}");
         }
     }
 }

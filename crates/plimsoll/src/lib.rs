@@ -7,6 +7,5 @@
 
 mod check;
 pub mod command;
-mod replay;
 mod report;
 mod screen;

@@ -1,28 +1,24 @@
-//! Formatting of reports about plans, replays, load tests and recordings.
+//! Formatting of reports about plans, load tests and recordings.
 
 // One module per report; what several reports share is in the `report` crate.
 mod bar;
-mod beside;
 mod check;
 mod fit;
 mod html;
 mod paper;
 mod plan;
 mod record;
-mod replay;
 mod soak;
 mod status;
 mod sweep;
 
 pub(crate) use bar::{svg, verdict};
-pub(crate) use beside::BesideReport;
 pub(crate) use check::check;
 pub(crate) use fit::fit;
 pub(crate) use html::html;
 pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
-pub(crate) use record::{RecordReport, csv};
-pub(crate) use replay::replay;
+pub(crate) use record::RecordReport;
 pub(crate) use soak::{SoakReport, lasted};
-pub(crate) use status::status;
+pub(crate) use status::{server, status};
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};

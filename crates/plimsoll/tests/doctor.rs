@@ -56,7 +56,7 @@ fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     let verdict = json(&by_file);
     assert_eq!(verdict["schema"], "plimsoll.diagnosis/1");
     assert_eq!(verdict["cause"], "pool_growth");
-    assert_eq!(verdict["evidence"][0]["line"], 5);
+    assert_eq!(verdict["evidence"][0]["line"], 7);
     let text = doctor(&[&file]).output().unwrap();
     let (stdout, stderr) = said(&text);
     assert!(stdout.starts_with("pool_growth: ") && stdout.contains("\nhint: "), "{stdout}");

@@ -14,9 +14,7 @@ pub type Capability = u32;
 
 pub const VOLTA: Capability = 700;
 pub const TURING: Capability = 750;
-pub const AMPERE: Capability = 800;
 pub const ADA: Capability = 890;
-pub const BLACKWELL: Capability = 1200;
 
 // The blocks of one operation form a `DemandGroup`: allocated in order, freed in reverse.
 /// Engine builds that differ in their pool requests, oldest first.

@@ -12,11 +12,10 @@ mod device;
 mod policies;
 mod policy;
 pub mod replay;
-pub mod trace;
 
 pub use device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 pub use policies::*;
-pub use policy::{Block, Broken, Policy, ServedPolicy, Trim};
+pub use policy::{Block, Policy, ServedPolicy, Trim};
 
 // Unit tests check policies on the card that `tests` use, which names this crate as they do.
 #[cfg(test)]

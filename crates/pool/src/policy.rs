@@ -29,19 +29,6 @@ pub enum Trim {
     All,
 }
 
-/// Condition under which the original allocator aborts its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Broken {
-    #[error("a block other than the last allocated one was freed, which this pool does not allow")]
-    OutOfOrder,
-    /// The card may have memory left.
-    #[error("the pool's address range is exhausted")]
-    AddressesUsedUp,
-}
-
-// DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`; a second trait adds trims
-// (releases of idle memory) and graphs. The device is passed to every call, so several policies can share a
-// card.
 /// Allocator policy: it hands out ranges of device memory and takes them back.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live
@@ -62,11 +49,6 @@ pub trait Policy {
 
     /// Requested bytes of the blocks that are handed out.
     fn live(&self) -> u64;
-
-    /// The reason why the policy cannot go on and refuses everything, if there is one.
-    fn broken(&self) -> Option<Broken> {
-        None
-    }
 }
 
 /// A policy that serves the pool of a program: it gives memory back, and knows of captured graphs.

@@ -1,180 +1,169 @@
-//! Replay of an allocation trace with an allocator policy, on a simulated card that only counts bytes.
+//! Replay of an engine's operations with an allocator policy, on a simulated card with unlimited memory.
 //!
-//! GPU work finishes at once, because a trace has no times. The replay stops where the modelled allocator
-//! would fail.
+//! Each operation allocates its blocks in order and frees them in reverse, as the scopes in the engine's code
+//! do.
 
 use alloc::vec::Vec;
-use core::fmt;
 
-use crate::device::{Address, OutOfMemory};
-use crate::policy::{Block, Broken, Policy};
-use crate::trace::{Trace, TraceStep};
+use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
+use crate::policy::{Block, Policy};
 
-mod card;
-mod kind;
-mod scopes;
-
-use card::ReplayCard;
-pub use kind::{PolicyKind, UnknownPolicy};
-pub use scopes::{Scopes, driver_takes};
-
+const STREAM: Stream = Stream(0);
+/// More memory than any card has.
+const ENDLESS: u64 = 1 << 46;
 // Whole allocations count in their requested size, mapped pieces in these granules.
 /// Granule of regions, on all cards so far.
 pub const GRANULE: u64 = 2 << 20;
-/// A budget that no policy meets.
-pub const UNLIMITED: u64 = 1 << 44;
+/// A driver packs requests below this into pieces of a granule.
+const LARGE: u64 = 1 << 20;
 
-/// Result of a replay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplayOutcome {
-    /// `None` if the trace was replayed to its end.
-    pub failure: Option<ReplayFailure>,
-    pub peak_reserved: u64,
-    /// Sizes of granted driver requests, in order.
-    pub driver_sizes: Vec<u64>,
+#[derive(Debug)]
+pub struct Scopes<P> {
+    policy: P,
+    device: EndlessCard,
+    lent: Vec<Block>,
+    live: u64,
 }
 
-impl ReplayOutcome {
-    pub fn completed(&self) -> bool {
-        self.failure.is_none()
-    }
-}
-
-/// Failure at which a replay stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayFailure {
-    pub step: usize,
-    /// Bytes live and reserved at that moment.
-    pub live: u64,
-    pub reserved: u64,
-    pub cause: Cause,
-}
-
-/// Cause of a failed replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The policy refused so many bytes.
-    Refused {
-        size: u64,
-        by: OutOfMemory,
-    },
-    Broken(Broken),
-}
-
-impl fmt::Display for ReplayFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "request {}: ", self.step + 1)?;
-        match self.cause {
-            Cause::Refused { size, by } => write!(
-                f,
-                "a request for {size} bytes was refused ({by}) while {} bytes were in use and {} bytes were \
-                reserved",
-                self.live, self.reserved
-            ),
-            Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),
+impl<P: Policy> Scopes<P> {
+    /// A device with this granule.
+    pub fn new(policy: P, granule: u64) -> Self {
+        Self {
+            policy,
+            device: EndlessCard { granule, used: 0, driver_sizes: Vec::new() },
+            lent: Vec::new(),
+            live: 0,
         }
     }
-}
 
-/// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
-pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64) -> ReplayOutcome {
-    let mut device = ReplayCard::new(budget, kind.granule());
-    let mut policy = kind.policy();
-    let mut pass = ReplayPass {
-        policy: &mut *policy,
-        device: &mut device,
-        blocks: alloc::vec![NO_BLOCK; usize::try_from(trace.blocks()).unwrap_or_default()],
-    };
-    let failure = pass.run(trace);
-    ReplayOutcome {
-        failure,
-        peak_reserved: device.peak_reserved(),
-        driver_sizes: device.driver_sizes().to_vec(),
-    }
-}
-
-/// The smallest budget with which the policy completes the trace, found by halving, to a thousandth of the
-/// live bytes or a granule; `None` if no budget suffices. A policy may fail with a larger budget than one
-/// that suffices; the result was tested.
-pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
-    let unlimited = replay(trace, kind, UNLIMITED);
-    if !unlimited.completed() {
-        return None;
-    }
-    let completes = |budget: u64| replay(trace, kind, budget).completed();
-    // Finer steps would cost replays for digits that do not matter.
-    let step = kind.granule().max(trace.peak_live() / 1024);
-    let least = trace.peak_live().next_multiple_of(kind.granule());
-    // A policy without overhead needs no search.
-    if completes(least) {
-        return Some(least);
-    }
-    // Invariant of the search: `fails` was seen to fail, `enough` was seen to complete.
-    let (mut fails, mut enough) = (least, unlimited.peak_reserved);
-    // Refusals on the way can change a policy's decisions, so the peak of an unlimited run need not be
-    // enough.
-    if !completes(enough) {
-        enough = UNLIMITED;
-    }
-    while enough - fails > step {
-        let middle = (fails + (enough - fails) / 2).next_multiple_of(kind.granule());
-        if middle >= enough {
-            break;
-        }
-        if completes(middle) {
-            enough = middle;
-        } else {
-            fails = middle;
-        }
-    }
-    Some(enough)
-}
-
-const NO_BLOCK: Block = Block { address: Address(0), size: 0 };
-
-struct ReplayPass<'a> {
-    policy: &'a mut dyn Policy,
-    device: &'a mut ReplayCard,
-    /// The policy's block for each block of the trace.
-    blocks: Vec<Block>,
-}
-
-impl ReplayPass<'_> {
-    fn run(&mut self, trace: &Trace) -> Option<ReplayFailure> {
-        for (step, &request) in trace.steps().iter().enumerate() {
-            let cause = match self.step(request) {
-                Err(cause) => Some(cause),
-                Ok(()) => self.policy.broken().map(Cause::Broken),
-            };
-            if let Some(cause) = cause {
-                let (live, reserved) = (self.policy.live(), self.policy.reserved());
-                return Some(ReplayFailure { step, live, reserved, cause });
-            }
-        }
-        None
-    }
-
-    fn step(&mut self, step: TraceStep) -> Result<(), Cause> {
+    /// Takes a block, or gives the last one back.
+    pub fn step(&mut self, step: Option<u64>) {
         match step {
-            TraceStep::Allocate { block, size, stream } => {
-                let allocated = self.policy.allocate(self.device, size, stream);
-                let allocated = allocated.map_err(|by| match self.policy.broken() {
-                    Some(broken) => Cause::Broken(broken),
-                    None => Cause::Refused { size, by },
-                })?;
-                if let Some(place) = self.place(block) {
-                    *place = allocated;
+            Some(bytes) => {
+                // Only a request that no card could serve is refused.
+                if let Ok(block) = self.policy.allocate(&mut self.device, bytes, STREAM) {
+                    self.lent.push(block);
+                    self.live = self.live.max(self.policy.live());
                 }
             }
-            TraceStep::Free { block, stream } => {
-                let block = self.place(block).map_or(NO_BLOCK, |place| *place);
-                self.policy.deallocate(self.device, block, stream);
+            None => {
+                if let Some(block) = self.lent.pop() {
+                    self.policy.deallocate(&mut self.device, block, STREAM);
+                }
             }
         }
-        Ok(())
     }
 
-    fn place(&mut self, block: u32) -> Option<&mut Block> {
-        self.blocks.get_mut(usize::try_from(block).ok()?)
+    /// Allocates blocks in order and frees them in reverse. Sizes of 0 are left out.
+    pub fn group(&mut self, sizes: &[u64]) {
+        let before = self.lent.len();
+        for &bytes in sizes.iter().filter(|&&bytes| bytes > 0) {
+            self.step(Some(bytes));
+        }
+        while self.lent.len() > before {
+            self.step(None);
+        }
+    }
+
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// Sizes of driver requests, in order.
+    pub fn driver_sizes(&self) -> &[u64] {
+        &self.device.driver_sizes
+    }
+
+    /// The most bytes lent at once.
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+/// A card on which allocations only add up: what a policy gives back is not used again.
+#[derive(Debug)]
+struct EndlessCard {
+    granule: u64,
+    used: u64,
+    driver_sizes: Vec<u64>,
+}
+
+impl PoolDevice for EndlessCard {
+    fn granule(&self) -> u64 {
+        self.granule
+    }
+
+    fn available(&self) -> u64 {
+        ENDLESS - self.used
+    }
+
+    fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
+        let free = self.available();
+        let whole = size.max(1).checked_next_multiple_of(self.granule).filter(|&whole| whole <= free);
+        // Addresses begin behind the first granule: 0 is no address.
+        let address = Address(self.granule).offset(self.used);
+        self.used += whole.ok_or(OutOfMemory { asked: size, free })?;
+        self.driver_sizes.push(size);
+        Ok(address)
+    }
+
+    fn free(&mut self, _: Address) {}
+
+    fn record(&mut self, _: Stream) -> DeviceEvent {
+        DeviceEvent(0)
+    }
+
+    fn done(&mut self, _: DeviceEvent) -> bool {
+        true
+    }
+
+    fn wait(&mut self, _: DeviceEvent) {}
+
+    fn order(&mut self, _: Stream, _: DeviceEvent) {}
+
+    fn forget(&mut self, _: DeviceEvent) {}
+
+    fn capturing(&self, _: Stream) -> bool {
+        false
+    }
+}
+
+/// Bytes that a driver takes of a card for whole allocations of these sizes: large ones in granules of their
+/// own, small ones packed together (`data/measured/h200-growth-b8799.json`).
+pub fn driver_takes(sizes: impl IntoIterator<Item = u64>) -> u64 {
+    let (large, small): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size >= LARGE);
+    let granules = |size: u64| size.checked_next_multiple_of(GRANULE).unwrap_or(u64::MAX);
+    let sum = |sizes: Vec<u64>| sizes.into_iter().fold(0, u64::saturating_add);
+    // Large allocations are rounded one by one, small ones together.
+    sum(large.into_iter().map(granules).collect()).saturating_add(granules(sum(small)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::GgmlLegacy;
+
+    #[test]
+    fn a_group_is_alive_together_and_leaves_nothing_lent() {
+        let mut scopes = Scopes::new(GgmlLegacy::default(), 256);
+        scopes.group(&[1024, 0, 2048]);
+        scopes.group(&[512]);
+        assert_eq!((scopes.live(), scopes.policy().live()), (3072, 0));
+        assert_eq!(scopes.driver_sizes().len(), 2);
+    }
+
+    #[test]
+    fn a_group_that_is_refused_ends() {
+        let mut scopes = Scopes::new(GgmlLegacy::default(), 256);
+        scopes.group(&[u64::MAX, 1024]);
+        assert_eq!(scopes.live(), 1024);
+    }
+
+    #[test]
+    fn small_blocks_share_a_granule_and_large_ones_have_their_own() {
+        assert_eq!(driver_takes([9728, 68_864]), GRANULE);
+        assert_eq!(driver_takes([1 << 20, 512]), 2 * GRANULE);
+        assert_eq!(driver_takes([]), 0);
+        assert_eq!(driver_takes([u64::MAX, 1]), u64::MAX);
     }
 }

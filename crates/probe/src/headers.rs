@@ -20,7 +20,7 @@ const LAST_WINDOW: u64 = 1 << 30;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadModelError {
-    #[error("cannot open {}: {error}", path.display())]
+    #[error("cannot open {}: {error}", std::path::absolute(path).as_deref().unwrap_or(path).display())]
     Open { path: PathBuf, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },

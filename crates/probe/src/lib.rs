@@ -15,7 +15,6 @@ mod lookout;
 pub mod process;
 mod resident;
 mod sampler;
-mod sensors;
 mod sources;
 pub mod sysroot;
 mod unified;
@@ -28,7 +27,6 @@ pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
 pub use resident::resident;
 pub use sampler::{Sampler, StartSamplerError};
-pub use sensors::Sensors;
 
 /// State of a machine at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]

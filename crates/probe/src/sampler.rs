@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::lookout::{CardQuery, CardReader};
-use super::{Machine, Reading, Sensors};
+use super::{Machine, Reading};
 
 /// Time limit for the driver's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -42,7 +42,6 @@ pub struct Sampler {
 enum SampleQuestion {
     Machine(oneshot::Sender<Machine>),
     Reading(oneshot::Sender<Reading>),
-    Sensors(oneshot::Sender<Vec<Sensors>>),
 }
 
 impl Sampler {
@@ -78,11 +77,6 @@ impl Sampler {
     /// Free memory now and the holders of the rest; empty if the thread died.
     pub async fn read(&self) -> Reading {
         self.ask(SampleQuestion::Reading).await.unwrap_or_default()
-    }
-
-    /// Temperature, clock and load of each card; empty where there is none, or if the thread died.
-    pub async fn sensors(&self) -> Vec<Sensors> {
-        self.ask(SampleQuestion::Sensors).await.unwrap_or_default()
     }
 
     /// Waits until each card has at least this much free, nothing moves any more, or five seconds have
@@ -137,7 +131,6 @@ impl SamplerThread {
             match question {
                 SampleQuestion::Machine(reply) => drop(reply.send(self.machine())),
                 SampleQuestion::Reading(reply) => drop(reply.send(self.reading())),
-                SampleQuestion::Sensors(reply) => drop(reply.send(self.sensors())),
             }
         }
     }
@@ -166,13 +159,6 @@ impl SamplerThread {
             reading.add_host();
             reading
         })
-    }
-
-    fn sensors(&mut self) -> Vec<Sensors> {
-        match self.no_card {
-            true => Vec::new(),
-            false => self.ask(CardQuery::Sensors).unwrap_or_default(),
-        }
     }
 
     fn ask<T: DeserializeOwned>(&mut self, question: CardQuery) -> Option<T> {

@@ -5,7 +5,7 @@
 mod nvml;
 
 use self::nvml::NvmlSource;
-use super::{Machine, Reading, Sensors};
+use super::{Machine, Reading};
 
 /// A library or a driver that tells of cards. One that is not there has none, and says so in a note.
 trait CardSource {
@@ -14,11 +14,6 @@ trait CardSource {
 
     /// Adds the values that change. Cards that do not answer are left out.
     fn add_reading(&self, reading: &mut Reading);
-
-    /// Temperature, clock and load of each card; none where the vendor does not tell.
-    fn sensors(&self) -> Vec<Sensors> {
-        Vec::new()
-    }
 }
 
 /// In the order in which their cards are listed.
@@ -47,9 +42,5 @@ impl CardSources {
         }
         reading.add_host();
         reading
-    }
-
-    pub(super) fn sensors(&self) -> Vec<Sensors> {
-        self.0.iter().flat_map(|source| source.sensors()).collect()
     }
 }

@@ -6,18 +6,19 @@ use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
 
-use crate::{escaped, wrapped, written};
+use crate::{escaped, shortened, wrapped, written};
 
 /// Width of a bar in its own coordinates.
 pub const BAR_WIDTH: f64 = 1000.0;
 /// Width of a bar in a document, and the margin around it.
 const HULL: u64 = 960;
 const MARGIN: u64 = 24;
-/// Height of one card in a document, with its title and legend.
-const ROW: u64 = 146;
+/// Height of one card in a document, with its legend.
+const ROW: u64 = 126;
 /// Height of a line of text, and characters that fit into one.
 const LINE: u64 = 20;
-const WARNING_WIDTH: usize = 125;
+const LINE_WIDTH: usize = 125;
+const TITLE_WIDTH: usize = 95;
 /// Distance of two entries of a legend: six of them fill a bar, and `W weights 143771 MiB` fits into one.
 const LEGEND_COLUMN: u64 = 160;
 /// Minimum width of a segment that shows its letter.
@@ -138,10 +139,7 @@ impl Bar {
                 r#"<rect data-term="{at}" class="{class}" x="{from:.1}" width="{wide:.1}" height="40"><title>{name} {bytes}</title></rect><text data-letter="{at}" class="letter" x="{middle:.1}" y="25"{hidden}>{letter}</text>"#
             )?;
         }
-        writeln!(
-            out,
-            r#"<line class="edge" x1="{line:.1}" x2="{line:.1}" y1="-8" y2="48"><title>load line</title></line>"#
-        )?;
+        writeln!(out, r#"<line class="edge" x1="{line:.1}" x2="{line:.1}" y1="-8" y2="48"/>"#)?;
         // The label stays inside of the picture, wherever the line is.
         let (anchor, at) = match line > BAR_WIDTH / 2.0 {
             true => ("end", line + 2.0),
@@ -149,7 +147,7 @@ impl Bar {
         };
         writeln!(
             out,
-            r#"<text class="ink" x="{at:.1}" y="61" font-size="13" text-anchor="{anchor}">card {}</text></svg>"#,
+            r#"<text class="ink" x="{at:.1}" y="61" font-size="13" text-anchor="{anchor}">load line: card {}</text></svg>"#,
             self.total
         )
     }
@@ -179,7 +177,7 @@ pub fn patterns() -> String {
 pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String {
     let mut body = String::new();
     let mut top = 52;
-    let lines = warnings.iter().flat_map(|warning| wrapped(&format!("warning: {warning}"), WARNING_WIDTH, 0));
+    let lines = warnings.iter().flat_map(|warning| wrapped(&format!("warning: {warning}"), LINE_WIDTH, 0));
     for line in lines {
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -190,16 +188,20 @@ pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String 
         top += LINE;
     }
     for (heading, bar) in bars {
-        let (baseline, place) = (top + 16, top + 26);
-        // Writing to a string cannot fail.
-        let _ =
-            writeln!(body, r#"<text class="ink" x="{MARGIN}" y="{baseline}">{}</text>"#, escaped(heading));
+        let lines = wrapped(heading, LINE_WIDTH, 0);
+        for line in &lines {
+            let (baseline, line) = (top + 16, escaped(&shortened(line, LINE_WIDTH)));
+            // Writing to a string cannot fail.
+            let _ = writeln!(body, r#"<text class="ink" x="{MARGIN}" y="{baseline}">{line}</text>"#);
+            top += LINE;
+        }
+        let place = top + 6;
         // 69 is 960/1004 of the bar's own 72 units, so that the picture is not letterboxed.
         body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="69""#));
         body += &legend(bar, place + 76);
         top += ROW;
     }
-    crate::document(HULL + 2 * MARGIN, top + 4, Some(title), &body)
+    crate::document(HULL + 2 * MARGIN, top + 4, &shortened(title, TITLE_WIDTH), &body)
 }
 
 fn legend(bar: &Bar, y: u64) -> String {
@@ -211,7 +213,7 @@ fn legend(bar: &Bar, y: u64) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            r#"<rect class="{}" x="{x}" y="{y}" width="11" height="11"/><text class="ink" x="{label}" y="{baseline}" font-size="12">{}</text>"#,
+            r#"<rect class="{}" x="{x}" y="{y}" width="11" height="11"/><text class="ink" x="{label}" y="{baseline}" font-size="11">{}</text>"#,
             style.class,
             escaped(&text)
         );

@@ -2,9 +2,13 @@
 //!
 //! Series differ by name and shape in addition to colour.
 
+mod scale;
 mod svg;
 
 use plimsoll_telemetry::trend::TrendCourse;
+
+pub use self::scale::{RoundSteps, round_ticks};
+use self::scale::{round_scale, y_range};
 
 /// Left edge of the plot, in pixels: room for the labels of the scale.
 pub const PLOT_LEFT: u64 = 124;
@@ -13,8 +17,8 @@ pub const PLOT_WIDTH: u64 = 620;
 /// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
-// DECISION: the vertical scale can run from the lowest to the highest value, because a soak test looks for
-// growth of 2 MiB on 140 GiB.
+// DECISION: the vertical scale starts at zero, or at the lowest value where the course is nearly flat, because a
+// soak test looks for growth of 2 MiB on 140 GiB. The axis is then drawn broken.
 /// One chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
@@ -49,6 +53,8 @@ pub struct ChartSeries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartShape {
     Line,
+    /// A line with a mark at each point: circle, square or diamond by number.
+    Marked(usize),
     Area,
     /// An area with the hatch of its class over it.
     Hatched,
@@ -81,19 +87,16 @@ impl Chart {
         until: u64,
         ends: (&str, &str),
         text: &dyn Fn(u64) -> String,
+        steps: RoundSteps,
     ) -> Option<Self> {
         let drawn = || courses.iter().map(|(_, course)| *course);
         let from = drawn().filter_map(|course| Some(course.buckets().first()?.from)).min()?;
         let last = drawn().filter_map(|course| Some(course.buckets().last()?.until)).max()?;
         // At least one unit wide: a course of a single moment has no range to scale by.
         let x = (from, last.max(until).max(from + 1));
-        let y =
-            (drawn().filter_map(TrendCourse::lowest).min()?, drawn().filter_map(TrendCourse::highest).max()?);
-        let mut y_ticks = vec![(y.1, text(y.1))];
-        // A flat course has one label, because two would be printed over each other.
-        if y.0 < y.1 {
-            y_ticks.push((y.0, text(y.0)));
-        }
+        let lowest = drawn().filter_map(TrendCourse::lowest).min()?;
+        let highest = drawn().filter_map(TrendCourse::highest).max()?;
+        let (y, y_ticks) = round_scale(y_range(lowest, highest), text, steps);
         let mut chart = Self {
             title: title.to_owned(),
             height: 150,
@@ -105,6 +108,41 @@ impl Chart {
         };
         for ((name, course), colour) in courses.iter().take(MOST_LINES).zip(0..) {
             chart.push_course(name, course, &format!("c{colour}"), text);
+        }
+        Some(chart)
+    }
+
+    /// Charts lines through measured points, over an axis from zero with a label at each round step.
+    ///
+    /// Returns `None` if no line has a point.
+    pub fn of_points(
+        title: &str,
+        lines: &[(String, Vec<(u64, u64)>)],
+        text: &dyn Fn(u64) -> String,
+        steps: RoundSteps,
+    ) -> Option<Self> {
+        let points = || lines.iter().flat_map(|(_, points)| points);
+        let last = points().map(|point| point.0).max()?.max(1);
+        let (lowest, highest) = (points().map(|point| point.1).min()?, points().map(|point| point.1).max()?);
+        let (y, y_ticks) = round_scale(y_range(lowest, highest), text, steps);
+        // Depths of prompts are powers of two where they are long.
+        let across = if last >= 1024 { RoundSteps::Binary } else { RoundSteps::Decimal };
+        let x_ticks = round_ticks(0, last, across).into_iter().map(|at| (at, at.to_string())).collect();
+        let mut chart = Self {
+            title: title.to_owned(),
+            height: 150,
+            x: (0, last),
+            y,
+            x_ticks,
+            y_ticks,
+            ..Self::default()
+        };
+        for ((name, points), number) in lines.iter().take(MOST_LINES).zip(0..) {
+            let (class, shape) = (format!("line c{number}"), ChartShape::Marked(number));
+            let end = points.last().map_or_else(String::new, |last| format!(": {}", text(last.1)));
+            chart.key.push(KeyRow { swatch: Some((class.clone(), shape)), text: format!("{name}{end}") });
+            let points = points.clone();
+            chart.series.push(ChartSeries { name: name.clone(), class, shape, points, base: Vec::new() });
         }
         Some(chart)
     }
@@ -160,14 +198,14 @@ fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 /// Draws charts under each other as a standalone SVG document.
-pub fn charts(charts: &[Chart]) -> String {
-    let (mut top, mut body) = (0, String::new());
+pub fn charts(title: &str, charts: &[Chart]) -> String {
+    let (mut top, mut body) = (44, String::new());
     for chart in charts {
         // The place is an attribute of the inner `<svg>`, so a chart alone in a page carries none.
         body += &chart.svg().replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
         top += chart.outer_height();
     }
-    crate::document(svg::OUTER_WIDTH, top.max(40) + 8, None, &body)
+    crate::document(svg::OUTER_WIDTH, top + 8, &crate::shortened(title, 80), &body)
 }
 
 #[cfg(test)]
@@ -182,10 +220,11 @@ mod tests {
         }
         let text = |value: u64| format!("{value} B");
         let courses = [("a<b>".to_owned(), &course)];
-        let mut chart = Chart::of_courses("memory <host>", &courses, 0, ("0", "9"), &text).unwrap();
+        let mut chart =
+            Chart::of_courses("memory <host>", &courses, 0, ("0", "9"), &text, RoundSteps::Binary).unwrap();
         chart.marks.push(Mark { at: 5, text: "killed & gone".to_owned(), id: None });
         let svg = chart.svg();
-        for part in ["100 B", "109 B", "a&lt;b&gt;: 109 B", "memory &lt;host&gt;", "killed &amp; gone"] {
+        for part in ["100 B", "108 B", "a&lt;b&gt;: 109 B", "memory &lt;host&gt;", "killed &amp; gone"] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert_eq!(svg.matches('<').count(), svg.matches('>').count());
@@ -194,11 +233,49 @@ mod tests {
     #[test]
     fn nothing_is_no_chart_and_one_value_is_a_flat_line() {
         let text = |value: u64| value.to_string();
-        assert!(Chart::of_courses("", &[], 0, ("", ""), &text).is_none());
+        assert!(Chart::of_courses("", &[], 0, ("", ""), &text, RoundSteps::Binary).is_none());
         let mut course = TrendCourse::default();
         course.push(7, u64::MAX);
-        let chart = Chart::of_courses("", &[(String::new(), &course)], 0, ("", ""), &text).unwrap();
+        let courses = [(String::new(), &course)];
+        let chart = Chart::of_courses("", &courses, 0, ("", ""), &text, RoundSteps::Binary).unwrap();
         assert!(chart.svg().contains(&u64::MAX.to_string()));
+    }
+
+    #[test]
+    fn points_are_marked_names_stay_inside_and_the_axis_is_broken_only_where_it_says_so() {
+        let text = |value: u64| format!("{value} tokens/s");
+        let long = "a name of a model that is very long indeed ".repeat(4) + &"x".repeat(60);
+        let lines =
+            [(long.clone(), vec![(106, 1751), (206, 900), (300, 193)]), ("one".to_owned(), vec![(300, 5)])];
+        let chart = Chart::of_points(&long, &lines, &text, RoundSteps::Decimal).unwrap();
+        assert_eq!((chart.x, chart.y), ((0, 300), (0, 2000)));
+        let labels: Vec<&str> = chart.y_ticks.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(labels, ["0 tokens/s", "500 tokens/s", "1000 tokens/s", "1500 tokens/s", "2000 tokens/s"]);
+        let svg = chart.svg();
+        assert_eq!(svg.matches("class=\"dot c0\"").count(), 2, "in the plot and in the key: {svg}");
+        assert!(!svg.contains("class=\"break\""));
+        let widest = svg
+            .lines()
+            .filter_map(|line| line.split_once("<text class=\"ink\" x=\"776\""))
+            .map(|(_, rest)| rest.split(['>', '<']).nth(1).unwrap_or_default().chars().count());
+        assert!(widest.max() <= Some(27));
+        let flat = [("flat".to_owned(), vec![(1, 1 << 30), (2, (1 << 30) + 5)])];
+        let chart = Chart::of_points("", &flat, &text, RoundSteps::Binary).unwrap();
+        assert!(chart.y.0 > 0 && chart.svg().contains("class=\"break\""));
+    }
+
+    #[test]
+    fn one_point_and_hostile_values_are_drawn() {
+        let text = |value: u64| value.to_string();
+        assert!(Chart::of_points("", &[("none".to_owned(), vec![])], &text, RoundSteps::Decimal).is_none());
+        for value in [0, 1, u64::MAX] {
+            for steps in [RoundSteps::Binary, RoundSteps::Decimal] {
+                let lines = [("one".to_owned(), vec![(value, value)])];
+                let chart = Chart::of_points("", &lines, &text, steps).unwrap();
+                assert!((2..=6).contains(&chart.y_ticks.len()), "{value}: {:?}", chart.y_ticks);
+                assert!(chart.svg().contains("class=\"dot c0\""));
+            }
+        }
     }
 
     #[test]

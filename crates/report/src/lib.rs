@@ -13,11 +13,12 @@ mod wrap;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
 pub use self::chart::{
-    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, charts,
+    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, RoundSteps, charts,
+    round_ticks,
 };
 pub use self::page::ReportPage;
 pub use self::table::aligned;
-pub use self::wrap::wrapped;
+pub use self::wrap::{shortened, wrapped};
 
 /// Style of charts and bars, in pages and in standalone pictures.
 const CHART_STYLE: &str = include_str!("chart.css");
@@ -37,17 +38,13 @@ pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
 }
 
 /// Wraps drawn elements into a standalone SVG document with a title.
-fn document(width: u64, height: u64, title: Option<&str>, body: &str) -> String {
-    let heading = title.map_or_else(String::new, |title| {
-        format!(
-            r#"<text class="ink" x="24" y="34" font-size="16" font-weight="600">{}</text>"#,
-            escaped(title)
-        )
-    });
+fn document(width: u64, height: u64, title: &str, body: &str) -> String {
+    let title = escaped(title);
     // The sizes stand twice: browsers scale by viewBox, README renderers take width and height.
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\">\n<style>{CHART_STYLE}</style>\n\
-         <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{heading}\n{body}</svg>\n"
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n\
+         <text class=\"ink\" x=\"24\" y=\"34\" font-size=\"16\" font-weight=\"600\">{title}</text>\n{body}</svg>\n"
     )
 }

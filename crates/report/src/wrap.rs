@@ -29,6 +29,14 @@ pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
     lines
 }
 
+/// The beginning of a text that is longer than `most` characters, with an ellipsis.
+pub fn shortened(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +48,7 @@ mod tests {
         assert_eq!(wrapped("unbreakable", 3, 2), ["unbreakable"]);
         assert_eq!(wrapped("a unbreakable b", 3, 1), ["a", " unbreakable", " b"]);
         assert_eq!(wrapped("a  b", 10, 0), ["a  b"], "columns stay");
+        assert_eq!([shortened("éééé", 4), shortened("ééééé", 4), shortened("a", 0)], ["éééé", "ééé…", "…"]);
         assert_eq!(wrapped("é é é", 3, 0), ["é é", "é"], "characters count, not bytes");
     }
 }

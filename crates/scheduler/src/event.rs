@@ -56,6 +56,9 @@ pub enum SchedulerEvent {
     LoadWanted { model: ModelId },
     /// An operator requests that the model be unloaded. Requests in flight finish.
     UnloadWanted { model: ModelId },
+    /// An operator pins the model until this time; one that has passed ends the pin. A pin of the configuration
+    /// stays.
+    PinWanted { model: ModelId, until: Moment },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.

@@ -3,6 +3,7 @@
 //! At every change, the table updates its count of waiting models and its list of models whose state must be
 //! reported.
 
+mod pauses;
 mod run;
 mod slot;
 

@@ -215,30 +215,28 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
     let text = format!("the request waited {:.1} s for {name}", waited.as_secs_f64());
     let mut reason = Reason::new("deadline", text).fact("model", name);
     if let Some(model) = model {
-        reason = reason.because(still(model, ledger)).because_all(model.record.standing_failure());
+        reason = reason.because(wait(model, ledger).1).because_all(model.record.standing_failure());
     }
     refusal(RequestRefusalKind::Deadline, Some(SOON), reason)
 }
 
-/// State of a model when a request for it expired.
-fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
+/// The cause of the wait for a model, in a word and with its reason.
+pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason) {
     // The state tells an operator which wait was too long.
-    let text = match (model.state(), model.seeking()) {
+    let (word, text) = match (model.state(), model.seeking()) {
         (ModelState::Queued, RequestedState::Room(_)) => {
-            "the model still waits for memory that other \
-            models hold"
+            ("room", "the model still waits for memory that other models hold")
         }
-        (ModelState::Queued, _) => "the model's files and its engine are still being checked",
-        (ModelState::Loading, _) => "the model is still loading",
+        (ModelState::Queued, _) => ("load", "the model's files and its engine are still being checked"),
+        (ModelState::Loading, _) => ("load", "the model is still loading"),
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
-            "the next request needs more memory than the model has now, and waits for that memory"
+            ("room", "the next request needs more memory than the model has now, and waits for that memory")
         }
-        (ModelState::Ready, _) => "the model already serves as many requests as it accepts at once",
+        (ModelState::Ready, _) => ("slot", "the model already serves as many requests as it accepts at once"),
         (ModelState::Draining | ModelState::Stopping, _) => {
-            "the model is being stopped, and will be \
-            started again"
+            ("load", "the model is being stopped, and will be started again")
         }
-        (ModelState::Unloaded | ModelState::Failed, _) => "the model is not loaded",
+        (ModelState::Unloaded | ModelState::Failed, _) => ("load", "the model is not loaded"),
     };
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {
@@ -249,7 +247,7 @@ fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
         let runs = u64::try_from(room.victims.len()).unwrap_or(u64::MAX);
         reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
     }
-    reason
+    (word, reason)
 }
 
 /// Claims on each card.

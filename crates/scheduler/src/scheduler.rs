@@ -29,6 +29,7 @@ use super::state::budgets::BudgetRequests;
 use super::state::{ModelView, SchedulerSnapshot, StateRef};
 use super::time::{ModelId, Moment};
 use crate::place::Ledger;
+use crate::refusal;
 
 // Each part keeps its own invariants (`ModelTable`, `Queue`, `Runs`, `Placements`, `Clock`). `StateRef` gives
 // read-only access.
@@ -157,6 +158,7 @@ impl Scheduler {
             SchedulerEvent::CardsRead { free, taken } => self.cards_read(&free, taken),
             SchedulerEvent::LoadWanted { model } => self.load_wanted(model),
             SchedulerEvent::UnloadWanted { model } => self.unload_wanted(model),
+            SchedulerEvent::PinWanted { model, until } => self.pin_wanted(model, until),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }
@@ -186,6 +188,11 @@ impl Scheduler {
     /// Reason why `run` was stopped; `None` if it is unknown, or if the run is no longer stopping.
     pub fn stop_reason(&self, run: RunId, now: Moment) -> Option<Reason> {
         self.at(now).stop_reason(run)
+    }
+
+    /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
+    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
+        Some(refusal::wait(self.models.get(model)?, self.ledger()))
     }
 
     /// True if the run's depth is tracked, so that the tokens of its answers matter.

@@ -14,6 +14,8 @@ pub struct ModelSpec {
     pub pinned: bool,
     /// Stop after this long without a request, counted from when it became idle or ready.
     pub ttl: Option<Duration>,
+    /// Time after the load for which it counts as busy between two requests, while its clients go on.
+    pub hold: Duration,
     /// Requests that the engine gets at once; the rest wait here.
     pub concurrency: Option<u32>,
     /// A load without progress for this long is killed.
@@ -34,6 +36,7 @@ impl ModelSpec {
             allowed: Vec::new(),
             pinned: false,
             ttl: None,
+            hold: Duration::from_secs(10),
             concurrency: None,
             // A large model reads its file for minutes, but reports progress meanwhile.
             load_timeout: Duration::from_secs(120),

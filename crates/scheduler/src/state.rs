@@ -64,7 +64,7 @@ impl<'a> StateRef<'a> {
         let on_cards = |run: RunId| cards.iter().any(|card| !self.held_by(run, card).is_zero());
         // Pinned runs and runs with requests never make room here.
         let idle = self.models.running();
-        idle.filter(|(_, slot, run)| run.is_idle() && !slot.spec.pinned && on_cards(run.id))
+        idle.filter(|(_, slot, run)| run.is_idle() && !slot.is_pinned() && on_cards(run.id))
             .map(|(id, ..)| id)
             .collect()
     }
@@ -76,9 +76,12 @@ impl<'a> StateRef<'a> {
         front.min(slot.load_wanted.unwrap_or(Moment::NEVER))
     }
 
-    /// The end of the earliest protection of a run that became ready.
+    /// The earliest time at which a run becomes easier to stop: its protection after the load, or its hold
+    /// between two requests, ends.
     pub(crate) fn next_unprotected(self) -> Option<Moment> {
-        let ends = self.models.running().filter_map(|(_, _, run)| run.ready_at);
-        ends.map(|ready| ready + self.settings.patience).filter(|at| *at > self.now).min()
+        let ends = self.models.running().flat_map(|(_, slot, run)| {
+            [run.ready_at.map(|ready| ready + self.settings.patience), slot.held_until()]
+        });
+        ends.flatten().filter(|at| *at > self.now).min()
     }
 }

@@ -49,25 +49,17 @@ impl Config {
     /// Logs settings of the file that have another effect here.
     pub fn warn(&self) {
         for warning in &self.roster.warnings {
-            tracing::warn!("{warning}");
+            match warning.is_cosmetic {
+                true => tracing::info!("{warning}"),
+                false => tracing::warn!("{warning}"),
+            }
         }
     }
 
     /// Logs settings of `[serve]` that differ from those of the start and take effect only at a restart.
     pub fn warn_of_restart(&self, start: &ServeSettings) {
-        let now = &self.roster.serve;
         // Keys and models are applied at once; these are held by tasks that run already.
-        let changed = [
-            ("listen", now.listen != start.listen),
-            ("patience", now.patience != start.patience),
-            ("wait", now.wait != start.wait),
-            ("engine", now.engine != start.engine),
-            ("reclaim-before-load", now.reclaim_before_load != start.reclaim_before_load),
-            ("engine-ports", now.engine_ports != start.engine_ports),
-            ("engine-user", now.engine_user != start.engine_user),
-            ("pass-env", now.pass_env != start.pass_env),
-        ];
-        for (name, _) in changed.iter().filter(|(_, changed)| *changed) {
+        for name in self.roster.serve.differ_since(start) {
             tracing::warn!("`{name}` under [serve] has changed; restart the server to apply it");
         }
     }

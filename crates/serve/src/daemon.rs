@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
-use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, inherited};
+use plimsoll_base::Card;
+use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
+use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
@@ -39,26 +39,22 @@ const ASK: Duration = Duration::from_millis(500);
 /// Time that `--check` waits for engines to report their memory, all together.
 const ASK_ENGINES: Duration = Duration::from_secs(120);
 
-/// Command-line settings of `serve`; all others are in the configuration.
+/// Configuration file of `serve`, and the settings of the command line, which win over those of the file.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: PathBuf,
-    pub listen: Option<SocketAddr>,
-    /// Other machines may use it without a key.
-    pub open: bool,
-    /// Budgets on cards and descriptions of cards; empty means all cards of the machine.
-    pub cards: Vec<Card>,
-    pub reserve: Option<Bytes>,
-    pub engine: Option<PathBuf>,
-    pub log_file: Option<PathBuf>,
-    /// Guard's settings for models that have none of their own.
-    pub guard: GuardSettings,
-    /// Time that guarded processes get to release idle memory.
-    pub ask: Option<Duration>,
-    /// Action before a load, if cards share the host's memory.
-    pub reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origins of web pages that may use the server, in addition to those of this machine; `*` for all.
-    pub origins: Vec<String>,
+    pub serve: ServeSettings,
+    /// The log of this program.
+    pub log: LogOutput,
+}
+
+impl Setup {
+    /// Reads the configuration, and gives the settings of command line and file together.
+    fn read(&self) -> Result<(Config, ServeSettings), ConfigureError> {
+        let config = Config::read(&self.config)?;
+        let serve = self.serve.clone().or(&config.roster.serve);
+        Ok((config, serve))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -98,11 +94,11 @@ impl ConfigCheck {
     /// Reads the cards and surveys every model, and waits for what engines say of their memory; starts no engine on
     /// a card and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
-        let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
+        let (config, serve) = setup.read()?;
         config.warn();
-        let sampler = sampler(&setup.cards)?;
+        let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
-        let settings = settings(&setup, &config, machine, ApiKeys::default())?.0;
+        let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         if entries.is_empty() {
             return Err(DaemonError::NoModel(setup.config));
@@ -155,6 +151,7 @@ pub struct Daemon {
     listener: TcpListener,
     server: Rc<HttpServer<Runtime>>,
     signals: DaemonSignals,
+    log: LogOutput,
 }
 
 impl fmt::Debug for Daemon {
@@ -170,21 +167,29 @@ impl Daemon {
 
     /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
     pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
-        let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
+        let (config, serve) = setup.read()?;
+        let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
+        let log_file = serve.log_file.as_ref().map(|path| {
+            let open = |error| DaemonError::OpenLog { path: path.clone(), error };
+            LogFile::open(path, format).map_err(open)
+        });
+        let log_file = log_file.transpose()?;
+        log_file.iter().cloned().for_each(|file| setup.log.add_file(file));
         config.warn();
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
-        let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
+        let listen = serve.listen.unwrap_or(LISTEN);
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
-        let listener = route::bind(listen, setup.open || !keys.is_empty()).await?;
+        let listener = route::bind(listen, serve.open || !keys.is_empty()).await?;
         let address = listener.local_addr().unwrap_or(listen);
-        let sampler = sampler(&setup.cards)?;
+        let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
-        cards::warn_of_absent(&setup.cards, &machine);
-        let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
+        cards::warn_of_absent(&serve.cards, &machine);
+        let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
-        settings.needs_keys = !setup.open && !address.ip().is_loopback();
+        settings.log_file = log_file;
+        settings.needs_keys = !serve.open && !address.ip().is_loopback();
         engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (extensions, asks) = handlers::all(extensions, settings.cards());
         settings.scheduler.asks = asks;
@@ -192,7 +197,7 @@ impl Daemon {
         runtime.configure(config.roster.models).map_err(ConfigureError::Card)?;
         let settings = route::HttpSettings {
             keys,
-            origins: origins(setup.origins),
+            origins: origins(serve.allow_origins),
             limits: Limits {
                 connections: descriptors::connections(Limits::default().connections),
                 ..Limits::default()
@@ -205,12 +210,12 @@ impl Daemon {
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
-        Ok(Self { runtime, address, config: setup.config, listener, server, signals })
+        Ok(Self { runtime, address, config: setup.config, listener, server, signals, log: setup.log })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
-        let Self { runtime, address, config, listener, server, mut signals } = self;
+        let Self { runtime, address, config, listener, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -223,6 +228,7 @@ impl Daemon {
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 manager.reloading();
+                log.reopen();
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
                 // A task of its own, so that a signal is heard while it reads.
                 tokio::task::spawn_local(async move {
@@ -231,6 +237,10 @@ impl Daemon {
                 });
             }
             manager.stopping();
+            let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
+            if busy > 0 {
+                tracing::info!("stopping after {busy} answers in progress; a second signal stops at once");
+            }
             ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
@@ -251,6 +261,7 @@ impl Daemon {
             () = manager.keep_alive() => {}
         }
         asked.end_questions();
+        tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }
 }
 
@@ -278,17 +289,17 @@ fn origins(named: Vec<String>) -> Origins {
 fn settings(
     setup: &Setup,
     config: &Config,
+    serve: &ServeSettings,
     machine: Machine,
     keys: ApiKeys,
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
-    let serve = &config.roster.serve;
     let unified = machine.unified;
-    let cards = cards::choose(&setup.cards, setup.reserve, machine);
+    let cards = cards::choose(&serve.cards, serve.reserve, machine);
     // Neither a card nor /proc/meminfo: this happens in a sandbox only.
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
     }
-    let reclaim_before_load = setup.reclaim_before_load.or(serve.reclaim_before_load).unwrap_or_default();
+    let reclaim_before_load = serve.reclaim_before_load.unwrap_or_default();
     if reclaim_before_load != ReclaimBeforeLoad::Off && !unified {
         tracing::info!("reclaim-before-load has no effect: no card of this machine shares the host's memory");
     }
@@ -297,16 +308,11 @@ fn settings(
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
-    let chosen = setup.engine.as_ref().map(|path| vec![path.to_string_lossy().into_owned()]);
-    let log_file = setup.log_file.as_ref().map(|path| {
-        let open = |error| DaemonError::OpenLog { path: path.clone(), error };
-        LogFile::open(path).map_err(open)
-    });
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
-        guard: setup.guard,
+        guard: serve.guard,
         engine_user: engine_user.clone(),
-        ask: setup.ask.unwrap_or(ASK),
+        ask: serve.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
     let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
@@ -315,13 +321,13 @@ fn settings(
     }
     let settings = RuntimeSettings {
         config: setup.config.clone(),
-        serve: serve.clone(),
+        serve: config.roster.serve.clone(),
         keys,
         needs_keys: false,
         scheduler,
-        engine: chosen.or(serve.engine.clone()),
+        engine: serve.engine.clone(),
         wait: serve.wait.unwrap_or(WAIT),
-        log_file: log_file.transpose()?,
+        log_file: None,
         engine_user,
         inherited,
     };

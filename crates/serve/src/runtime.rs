@@ -14,6 +14,7 @@ mod memory;
 mod operator_log;
 mod private_folder;
 mod registry;
+mod request_log;
 mod run;
 mod service;
 mod status;
@@ -43,6 +44,7 @@ use tokio::task::{spawn_blocking, spawn_local};
 use self::admission::AdmissionAnswer;
 use self::operator_log::OperatorLog;
 use self::registry::ModelRegistry;
+use self::request_log::RequestCounts;
 use self::status::ModelStatuses;
 use crate::config_file::{Config, ReadConfigError};
 use crate::route::{ApiKeys, Events};
@@ -133,6 +135,7 @@ pub(crate) struct Runtime {
     pub(crate) statuses: ModelStatuses,
     extensions: Vec<Rc<dyn Extension>>,
     operator_log: OperatorLog,
+    pub(crate) counts: RequestCounts,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
     drained: Notify,
@@ -185,6 +188,7 @@ impl Runtime {
             statuses: ModelStatuses::default(),
             extensions,
             operator_log: OperatorLog::default(),
+            counts: RequestCounts::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
             drained: Notify::new(),
@@ -393,6 +397,10 @@ impl Runtime {
         drained.as_mut().enable();
         self.submit(SchedulerEvent::Shutdown);
         drained.await;
+    }
+
+    pub(crate) fn up_since(&self) -> Instant {
+        self.start
     }
 
     fn now(&self) -> Moment {

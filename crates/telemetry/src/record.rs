@@ -10,15 +10,13 @@ mod about;
 mod encode;
 mod figure;
 mod read;
-mod redact;
 mod summary;
 
 pub use about::{About, CardAbout};
 pub use encode::{Encoder, Look};
 pub use figure::{Figure, Group, Pace, Unit};
-pub use read::{Entry, ReadRecordError, Reader, Source, When};
-pub use redact::Redaction;
-pub use summary::{Event, Move, Shot, Summary, Told, summarise};
+pub use read::{ReadRecordError, Source};
+pub use summary::{Event, Move, Summary, Told, summarise};
 
 #[cfg(test)]
 mod tests;

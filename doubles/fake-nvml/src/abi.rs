@@ -46,20 +46,6 @@ impl PlainMemory {
     }
 }
 
-/// `nvmlUtilization_t`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Utilization {
-    gpu: c_uint,
-    memory: c_uint,
-}
-
-impl Utilization {
-    pub(crate) fn new(gpu: u32) -> Self {
-        Self { gpu, memory: 0 }
-    }
-}
-
 /// `nvmlProcessInfo_v1_t`.
 #[repr(C)]
 #[derive(Debug)]

@@ -9,9 +9,7 @@ use crate::abi::{ERROR_NOT_SUPPORTED, Return};
 
 /// `{"uuid", "name", "total", "free", "cc": [9, 0], "pci", "mig", "processes": [{"pid", "used"}], "graphics":
 /// […]}`; without `total`, memory is not supported; `"usage"` names the file in which processes of fake-cuda
-/// say what they hold of their first card, and these are its processes besides; `"sensors": {"celsius",
-/// "megahertz", "most_megahertz", "milliwatts", "busy", "slowed"}` are what it feels, `slowed` as NVML's
-/// bits, and what is absent is not supported; `null` processes are not supported, or fail with
+/// say what they hold of their first card, and these are its processes besides; `null` processes are not supported, or fail with
 /// `processes_code`; all but `uuid` may be absent. `!CODE` instead of cards makes `nvmlInit_v2` fail with
 /// that code.
 #[derive(Debug, Deserialize)]
@@ -32,19 +30,6 @@ struct Described {
     #[serde(default = "nobody")]
     graphics: Option<Vec<Process>>,
     usage: Option<PathBuf>,
-    #[serde(default)]
-    sensors: Sensors,
-}
-
-/// What a card feels.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(crate) struct Sensors {
-    pub(crate) celsius: Option<u32>,
-    pub(crate) megahertz: Option<u32>,
-    pub(crate) most_megahertz: Option<u32>,
-    pub(crate) milliwatts: Option<u32>,
-    pub(crate) busy: Option<u32>,
-    pub(crate) slowed: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,7 +51,6 @@ pub(crate) struct Card {
     /// What the question for processes fails with, if there are none.
     pub(crate) processes_code: Return,
     pub(crate) graphics: Option<Vec<Process>>,
-    pub(crate) sensors: Sensors,
 }
 
 fn nameless() -> String {
@@ -145,7 +129,6 @@ impl From<Described> for Card {
             processes: described.processes,
             processes_code: described.processes_code.unwrap_or(ERROR_NOT_SUPPORTED),
             graphics: described.graphics,
-            sensors: described.sensors,
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Generator of allocation traces: the requests of an engine to its run-time pool for a prompt, without a
-//! card.
+//! Allocation traces: their generator, readers, and replay with allocator policies, without a card.
 //!
-//! Two generated traces equal those recorded on an H200 (`crates/pool/tests/traces/made.rs`).
+//! The generator gives the requests of an engine to its run-time pool for a prompt.
+//! Two generated traces equal those recorded on an H200 (`tests/traces/made.rs`).
 #![forbid(unsafe_code)]
 
 use plimsoll_pool::Stream;
 pub use plimsoll_pool::demand::DemandRules;
 use plimsoll_pool::demand::{Rules, product};
-use plimsoll_pool::trace::{Fault, Trace, TraceBuilder};
 
 mod attention;
 mod card;
-mod csv;
 mod latent;
+pub mod replay;
 mod shape;
+pub mod trace;
 
 pub use card::GeneratorCard;
-pub use csv::csv;
 pub use shape::{ExpertShape, Latent, ModelShape, WindowShape};
+use trace::{Fault, Trace, TraceBuilder};
 
 /// Cells in use are rounded up to this: `llama-kv-cache.cpp:get_n_kv @ b10605`.
 const CELLS: u64 = 256;
@@ -270,3 +270,8 @@ impl Groups {
         Ok(())
     }
 }
+
+// Unit tests check policies on the card that the tests of `pool` use.
+#[cfg(test)]
+#[path = "../../../crates/pool/tests/simulated/card.rs"]
+mod simulated;

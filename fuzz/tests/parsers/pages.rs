@@ -1,8 +1,8 @@
-//! Files that other processes write: guard's pages, traces, recordings of a soak.
+//! Files that other processes write: guard's pages, traces, recordings of memory.
 
 use plimsoll_fuzz::mutants;
-use plimsoll_pool::trace::Trace;
-use plimsoll_telemetry::record::{About, Encoder, Figure, Group, Look, Pace, Source, Unit, When, summarise};
+use plimsoll_telemetry::record::{About, Encoder, Figure, Group, Look, Pace, Source, Unit, summarise};
+use plimsoll_traces::trace::Trace;
 use plimsoll_wire::page::PageSnapshot;
 use plimsoll_wire::tree::TreeSnapshot;
 
@@ -56,7 +56,6 @@ fn million_recordings() {
         encoder.sample(time * 100, &look, &mut record);
         encoder.event(time * 100, Source::Kernel, "NVRM: out of memory", &mut record);
     }
-    encoder.shot(When::Before, "meminfo", "MemFree: 1 kB", &mut record);
     encoder.end(700, "0", &mut record);
     assert!(summarise(&record).is_ok());
     mutants(&[&record], &[&[0x80; 9], &[0xFF; 4], b"{}"], |mutant| drop(summarise(mutant)));

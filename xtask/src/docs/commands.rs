@@ -28,7 +28,7 @@ fn write_below(
 }
 
 /// Names in the list of commands; clap adds a `help` to each, which documents nothing of ours.
-fn subcommands(page: &str) -> impl Iterator<Item = &str> {
+pub(super) fn subcommands(page: &str) -> impl Iterator<Item = &str> {
     let listed = page.split_once("Commands:\n").map_or("", |(_, rest)| rest);
     let lines = listed.lines().take_while(|line| !line.is_empty());
     // A wrapped description is indented further than the names.

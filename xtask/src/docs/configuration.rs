@@ -9,7 +9,7 @@ const TABLES: &[(&str, &str)] = &[
     ("Serve", "[serve]"),
     ("EngineTable", "[engine]"),
     ("ModelTable", "[models.NAME]"),
-    ("GuardTable", "[models.NAME.guard]"),
+    ("GuardTable", "[models.NAME.guard]`, `[serve.guard]"),
 ];
 
 /// Renders each table of the configuration with its keys, their types and their meaning.

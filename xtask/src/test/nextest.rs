@@ -55,6 +55,8 @@ pub(super) const FUZZ: Run = Run {
         "--package",
         "plimsoll-hub",
         "--package",
+        "plimsoll-import",
+        "--package",
         "plimsoll-launch",
         "--package",
         "plimsoll-serve",

@@ -6,7 +6,7 @@ use plimsoll_flags::{FlagOrigin, quoted};
 
 use super::macros::{Macros, left_over};
 use super::tree::{Node, Pair, YamlTree};
-use super::{Defaults, LlamaSwapReader};
+use super::{Defaults, LlamaSwapReader, Unused};
 use crate::command;
 use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, ConfigProblem};
@@ -28,15 +28,15 @@ const READ: [&str; 13] = [
     "filters",
 ];
 
-const WITHOUT_EFFECT: [(&str, &str); 8] = [
-    ("name", "the list of models shows the model's key instead"),
-    ("description", "the list of models does not show this value"),
-    ("metadata", "the list of models does not show this value"),
-    ("capabilities", "Plimsoll reads the capabilities from the model file, not from the configuration"),
-    ("timeouts", "streamed answers have no time limit"),
-    ("compat", "remove it"),
-    ("sendLoadingState", "the model's status shows the progress of loading; answers do not"),
-    ("healthCheckTimeout", "llama-swap ignores this key too and uses the global value"),
+const WITHOUT_EFFECT: [Unused; 8] = [
+    ("name", "the list of models shows the model's key instead", true),
+    ("description", "the list of models does not show this value", true),
+    ("metadata", "the list of models does not show this value", true),
+    ("capabilities", "Plimsoll reads the capabilities from the model file, not from the configuration", true),
+    ("timeouts", "streamed answers have no time limit", false),
+    ("compat", "remove it", true),
+    ("sendLoadingState", "the model's status shows the progress of loading; answers do not", true),
+    ("healthCheckTimeout", "llama-swap ignores this key too and uses the global value", true),
 ];
 
 /// Drops comment lines from commands before any macro could stand in one.

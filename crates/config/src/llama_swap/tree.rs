@@ -52,8 +52,7 @@ impl Node {
                 // 0 names the file: some errors, such as an exceeded budget, have no place.
                 let line = error.location().map_or(0, |place| number(place.line()));
                 let message = error.without_snippet().to_string();
-                let first = message.lines().next().unwrap_or_default();
-                Err(ConfigError::at(file, line, ConfigProblem::Parse(quoted(first))))
+                Err(ConfigError::at(file, line, ConfigProblem::Parse(explained(&message))))
             }
         }
     }
@@ -85,6 +84,30 @@ impl Node {
             YamlTree::Map(pairs) => pairs.iter_mut().try_for_each(|pair| pair.value.scalars(each)),
         }
     }
+}
+
+/// Parts of the YAML library's messages, and what is to be done.
+const REMEDIES: [(&str, &str); 8] = [
+    ("; ", ""),
+    ("tabs disallowed", "; a tab indents the line: use spaces"),
+    ("escape character", "; double the backslash, or put the text in single quotes"),
+    ("quoted scalar", "; a quotation mark is not closed: close it, or put the text in the other kind"),
+    ("not allowed in this context", "; check the indentation, and put a text with `: ` in quotation marks"),
+    ("unknown anchor", "; define the anchor on an earlier line"),
+    ("budget breached", "; split the file"),
+    ("", "; check the indentation and the quotation marks"),
+];
+
+/// The library's message with a remedy, without its options and its second account of the place.
+fn explained(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let duplicate = first.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.rsplit_once(", set "));
+    if let Some((key, _)) = duplicate {
+        return format!("the key `{}` is given twice; keep one of the two", quoted(key));
+    }
+    let first = first.split(" at line ").next().unwrap_or_default();
+    let remedy = REMEDIES.iter().find(|(part, _)| first.contains(part)).map_or("", |(_, remedy)| remedy);
+    quoted(first) + remedy
 }
 
 fn number(line: u64) -> u32 {

@@ -12,6 +12,8 @@ use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration::Length;
 use crate::guard::{GuardSettings, Size};
+use crate::log::{LogFormat, LogLevel};
+use crate::serve_values::{AskText, FileText, ReserveText};
 
 /// Plimsoll's configuration.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -37,6 +39,8 @@ pub(super) struct Serve {
     #[serde(deserialize_with = "crate::listen::from_file")]
     #[schemars(with = "Option<String>")]
     pub(super) listen: Option<SocketAddr>,
+    /// Other machines may use the server without a key, as with `--open`. Default: false.
+    pub(super) open: bool,
     /// API keys that clients may use; without any, requests need no key.
     #[schemars(with = "Vec<String>")]
     pub(super) api_keys: Vec<Spanned<String>>,
@@ -47,6 +51,22 @@ pub(super) struct Serve {
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue, e.g. `10m`.
     pub(super) wait: Option<Length>,
+    /// Cards to serve from, or budgets on them, e.g. `name=H200,total=80GiB`, as with `--card`; without any, all
+    /// cards of the machine.
+    #[schemars(with = "Vec<String>")]
+    pub(super) cards: Vec<Spanned<String>>,
+    /// Memory to leave free on each card, e.g. `512MiB`.
+    pub(super) reserve: Option<ReserveText>,
+    /// File to which the output of the engines is appended.
+    pub(super) log_file: Option<FileText>,
+    /// Guard settings for models on CUDA cards that set none of their own.
+    pub(super) guard: GuardSettings,
+    /// Time to wait for guarded processes to release cached memory before a model is evicted or refused, e.g.
+    /// `500ms`; `0` disables it. Default: `500ms`.
+    pub(super) ask: Option<AskText>,
+    /// Origins of web pages that may use this server, or `*` for all; pages of this machine always may.
+    #[schemars(with = "Vec<String>")]
+    pub(super) allow_origins: Vec<Spanned<String>>,
     /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.
     /// Default: `off`.
     pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
@@ -58,6 +78,10 @@ pub(super) struct Serve {
     /// Environment variables of the server that engines inherit in addition to the usual ones; `NAME` or
     /// `BEGINNING*`.
     pub(super) pass_env: Vec<String>,
+    /// The least important lines in the server's log. Default: `info`.
+    pub(super) log_level: Option<LogLevel>,
+    /// Format of the server's log. Default: `text`.
+    pub(super) log_format: Option<LogFormat>,
 }
 
 /// The program for models that give flags.
@@ -104,6 +128,9 @@ pub(super) struct ModelTable {
     pub(super) cards: Vec<String>,
     /// Idle time after which the model is unloaded, e.g. `5m`; `0` means never.
     pub(super) ttl: Option<Length>,
+    /// Time after the load for which the model keeps its memory between two requests, while its clients go on
+    /// and another model waits; `0` means not at all. Default: `10s`.
+    pub(super) hold: Option<Length>,
     /// The model is never evicted.
     pub(super) pin: bool,
     /// The model is loaded when the server starts.
@@ -119,7 +146,7 @@ pub(super) struct ModelTable {
     pub(super) stop_timeout: Option<Length>,
     /// The model's name in requests to the program, if it differs from the name here.
     pub(super) upstream_name: Option<String>,
-    /// Guard settings, for CUDA cards; defaults are those of `plimsoll serve`.
+    /// Guard settings, for CUDA cards; defaults are those of `[serve.guard]` and of the command line.
     pub(super) guard: GuardSettings,
     /// Action if the model with its full context fits on no card.
     pub(super) too_large: TooLarge,

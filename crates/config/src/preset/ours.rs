@@ -19,9 +19,10 @@ use crate::duration;
 use crate::duration::Length;
 use crate::guard::{GuardSettings, Size};
 use crate::parse::word;
-use crate::roster::ServeSettings;
+use crate::serve_settings::ServeSettings;
+use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
 
-const OF_SERVER: [&str; 9] = [
+const OF_SERVER: [&str; 15] = [
     "listen",
     "patience",
     "wait",
@@ -31,11 +32,18 @@ const OF_SERVER: [&str; 9] = [
     "engine-ports",
     "engine-user",
     "pass-env",
+    "open",
+    "card",
+    "reserve",
+    "log-file",
+    "ask",
+    "allow-origin",
 ];
-const OF_MODEL: [&str; 13] = [
+const OF_MODEL: [&str; 14] = [
     "memory",
     "cards",
     "ttl",
+    "hold",
     "env",
     "pin",
     "preload",
@@ -71,6 +79,12 @@ pub(super) fn of_server<'a>(
             "engine-ports" => serve.engine_ports = switch(file, line)?,
             "engine-user" => serve.engine_user = Some(line.value.clone()),
             "pass-env" => serve.pass_env.extend(words(file, line)?),
+            "open" => serve.open = switch(file, line)?,
+            "card" => serve.cards.push(text(file, line, card)?),
+            "reserve" => serve.reserve = Some(read::<ReserveText>(file, line, "a size such as 512MiB")?.0),
+            "log-file" => serve.log_file = Some(read::<FileText>(file, line, "the path of a file")?.0),
+            "ask" => serve.ask = Some(read::<AskText>(file, line, "a time with its unit, such as 500ms")?.0),
+            "allow-origin" => serve.allow_origins.push(text(file, line, web_origin)?),
             _ => rest.push(line),
         }
     }
@@ -95,6 +109,7 @@ pub(super) fn apply(
             entry.cards = cards.map(str::to_owned).collect();
         }
         "ttl" => entry.ttl = Some(length(file, line)?),
+        "hold" => entry.hold = Some(length(file, line)?),
         "load-timeout" => entry.load_timeout = Some(length(file, line)?),
         "env" => {
             let pair = line.value.split_once('=').filter(|(name, _)| !name.is_empty());
@@ -164,6 +179,15 @@ fn read<T: DeserializeOwned>(
     expected: &'static str,
 ) -> Result<T, ConfigError> {
     word(&line.value).ok_or_else(|| bad(file, line, expected))
+}
+
+/// Reads a value by a function that explains what is wrong.
+fn text<T>(
+    file: &Arc<str>,
+    line: &PresetLine,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, ConfigError> {
+    read(&line.value).map_err(|why| ConfigError::at(file, line.line, ConfigProblem::Parse(why)))
 }
 
 fn switch(file: &Arc<str>, line: &PresetLine) -> Result<bool, ConfigError> {

@@ -4,6 +4,8 @@
 use plimsoll_base::Bytes;
 use serde::Serialize;
 
+use crate::line::shortened;
+
 /// Origin of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -19,13 +21,39 @@ pub enum LineSource {
     Guard,
 }
 
+/// Origin of a text: its kind and, where several files are read, the file's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LineOrigin {
+    pub source: LineSource,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
 /// A log line that is used as evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Quote {
-    pub source: LineSource,
+    #[serde(flatten)]
+    pub origin: LineOrigin,
     /// Counted from 1.
     pub line: u64,
     pub text: String,
+}
+
+impl Quote {
+    pub(crate) fn new(origin: &LineOrigin, line: u64, text: &str) -> Self {
+        Self { origin: origin.clone(), line, text: shortened(text).trim_start().to_owned() }
+    }
+
+    /// The line with its place: `line 7: …`, or `server.log:7: …` among several files.
+    pub(crate) fn placed(&self) -> String {
+        let (line, text) = (self.line, &self.text);
+        match (&self.origin.file, self.origin.source) {
+            (Some(file), _) => format!("{file}:{line}: {text}"),
+            (None, LineSource::Log) => format!("line {line}: {text}"),
+            // Guard, the machine and what the user tells have no lines that one could look up.
+            (None, _) => text.clone(),
+        }
+    }
 }
 
 /// First and last line of one pattern.
@@ -89,7 +117,16 @@ pub(crate) struct FailedAllocation {
     pub(crate) attempt: u32,
     /// A call of the GPU run time failed, not the allocation of a named buffer.
     pub(crate) at_run_time: bool,
+    /// The line of the call that failed, which follows the error's own line.
+    pub(crate) statement: Option<Quote>,
     pub(crate) quote: Quote,
+}
+
+impl FailedAllocation {
+    /// Its lines, the most telling one first.
+    pub(crate) fn quotes(&self) -> impl Iterator<Item = Quote> {
+        self.statement.iter().chain([&self.quote]).cloned()
+    }
 }
 
 /// A buffer that was allocated, or planned.
@@ -214,6 +251,8 @@ pub(crate) struct ModelFacts {
     pub(crate) weights: Option<Bytes>,
     /// Part of the model is on the host by an option.
     pub(crate) on_host: bool,
+    /// The report names a training run or its parts.
+    pub(crate) trains: bool,
     /// Memory of all cards, by their names.
     pub(crate) named_cards: Option<Bytes>,
 }
@@ -222,6 +261,9 @@ pub(crate) struct ModelFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct EngineOptions {
     pub(crate) context_tokens: Option<u64>,
+    /// The longest context that fits, as vLLM computes it.
+    pub(crate) longest_context: Option<u64>,
+    pub(crate) layers: Option<u64>,
     /// Tokens of a micro-batch (`-ub`).
     pub(crate) micro_batch: Option<u64>,
     /// vLLM's share of the card.

@@ -2,14 +2,13 @@
 //! call.
 
 use super::words::words;
-use crate::facts::{CardChoice, Facts, LineSource, Quote};
-use crate::line::shortened;
+use crate::facts::{CardChoice, Facts, LineOrigin, Quote};
 
 /// A longer line is a dump.
 const LONGEST: usize = 1000;
 const MOST_CARDS: usize = 16;
 
-pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
+pub(super) fn read(facts: &mut Facts, origin: &LineOrigin, text: &str) {
     let hiding = words("hides").iter().map(|(name, _)| (*name, true));
     let names: Vec<(&str, bool)> =
         hiding.chain(words("picks").iter().map(|(name, _)| (*name, false))).collect();
@@ -20,7 +19,7 @@ pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
             for (at, _) in lower.match_indices(name).take(4) {
                 let cards = listed(&lower[at + name.len()..]);
                 if !cards.is_empty() {
-                    let quote = Quote { source, line, text: shortened(row.trim()).to_owned() };
+                    let quote = Quote::new(origin, line, row);
                     facts.add_choice(CardChoice { cards, hides: *hides, quote });
                 }
             }

@@ -3,8 +3,7 @@
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, LineSource, Quote, TorchRefusal};
-use crate::line::shortened;
+use crate::facts::{Facts, LineOrigin, Quote, TorchRefusal};
 use crate::sizes::all;
 
 /// Distance of a label from its figure, in bytes.
@@ -57,7 +56,7 @@ struct AllocatorFigures {
     quote: Option<Quote>,
 }
 
-pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
+pub(super) fn read(facts: &mut Facts, origin: &LineOrigin, text: &str) {
     let mut figures = AllocatorFigures::default();
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
         let lower = row.to_ascii_lowercase();
@@ -75,8 +74,7 @@ pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
             };
             field.get_or_insert(size);
             if matches!(kind, FigureKind::Reserved | FigureKind::Idle) && figures.quote.is_none() {
-                let text = shortened(row.trim()).to_owned();
-                figures.quote = Some(Quote { source, line, text });
+                figures.quote = Some(Quote::new(origin, line, row));
             }
         }
     }
@@ -155,7 +153,7 @@ mod tests {
 
     fn torch(text: &str) -> Option<TorchRefusal> {
         let mut facts = Facts::default();
-        read(&mut facts, LineSource::Log, text);
+        read(&mut facts, &LineOrigin::default(), text);
         facts.torch.clone()
     }
 

@@ -28,6 +28,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         Pattern::InPool | Pattern::PoolFunction => statement(facts, Purpose::Pool, quote),
         Pattern::VaReservation => statement(facts, Purpose::Address, quote),
         Pattern::Recovered => facts.forget_refusals(),
+        // Builds of 2024 name no kind for the weights: `CUDA0 buffer size = 702.19 MiB`.
+        Pattern::WeightsSize if is_of_other_kind(text) => {}
         Pattern::WeightsSize => buffer(facts, Purpose::Weights, text),
         Pattern::CacheSize => buffer(facts, Purpose::Cache, text),
         Pattern::ComputeSize => buffer(facts, Purpose::Compute, text),
@@ -136,13 +138,14 @@ fn refused(
         stage: progress.stage,
         attempt: progress.attempt,
         at_run_time: false,
+        statement: None,
         quote: quote.clone(),
     }
 }
 
 /// A description may repeat the log in other words; the log counts.
 fn is_retold(facts: &Facts, quote: &Quote) -> bool {
-    let described = quote.source == LineSource::Context;
+    let described = quote.origin.source == LineSource::Context;
     described && (!facts.refusals.is_empty() || facts.torch.is_some())
 }
 
@@ -171,7 +174,15 @@ fn statement(facts: &mut Facts, purpose: Purpose, quote: &Quote) {
         && last.purpose != Purpose::Address
     {
         last.purpose = purpose;
+        // A call's arguments say more than the name of its function.
+        if last.statement.is_none() || quote.text.contains("cuMem") {
+            last.statement = Some(quote.clone());
+        }
     }
+}
+
+fn is_of_other_kind(text: &str) -> bool {
+    ["KV", "RS", "compute", "output"].iter().any(|kind| text.contains(&format!("{kind} buffer size")))
 }
 
 /// `CUDA0 model buffer size = 702.19 MiB`; `CUDA_Host` buffers are in host memory.

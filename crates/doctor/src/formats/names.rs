@@ -18,6 +18,7 @@ pub(super) fn read(facts: &mut Facts, text: &str) {
     model.parameters = parameters(&lower).or(model.parameters);
     model.bits = bits(&lower).or(model.bits);
     model.on_host |= has_any("on_host", &lower);
+    model.trains |= has_any("trains", &lower);
     model.named_cards = cards(&lower).or(model.named_cards);
     // Boards first: a board's memory is the host's, so it must not count as a card's size.
     let board = words("board").iter().find(|(name, _)| lower.contains(name));

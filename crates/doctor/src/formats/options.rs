@@ -4,7 +4,7 @@ use plimsoll_base::Bytes;
 
 use crate::facts::Facts;
 use crate::pattern::Pattern;
-use crate::sizes::{after, behind, count};
+use crate::sizes::{after, behind, count, count_after};
 
 pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
     match pattern {
@@ -25,6 +25,18 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
                 "max_seq_len",
             ];
             facts.options.context_tokens = facts.options.context_tokens.max(largest(text, &NAMES));
+        }
+        // `… can be stored in KV cache (45120)`, `the estimated maximum model length is 45120`:
+        // `vllm/v1/core/kv_cache_utils.py:_check_enough_kv_cache_memory`.
+        Pattern::LongestContext => {
+            let names = ["can be stored in kv cache", "maximum model length is"];
+            let tokens = names.iter().find_map(|name| count_after(text, name));
+            facts.options.longest_context = tokens.or(facts.options.longest_context);
+        }
+        // `print_info: n_layer = 32`: the output layer is counted by -ngl as one more.
+        Pattern::Layers => {
+            let layers = count_after(text, "n_layer ").filter(|layers| (1..1000).contains(layers));
+            facts.options.layers = layers.map(|layers| layers + 1).or(facts.options.layers);
         }
         // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`:
         // `llama-model-loader.cpp:print_info`.

@@ -3,8 +3,7 @@
 use plimsoll_base::Bytes;
 
 use super::words::words;
-use crate::facts::{Facts, LineSource, Quote};
-use crate::line::shortened;
+use crate::facts::{Facts, LineOrigin, Quote};
 use crate::sizes::{all, behind, count};
 
 /// Longer lines are dumps or sentences.
@@ -12,14 +11,14 @@ const LONGEST: usize = 400;
 /// Readings that count as a series.
 const FEWEST: usize = 3;
 
-pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
+pub(super) fn read(facts: &mut Facts, origin: &LineOrigin, text: &str) {
     let numbered: Vec<Bytes> = text.lines().filter_map(numbered).collect();
     // Lists outweigh rows: a list may have a row in its explanation.
     facts.add_series(if numbered.len() >= FEWEST { numbered } else { by_rounds(text) });
     let rows = text.lines().filter(|line| line.len() < LONGEST).map(in_a_row);
     facts.add_series(rows.max_by_key(Vec::len).unwrap_or_default());
     if facts.growth.is_none() {
-        facts.growth = growth(source, text);
+        facts.growth = growth(origin, text);
     }
 }
 
@@ -75,7 +74,7 @@ fn steps(row: &str) -> Vec<Bytes> {
 }
 
 /// A growth of a MiB or more per round: `+7.96 MiB/req`, `grows by 2 MiB per image`.
-fn growth(source: LineSource, text: &str) -> Option<Quote> {
+fn growth(origin: &LineOrigin, text: &str) -> Option<Quote> {
     const MARKS: [&str; 6] = ["+", "grow", "leak", "increas", "climb", "rise"];
     let per_round = |behind: &str| {
         let behind = behind.trim_start_matches([' ', '*', '`']);
@@ -88,7 +87,7 @@ fn growth(source: LineSource, text: &str) -> Option<Quote> {
         let grows = row.len() < LONGEST && MARKS.iter().any(|mark| lower.contains(mark));
         // Below a MiB the rate is noise of the driver's own allocations.
         let found = grows && all(&lower).any(|(size, behind)| size >= Bytes::mib(1) && per_round(behind));
-        found.then(|| Quote { source, line, text: shortened(row.trim()).to_owned() })
+        found.then(|| Quote::new(origin, line, row))
     })
 }
 
@@ -98,7 +97,7 @@ mod tests {
 
     fn series(text: &str) -> usize {
         let mut facts = Facts::default();
-        read(&mut facts, LineSource::Context, text);
+        read(&mut facts, &LineOrigin::default(), text);
         facts.series.len()
     }
 

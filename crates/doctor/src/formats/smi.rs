@@ -3,8 +3,7 @@
 use plimsoll_base::Bytes;
 
 use super::names;
-use crate::facts::{CardHolder, CardUsage, Facts, LineSource, Quote};
-use crate::line::shortened;
+use crate::facts::{CardHolder, CardUsage, Facts, LineOrigin, Quote};
 use crate::pattern::Pattern;
 use crate::sizes::{after, all};
 
@@ -97,7 +96,7 @@ fn holder(facts: &mut Facts, text: &str, quote: &Quote) {
 }
 
 /// Rows of a process and its memory without a frame: `3794364 5144MiB`, or rocm-smi's `--showpids`.
-pub(super) fn read_processes(facts: &mut Facts, source: LineSource, text: &str) {
+pub(super) fn read_processes(facts: &mut Facts, origin: &LineOrigin, text: &str) {
     for (line, row) in (1..).zip(text.lines()) {
         let mut words = row.trim_start_matches(['#', '|', ' ']).split_whitespace();
         let pid = words.next().filter(|word| word.len() >= 3).and_then(|word| word.parse().ok());
@@ -109,7 +108,7 @@ pub(super) fn read_processes(facts: &mut Facts, source: LineSource, text: &str) 
             .map(|(name, used)| (name.to_owned(), used))
             .or_else(|| bare().map(|(used, _)| (format!("process {pid}"), used)));
         if let Some((name, used)) = found {
-            let quote = Quote { source, line, text: shortened(row).to_owned() };
+            let quote = Quote::new(origin, line, row);
             facts.add_holder(CardHolder { card: None, pid: Some(pid), name, used, quote });
         }
     }

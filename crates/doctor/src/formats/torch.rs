@@ -65,11 +65,11 @@ fn frame(facts: &mut Facts, purpose: Purpose, quote: &Quote) {
 }
 
 fn is_next(one: &Quote, other: &Quote) -> bool {
-    one.source == other.source && (1..=3).contains(&other.line.saturating_sub(one.line))
+    one.origin == other.origin && (1..=3).contains(&other.line.saturating_sub(one.line))
 }
 
 fn is_near(one: &Quote, other: &Quote) -> bool {
-    one.source == other.source && one.line.abs_diff(other.line) <= TRACEBACK
+    one.origin == other.origin && one.line.abs_diff(other.line) <= TRACEBACK
 }
 
 /// The sizes of the sentence, by the words that follow them.

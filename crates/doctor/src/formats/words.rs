@@ -35,8 +35,19 @@ mod tests {
 
     #[test]
     fn every_kind_that_is_asked_for_has_words_and_those_with_numbers_have_numbers() {
-        let kinds =
-            ["card", "board", "bits", "ambiguous", "on_host", "series", "hides", "picks", "round", "subject"];
+        let kinds = [
+            "card",
+            "board",
+            "bits",
+            "ambiguous",
+            "on_host",
+            "trains",
+            "series",
+            "hides",
+            "picks",
+            "round",
+            "subject",
+        ];
         assert_eq!(WORDS.len(), kinds.len());
         for kind in kinds {
             let words = words(kind);

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use crate::facts::{Facts, LineSource, Quote};
+use crate::facts::{Facts, LineOrigin, LineSource, Quote};
 use crate::formats::{hits, read_line, read_report, rows, rows_in};
 use crate::line::{LONGEST_QUOTE, around, shortened};
 use crate::{read_last_lines, sizes};
@@ -156,15 +156,12 @@ fn line(facts: &mut Facts, text: &str, at: usize) {
 
 fn report(facts: &mut Facts, text: &str, at: usize) {
     let source = if at.is_multiple_of(2) { LineSource::Log } else { LineSource::Context };
-    read_report(facts, source, text.as_bytes());
+    read_report(facts, &LineOrigin { source, file: None }, text.as_bytes());
 }
 
 fn quote(text: &str, at: usize) -> Quote {
-    Quote {
-        source: if at.is_multiple_of(5) { LineSource::Context } else { LineSource::Log },
-        line: u64::try_from(at % 40).unwrap_or_default(),
-        text: shortened(text).to_owned(),
-    }
+    let source = if at.is_multiple_of(5) { LineSource::Context } else { LineSource::Log };
+    Quote::new(&LineOrigin { source, file: None }, u64::try_from(at % 40).unwrap_or_default(), text)
 }
 
 /// SplitMix64: the same texts everywhere.

@@ -66,7 +66,7 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let copies = cause == Cause::ComputeBufferTooLarge && facts.says(Pattern::PipelineCopies);
     let lines = copies.then(|| facts.quote(Pattern::PipelineCopies)).flatten();
     let text = format!("{} for {purpose}", requested(refusal));
-    let quotes = [Some(refusal.quote.clone()), lines].into_iter().flatten();
+    let quotes = refusal.quotes().chain(lines);
     Some(RuleFinding::new(cause, weight, text, quotes).by(copies.then_some(SubCause::PipelineCopies)))
 }
 
@@ -143,7 +143,7 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     if facts.torch.is_some() || facts.says(Pattern::CublasCreate) {
         return None;
     }
-    let quotes = [refusal.quote.clone()].into_iter().chain(facts.quotes(&AT_WORK).into_iter().take(1));
+    let quotes = refusal.quotes().chain(facts.quotes(&AT_WORK).into_iter().take(1));
     let text = "memory ran out at run time, after the load";
     Some(RuleFinding::new(Cause::PoolGrowth, weight, text, quotes))
 }
@@ -187,7 +187,11 @@ fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
     // Some estimates include the cache, which a large context makes the larger part.
-    let weight = if facts.options.context_tokens.is_some() { Fair } else { Strong };
+    let weight = match facts.options.context_tokens.is_some() {
+        _ if line.text.contains("and cache") => Weak,
+        true => Fair,
+        false => Strong,
+    };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }
 

@@ -55,11 +55,20 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
     let quotes = of_driver(facts);
     if quotes.iter().any(is_too_old) {
         let text = "the driver is older than the CUDA version that the program was built for";
-        return Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::OldDriver));
+        // A board's driver belongs to its release, so a build for servers is at fault.
+        let (cause, sub_cause) = match facts.is_unified() && quotes.iter().all(is_of_ptx) {
+            true => (Cause::NotOom, SubCause::WrongBuild),
+            false => (Cause::DriverOrHw, SubCause::OldDriver),
+        };
+        return Some(RuleFinding::new(cause, Strong, text, quotes).by(sub_cause));
     }
     let text = "the driver does not match its libraries, or the program cannot reach the driver, for example \
         from a container";
     (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
+}
+
+fn is_of_ptx(quote: &Quote) -> bool {
+    quote.text.to_ascii_lowercase().contains("unsupported toolchain")
 }
 
 /// The words of CUDA and of PyTorch for a driver that is too old.

@@ -6,7 +6,7 @@ use plimsoll_wire::page::Refusal;
 use super::EvidenceWeight::{Decisive, Strong};
 use super::RuleFinding;
 use crate::cause::Cause;
-use crate::facts::{Facts, LineSource, Quote};
+use crate::facts::{Facts, LineOrigin, LineSource, Quote};
 use crate::refused::RefusedAllocation;
 
 const PAGE: &str = "guard's shared-memory file records the sizes at the moment of the refusal";
@@ -18,8 +18,8 @@ rules! {
 }
 
 fn quote(refused: &RefusedAllocation) -> [Quote; 1] {
-    let text = refused.reason().text;
-    [Quote { source: LineSource::Guard, line: 1, text }]
+    let origin = LineOrigin { source: LineSource::Guard, file: None };
+    [Quote { origin, line: 1, text: refused.reason().text }]
 }
 
 /// Without the neighbours the request would have fitted.

@@ -34,7 +34,7 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     };
     // On a unified board GPU memory is host memory, so the kill may be for the model.
     let (cause, weight) = match facts.is_unified() {
-        true => (Cause::UnifiedMemoryRefused, Fair),
+        true => (Cause::ModelTooLarge, Fair),
         false => (Cause::NotOom, Strong),
     };
     Some(RuleFinding::new(cause, weight, text, [line]).by(sub_cause))

@@ -68,8 +68,9 @@ fn large_holder(facts: &Facts) -> Option<RuleFinding> {
     let largest = facts.holders.iter().max_by_key(|holder| holder.used)?;
     let quiet = !facts.ran_out() && facts.torch.is_none() && facts.series.is_empty();
     let text = format!("process {} holds {} of the card's {card}", largest.name, largest.used);
+    let weight = if largest.used.scaled(3, 1) >= card { Fair } else { Weak };
     (quiet && largest.used.scaled(4, 1) >= card)
-        .then(|| RuleFinding::new(Cause::ForeignProcess, Weak, text, [largest.quote.clone()]))
+        .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [largest.quote.clone()]))
 }
 
 fn unworded(facts: &Facts) -> Option<RuleFinding> {

@@ -4,7 +4,7 @@ use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
-use super::torch::{ROUNDING, SENTENCE, is_full_of_tensors};
+use super::torch::{ROUNDING, SENTENCE, fills_by_batch, is_full_of_tensors};
 use crate::cause::Cause;
 use crate::facts::{Facts, Purpose};
 use crate::pattern::Pattern;
@@ -30,6 +30,13 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
     let weight = match () {
         // A load frees nothing, and requests more after this.
         () if loads && !of_card(10) => Weak,
+        () if fills_by_batch(facts, torch) => {
+            if of_card(20) {
+                Fair
+            } else {
+                Weak
+            }
+        }
         () if of_card(10) => Decisive,
         () if !of_card(50) => Weak,
         // Where live tensors fill the card, a smaller model would do as well.

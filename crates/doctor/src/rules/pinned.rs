@@ -72,7 +72,7 @@ fn lock_refused(facts: &Facts) -> Option<RuleFinding> {
     let next = LATER
         .into_iter()
         .filter_map(|pattern| Some(&facts.seen(pattern)?.last))
-        .find(|last| last.source == line.source && last.line > line.line);
+        .find(|last| last.origin == line.origin && last.line > line.line);
     Some(match next {
         Some(next) if !facts.ran_out() => {
             let text = "locking the model in host memory is optional";

@@ -26,6 +26,9 @@ rules! {
 /// A CUDA context and its libraries.
 const CONTEXT: Bytes = Bytes::mib(700);
 
+/// Part of the card by which vLLM's activations at work may exceed its share.
+const MARGIN: f64 = 0.05;
+
 /// Idle memory below this is rounding: sizes are printed to a hundredth of a GiB, segments have 20 MiB.
 pub(super) const ROUNDING: Bytes = Bytes::mib(64);
 
@@ -132,14 +135,14 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     let foreign = others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1));
     if torch.asked.is_zero()
         || torch.asked >= NO_SIZE
-        || (in_pieces && !is_full_of_tensors(torch) && !little)
+        || (in_pieces && !fills_by_batch(facts, torch) && !is_full_of_tensors(torch) && !little)
         || !is_short(torch)
         || foreign
     {
         return None;
     }
     let (cause, weight) = what_lives(facts, torch, total, allocated);
-    let weight = if in_pieces && !little { Weak } else { weight };
+    let weight = if in_pieces && !little && !fills_by_batch(facts, torch) { Weak } else { weight };
     let text = format!(
         "live tensors hold {allocated} of the card's {total}, and the program requested {} more",
         torch.asked
@@ -171,6 +174,7 @@ fn what_lives(
     }
     match () {
         () if torch.asked > total => (Cause::ComputeBufferTooLarge, Strong),
+        () if fills_by_batch(facts, torch) => (Cause::ComputeBufferTooLarge, if small { Weak } else { Fair }),
         // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before
         // the cache.
         () if is_beyond_share(facts, total, allocated) => (Cause::ModelTooLarge, Fair),
@@ -187,8 +191,14 @@ fn what_lives(
     }
 }
 
+/// A training run whose live tensors outweigh what is idle: a smaller batch is what makes room.
+pub(super) fn fills_by_batch(facts: &Facts, torch: &TorchRefusal) -> bool {
+    let serves = facts.says_any(&[Pattern::OfVllm, Pattern::OfSglang, Pattern::OfComfyUi]);
+    facts.model.trains && !serves && torch.allocated >= torch.idle && torch.allocated.is_some()
+}
+
 fn is_beyond_share(facts: &Facts, total: Bytes, allocated: Bytes) -> bool {
-    facts.options.utilization.is_some_and(|share| in_float(allocated) > share * in_float(total))
+    facts.options.utilization.is_some_and(|share| in_float(allocated) > (share + MARGIN) * in_float(total))
 }
 
 /// The sizes are missing, but the traceback shows what the program was doing.

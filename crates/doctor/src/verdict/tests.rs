@@ -122,6 +122,24 @@ fn without_a_known_line_the_status_and_the_last_lines_are_the_answer() {
 }
 
 #[test]
+fn routine_lines_of_llama_cpp_explain_no_death() {
+    let lines = [
+        "0.00.029.779 I slot get_availabl: id 3 | task -1",
+        "0.00.03 D x",
+        "0.00.04 E failed",
+        "1.5 Islands",
+        "I am",
+    ];
+    let End::Crashed { reason } = verdict(Exit::Signal(9), false, &lines).end else {
+        panic!("not seen as a crash");
+    };
+    assert_eq!(
+        reason.to_string(),
+        "alpha was killed by signal 9 (SIGKILL)\n  0.00.04 E failed\n  1.5 Islands\n  I am"
+    );
+}
+
+#[test]
 fn the_kernel_is_named_only_where_its_counter_moved_and_the_signal_was_its() {
     let is_oom = |exit, counter| matches!(verdict(exit, counter, &[]).end, End::OutOfMemory { .. });
     assert!(is_oom(Exit::Signal(9), true));

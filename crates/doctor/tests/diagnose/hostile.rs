@@ -89,7 +89,8 @@ fn an_endless_line_is_read_in_bounded_memory_and_what_is_in_it_is_found() {
     reader.feed(LineSource::Log, b" CUDA error: out of memory\n  in function alloc\n  cuMemCreate(\n");
     let diagnosis = diagnose(&reader.finish());
     assert_eq!(diagnosis.cause.code(), "pool_growth");
-    assert!(diagnosis.evidence.iter().all(|quote| quote.line == 1));
+    let lines: Vec<u64> = diagnosis.evidence.iter().map(|quote| quote.line).collect();
+    assert_eq!(lines, [3, 1], "the call that failed, and the end of the endless line");
 }
 
 #[test]

@@ -114,9 +114,12 @@ fn what_is_said_first_is_the_schema_and_every_line_is_numbered() {
     let json = serde_json::to_value(read(&log)).unwrap();
     assert_eq!(json["schema"], "plimsoll.diagnosis/1");
     assert_eq!(json["cause"], "pool_growth");
-    assert_eq!(json["evidence"][0]["line"], 5);
+    assert_eq!(json["evidence"][0]["line"], 7);
     assert_eq!(json["evidence"][0]["source"], "log");
-    assert_eq!(json["evidence"][0]["text"], "CUDA error: out of memory");
+    assert_eq!(json["evidence"][0]["text"], "cuMemCreate(&handle, reserve_size, &prop, 0)");
+    assert_eq!(json["evidence"][1]["line"], 5);
+    assert_eq!(json["evidence"][1]["text"], "CUDA error: out of memory");
+    assert_eq!(json["evidence"][0].get("file"), None, "one log needs no name");
     assert!(json["confidence"].as_f64().unwrap() > 0.9);
     assert!(json["hints"][0]["text"].is_string());
 }

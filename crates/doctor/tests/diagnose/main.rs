@@ -5,4 +5,6 @@ mod formats;
 mod hostile;
 mod logs;
 mod long_lines;
+mod remedies;
 mod told;
+mod training;

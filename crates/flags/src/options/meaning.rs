@@ -169,7 +169,7 @@ mod tests {
         let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
         assert_eq!(
             remarks,
-            ["argument 1: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192"]
+            ["command line: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192"]
         );
     }
 
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(wish("--spec-type draft-mtp,ngram-mod").speculation, ["draft-mtp", "ngram-mod"]);
         assert_eq!(
             options("--draft-max 8").remarks()[0].to_string(),
-            "argument 1: llama-server no longer has the flag --draft-max; use --spec-draft-n-max or \
+            "command line: llama-server no longer has the flag --draft-max; use --spec-draft-n-max or \
                 --spec-ngram-mod-n-max"
         );
     }
@@ -213,37 +213,37 @@ mod tests {
     #[test]
     fn a_refusal_names_place_flag_and_remedy() {
         for (line, message) in [
-            ("-m a --ctx-sise 5", "argument 3: unknown flag `--ctx-sise`; did you mean --ctx-size?"),
-            ("-m a -c", "argument 3: -c needs a value; write `-c VALUE`"),
+            ("-m a --ctx-sise 5", "command line: unknown flag `--ctx-sise`; did you mean --ctx-size?"),
+            ("-m a -c", "command line: -c needs a value; write `-c VALUE`"),
             (
                 "-c many",
-                "argument 1: `many` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
+                "command line: `many` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-c -5",
-                "argument 1: `-5` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
+                "command line: `-5` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-c 99999999999",
-                "argument 1: `99999999999` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
+                "command line: `99999999999` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-np 0",
-                "argument 1: `0` is not a valid value for --parallel; write a number of at least 1, or -1 for \
+                "command line: `0` is not a valid value for --parallel; write a number of at least 1, or -1 for \
                     automatic",
             ),
             (
                 "-ot CPU",
-                "argument 1: `CPU` is not a valid value for --override-tensor; write PATTERN=BUFFER, e.g. \"exps=CPU\"",
+                "command line: `CPU` is not a valid value for --override-tensor; write PATTERN=BUFFER, e.g. \"exps=CPU\"",
             ),
             (
                 "-ts ,1",
-                "argument 1: `,1` is not a valid value for --tensor-split; write up to 15 proportions of at least 0, \
+                "command line: `,1` is not a valid value for --tensor-split; write up to 15 proportions of at least 0, \
                     e.g. 3,1",
             ),
             (
                 "-fa maybe",
-                "argument 1: `maybe` is not a valid value for --flash-attn; write one of on, off and auto",
+                "command line: `maybe` is not a valid value for --flash-attn; write one of on, off and auto",
             ),
         ] {
             assert_eq!(refusal(line), message, "{line}");

@@ -13,9 +13,9 @@ use crate::table::{FLAGS, Flag, FlagArity, FoundFlag};
 use crate::value::{FlagValue, truth};
 
 impl Options {
-    /// Reads a command line without its program; the first argument is argument 1.
+    /// Reads a command line without its program.
     pub fn from_argv(argv: &[String]) -> Result<Self, FlagError> {
-        Self::from_argv_at(argv, |index| FlagOrigin::Argument(index + 1))
+        Self::from_argv_at(argv, |_| FlagOrigin::CommandLine)
     }
 
     /// Reads a command line; `origin` returns the place of each argument.
@@ -183,7 +183,7 @@ mod tests {
 
         #[test]
         fn any_command_line_is_read_or_refused(argv in prop::collection::vec(".{0,12}", 0..8)) {
-            let (known, unknown) = Options::known_in(&argv, |index| FlagOrigin::Argument(index + 1));
+            let (known, unknown) = Options::known_in(&argv, |_| FlagOrigin::CommandLine);
             prop_assert_eq!(Options::from_argv(&argv).is_err(), !unknown.is_empty());
             prop_assert!(known.settings().len() + unknown.len() <= argv.len());
         }
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn the_known_part_of_a_strange_command_line_is_read() {
         let argv = ["--strange", "value", "-c", "5", "--no-fmoe"].map(str::to_owned);
-        let (known, unknown) = Options::known_in(&argv, |index| FlagOrigin::Argument(index + 1));
+        let (known, unknown) = Options::known_in(&argv, |_| FlagOrigin::CommandLine);
         assert_eq!(known.to_argv(), ["--ctx-size", "5"]);
         assert_eq!(unknown.len(), 2);
-        assert_eq!(unknown[1].origin, FlagOrigin::Argument(5));
+        assert_eq!(unknown[1].origin, FlagOrigin::CommandLine);
     }
 }

@@ -1,9 +1,8 @@
-//! Measurements of a load test: memory of the server and the cards between rounds of requests, and card
-//! sensors during rounds.
+//! Measurements of a load test: memory of the server and the cards between rounds of requests.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::process::{MeasuredProcess, ProcessGauge};
-use plimsoll_probe::{Reading, Sampler, Sensors};
+use plimsoll_probe::{Reading, Sampler};
 
 use super::server::LoadTarget;
 
@@ -65,30 +64,6 @@ impl Figures {
             look.extend(self.on_cards(&self.sampler.read().await));
         }
         look
-    }
-
-    /// Sensor readings of each card, by name.
-    pub async fn feel(&self, server: &LoadTarget) -> Vec<(String, Sensors)> {
-        if self.cards.is_empty() || !server.target.is_here() {
-            return Vec::new();
-        }
-        let sensors = self.sampler.sensors().await.into_iter();
-        sensors
-            .filter_map(|sensors| {
-                let number = self.cards.iter().position(|card| card.id == sensors.card)?;
-                Some((named(number, &self.cards[number]), sensors))
-            })
-            .collect()
-    }
-
-    /// Memory in use on all cards together, by any process; `None` if no card is visible.
-    pub async fn taken(&self) -> Option<Bytes> {
-        if self.cards.is_empty() {
-            return None;
-        }
-        let reading = self.sampler.read().await;
-        let taken = |card: &Card| Some(card.total.saturating_sub(reading.free_on(&card.id)?));
-        Some(self.cards.iter().filter_map(taken).sum())
     }
 
     /// The server's memory on each card. Where the driver does not list processes, all memory in use.

@@ -7,7 +7,6 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::answer::{LoadAnswer, LoadFailure};
 use super::client::Client;
@@ -32,8 +31,6 @@ pub struct Round {
 pub struct RoundTally {
     pub answered: u64,
     pub failed: BTreeMap<String, (u64, Vec<String>)>,
-    /// Requests in flight at the end of the time, whose outcome is not counted.
-    pub unanswered: u64,
     pub prompt_tokens: u64,
     pub answer_tokens: u64,
     /// Answer tokens per second for one client, one value per answer of more than one token.
@@ -60,21 +57,18 @@ impl Round {
             .collect()
     }
 
-    /// Runs one round, and returns the clients for the next. After `end` no request is sent, and the outcome of
-    /// one that was sent before is not counted.
+    /// Runs one round of at most `most` requests, and returns the clients for the next.
     pub async fn hold(
         &self,
         clients: Vec<Client>,
         model: &str,
         number: u64,
         most: u64,
-        end: Option<Instant>,
     ) -> (Vec<Client>, RoundTally) {
         let mut waiting = self.requests(model, number);
         waiting.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         // One queue instead of fixed shares: a client with short prompts takes the next request meanwhile.
         let waiting = Rc::new(RefCell::new(waiting));
-        let is_over = move || end.is_some_and(|end| Instant::now() >= end);
         let mut working = JoinSet::new();
         for mut client in clients {
             let waiting = Rc::clone(&waiting);
@@ -82,15 +76,10 @@ impl Round {
             working.spawn_local(async move {
                 let mut tally = RoundTally::default();
                 loop {
-                    let request = waiting.borrow_mut().pop_front().filter(|_| !is_over());
-                    let Some(request) = request else {
+                    let Some(request) = waiting.borrow_mut().pop_front() else {
                         return (client, tally);
                     };
-                    let outcome = client.ask(request).await;
-                    match is_over() {
-                        true => tally.unanswered += 1,
-                        false => tally.note(outcome),
-                    }
+                    tally.note(client.ask(request).await);
                 }
             });
         }
@@ -133,18 +122,12 @@ impl RoundTally {
         }
     }
 
-    /// Longest time to a first token, in milliseconds.
-    pub fn slowest(&self) -> Option<f64> {
-        self.first_tokens.iter().copied().max_by(f64::total_cmp)
-    }
-
     pub fn failures(&self) -> u64 {
         self.failed.values().map(|(count, _)| count).sum()
     }
 
     pub fn add(&mut self, other: Self) {
         self.answered += other.answered;
-        self.unanswered += other.unanswered;
         self.prompt_tokens += other.prompt_tokens;
         self.answer_tokens += other.answer_tokens;
         self.speeds.extend(other.speeds);

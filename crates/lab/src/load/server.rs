@@ -53,11 +53,6 @@ impl LoadTarget {
         self.client(SOON).json(Method::GET, path, Bytes::new()).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, LoadFailure> {
-        let body = Bytes::from(body.to_string());
-        self.client(within).json(Method::POST, path, body).await
-    }
-
     pub fn client(&self, patience: Duration) -> Client {
         Client::new(&self.target, self.key.as_deref(), patience)
     }

@@ -3,16 +3,13 @@
 use std::path::PathBuf;
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_probe::{Reading, Sampler, Sensors, process};
+use plimsoll_probe::{Reading, Sampler, process};
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Source, Unit};
 
 use super::guards::Guards;
 use super::kernel_log::KernelLog;
 use super::machine::WatchedMachine;
 use super::processes::Processes;
-
-/// Sensors are read in one sample out of this many.
-const SENSORS_EVERY: u64 = 4;
 
 /// Object of a recording: a process or the machine.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +28,6 @@ pub struct Collector {
     kernel_log: Option<KernelLog>,
     sampler: Sampler,
     cards: Vec<Card>,
-    looks: u64,
 }
 
 impl Collector {
@@ -54,7 +50,6 @@ impl Collector {
             kernel_log: kernel_log.ok(),
             sampler,
             cards: cards.into_iter().filter(|card| card.kind == CardKind::Cuda).collect(),
-            looks: 0,
         }
     }
 
@@ -83,13 +78,6 @@ impl Collector {
         // A process on a card may be too small in host memory to be among the largest.
         self.processes.also(reading.holders.iter().map(|holder| holder.pid));
         self.push_reading(&reading, look);
-        // Temperatures change slowly, and each sensor is another call into the driver.
-        if self.looks.is_multiple_of(SENSORS_EVERY) {
-            for sensors in self.sampler.sensors().await {
-                push_sensors(&sensors, look);
-            }
-        }
-        self.looks += 1;
     }
 
     fn push_reading(&self, reading: &Reading, look: &mut Look) {
@@ -106,20 +94,6 @@ impl Collector {
                 let figure = Figure::new(Group::Process, Unit::Kib, subject, format!("on card {number}"));
                 look.push(figure, Pace::Fast, used.get() >> 10);
             }
-        }
-    }
-}
-
-fn push_sensors(sensors: &Sensors, look: &mut Look) {
-    let values = [
-        ("temperature", Unit::Celsius, sensors.celsius),
-        ("clock", Unit::Megahertz, sensors.megahertz),
-        ("power", Unit::Milliwatt, sensors.milliwatts),
-        ("busy", Unit::Percent, sensors.busy_percent),
-    ];
-    for (what, unit, value) in values {
-        if let Some(value) = value {
-            look.push(Figure::new(Group::Card, unit, sensors.card.as_str(), what), Pace::Slow, value.into());
         }
     }
 }

@@ -7,11 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plimsoll_telemetry::record::{About, Encoder, Source, When};
+use plimsoll_telemetry::record::{About, Encoder, Source};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::collector::Collector;
-use super::snapshots;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
@@ -33,7 +32,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Starts a record in a new file, with snapshots of system files.
+    /// Starts a record in a new file.
     pub fn begin(path: &Path, about: &About) -> Result<Self, RecordingError> {
         // It holds command lines and messages of the kernel, which other users may be kept from.
         let file = File::options().write(true).create_new(true).mode(0o600).open(path);
@@ -42,9 +41,7 @@ impl Recording {
             _ => RecordingError::Create { path: path.to_owned(), error },
         })?;
         let mut bytes = Vec::new();
-        // Before the first sample, so that a recording cut short still has them.
-        let mut encoder = Encoder::begin(about, &mut bytes);
-        snapshots::take(When::Before, &mut encoder, &mut bytes);
+        let encoder = Encoder::begin(about, &mut bytes);
         let mut recording = Self { path: path.to_owned(), file, encoder, bytes, start: Instant::now() };
         recording.flush()?;
         Ok(recording)
@@ -83,9 +80,8 @@ impl Recording {
         self.flush()
     }
 
-    /// Ends the record, with snapshots of system files.
+    /// Ends the record.
     pub fn end(mut self, status: &str) -> Result<(), RecordingError> {
-        snapshots::take(When::After, &mut self.encoder, &mut self.bytes);
         let now = self.now();
         self.encoder.end(now, status, &mut self.bytes);
         self.flush()

@@ -30,9 +30,9 @@ pub enum RequestChange {
     /// No `--swa-full`.
     WindowedCache,
     ProjectorOnHost,
-    /// Cards of the process, by their CUDA numbers, and the layers of each.
+    /// Cards of the process, as the engine names them (`CUDA0`, `Vulkan1`), and the layers of each.
     Cards {
-        numbers: Vec<usize>,
+        devices: Vec<String>,
         layers: Vec<u32>,
     },
 }
@@ -62,8 +62,8 @@ impl RequestChange {
             Self::NoOpOffload => wish.op_offload = false,
             Self::WindowedCache => wish.full_sliding_cache = false,
             Self::ProjectorOnHost => wish.projector_offload = false,
-            Self::Cards { numbers, layers } => {
-                wish.devices = devices(numbers);
+            Self::Cards { devices, layers } => {
+                wish.devices.clone_from(devices);
                 wish.tensor_split = shares(layers);
                 // Shares apply to a split by layers alone, and -mg would choose one of the cards.
                 (wish.split_mode, wish.main_gpu) = (SplitMode::Layer, None);
@@ -96,10 +96,10 @@ impl RequestChange {
             // llama-server has no flag for the default.
             Self::WindowedCache => Vec::new(),
             Self::ProjectorOnHost => vec!["--no-mmproj-offload".to_owned()],
-            Self::Cards { numbers, layers } => {
-                let mut flags = flag("-dev", devices(numbers).join(","));
+            Self::Cards { devices, layers } => {
+                let mut flags = flag("-dev", devices.join(","));
                 // A single card takes all layers, whatever the shares.
-                if numbers.len() > 1 {
+                if devices.len() > 1 {
                     let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
                     flags.extend(flag("-ts", layers.join(",")));
                 }
@@ -181,10 +181,6 @@ pub(crate) fn saturated(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-fn devices(numbers: &[usize]) -> Vec<String> {
-    numbers.iter().map(|number| format!("CUDA{number}")).collect()
-}
-
 /// No shares for a single card, which takes all.
 fn shares(layers: &[u32]) -> Vec<f32> {
     let share = |&layers: &u32| f32::from(u16::try_from(layers).unwrap_or(u16::MAX));
@@ -220,8 +216,11 @@ mod tests {
             RequestChange::NoOpOffload,
             RequestChange::WindowedCache,
             RequestChange::ProjectorOnHost,
-            RequestChange::Cards { numbers: vec![1], layers: vec![33] },
-            RequestChange::Cards { numbers: vec![2, 0], layers: vec![20, 13] },
+            RequestChange::Cards { devices: vec!["Vulkan1".to_owned()], layers: vec![33] },
+            RequestChange::Cards {
+                devices: vec!["CUDA2".to_owned(), "CUDA0".to_owned()],
+                layers: vec![20, 13],
+            },
         ];
         let line = "-m a.gguf -c 8192 -b 1024 -ub 512 -np 2 -kvu -ctk q4_0 -ctv q5_0 -fa off -ngl 5 -cmoe -ncmoe 4 \
                     --op-offload --swa-full -mm p.gguf --mmproj-offload -dev CUDA1 -ts 3,1 -sm none -mg 0 -t 4";

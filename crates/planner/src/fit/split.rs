@@ -9,13 +9,14 @@ use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, sp
 use super::change::{RequestChange, saturated};
 use super::price::{CostModel, PlanPrice, headroom};
 use crate::layout::wanted_layers;
+use crate::named::interface;
 
 /// Moves of layers before a division is final.
 const MOVES: usize = 48;
 
 /// A split of the layers over cards, with its planned memory.
 struct Division {
-    numbers: Vec<usize>,
+    devices: Vec<String>,
     /// Their positions among the request's cards.
     positions: Vec<usize>,
     layers: Vec<u32>,
@@ -26,7 +27,7 @@ struct Division {
 
 impl Division {
     fn change(&self) -> RequestChange {
-        RequestChange::Cards { numbers: self.numbers.clone(), layers: self.layers.clone() }
+        RequestChange::Cards { devices: self.devices.clone(), layers: self.layers.clone() }
     }
 
     fn worst(&self) -> i64 {
@@ -68,7 +69,7 @@ fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> 
     let flags = division.change().flags().join(" ");
     let cards = question.lines(&division.priced);
     let used: Vec<_> = division.positions.iter().map(|&card| cards[card].clone()).collect();
-    let many = match division.numbers.len() {
+    let many = match division.devices.len() {
         1 => "one card is enough".to_owned(),
         count => format!("{count} cards are needed"),
     };
@@ -112,14 +113,17 @@ fn priced<P: CostModel>(
     numbers: &[usize],
     layers: Vec<u32>,
 ) -> Option<Division> {
-    let change = RequestChange::Cards { numbers: numbers.to_vec(), layers: layers.clone() };
+    // A Vulkan engine knows no `CUDA0`.
+    let interface = interface(question.request);
+    let devices: Vec<String> = numbers.iter().map(|number| format!("{interface}{number}")).collect();
+    let change = RequestChange::Cards { devices: devices.clone(), layers: layers.clone() };
     let priced = question.priced(&[change])?;
     let cards = question.request.cards;
     let room = |&number: &usize| headroom(&cards[cuda[number]], &priced.cards[cuda[number]]);
     Some(Division {
         positions: numbers.iter().map(|&number| cuda[number]).collect(),
         headrooms: numbers.iter().map(room).collect(),
-        numbers: numbers.to_vec(),
+        devices,
         layers,
         priced,
     })

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
-use plimsoll_doctor::{Diagnosis, LineSource, LogReader, SubCause, diagnose};
+use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
@@ -23,6 +23,7 @@ use crate::report::{ErrorReport, NO_VERDICT, print_as};
 const MORE: &str = "\
 Examples:
   plimsoll doctor server.log
+  plimsoll doctor ollama.log dmesg.txt
   journalctl -u ollama | plimsoll doctor -
   plimsoll doctor -- llama-server -m model.gguf
 
@@ -34,9 +35,9 @@ such file or process); 1 if plimsoll fails. With -- COMMAND, the exit status of 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Log to read; - is stdin
+    /// Logs to read, the oldest first; - is stdin
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "command"])]
-    log: Option<PathBuf>,
+    logs: Vec<PathBuf>,
     /// Examine a running process
     #[arg(long, conflicts_with_all = ["command", "sysroot"])]
     pid: Option<u32>,
@@ -65,13 +66,11 @@ struct Findings {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let mut findings = match (&arguments.log, arguments.pid) {
-        (Some(path), _) => log::read(path, arguments.sysroot.as_deref())?,
-        (None, Some(pid)) => process::look(pid)?,
-        (None, None) if !arguments.command.is_empty() => program::watch(&arguments.command)?,
-        (None, None) => {
-            machine::look(&Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?)
-        }
+    let mut findings = match arguments.pid {
+        _ if !arguments.logs.is_empty() => log::read(&arguments.logs, arguments.sysroot.as_deref())?,
+        Some(pid) => process::look(pid)?,
+        None if !arguments.command.is_empty() => program::watch(&arguments.command)?,
+        None => machine::look(&Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?),
     };
     for text in &arguments.context {
         findings.reader.feed(LineSource::Context, text.as_bytes());
@@ -87,15 +86,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         in_words(&diagnosis, &findings.seen, failed, arguments.pid.is_some())
     })?;
     // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.
-    let named = diagnosis.confidence > 0.0 || arguments.log.is_none();
+    let named = diagnosis.confidence > 0.0 || arguments.logs.is_empty();
     let verdict = if named { ExitCode::SUCCESS } else { ExitCode::from(NO_VERDICT) };
     // `doctor -- COMMAND` stands in for the command in scripts, so its status wins over the verdict's.
     Ok(findings.status.unwrap_or(verdict))
 }
 
-/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it.
+/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it. Nor has a
+/// healthy process failed for a reason other than memory.
 fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
-    matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
+    diagnosis.cause == Cause::NotOom
+        || matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
 }
 
 fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorReport> {

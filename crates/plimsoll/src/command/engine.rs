@@ -33,6 +33,7 @@ enum Verb {
         json: bool,
     },
     /// Print the path of the engine that is used by default
+    #[command(alias = "find")]
     Path {
         /// Print the engine as JSON
         #[arg(long)]

@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Card;
+use plimsoll_config::ServeSettings;
+use plimsoll_launch::LogOutput;
 use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
 use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
@@ -79,19 +81,13 @@ fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(),
 }
 
 fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAddr) -> Setup {
-    Setup {
-        config: folder.config.clone(),
+    let serve = ServeSettings {
         listen: Some(listen),
-        open: false,
         cards: vec![budget.clone()],
-        reserve: None,
-        engine: Some(engine.path),
-        log_file: None,
-        ask: None,
-        reclaim_before_load: None,
-        guard: plimsoll_config::GuardSettings::default(),
-        origins: Vec::new(),
-    }
+        engine: Some(vec![engine.path.to_string_lossy().into_owned()]),
+        ..ServeSettings::default()
+    };
+    Setup { config: folder.config.clone(), serve, log: LogOutput::default() }
 }
 
 /// Starts the daemon, on a port that the kernel chooses if the requested one is taken.
@@ -103,7 +99,7 @@ async fn start(setup: Setup) -> Result<Daemon, ErrorReport> {
             if error.kind() == io::ErrorKind::AddrInUse =>
         {
             say(format_args!("\n   {address} is in use, so another port is used"));
-            elsewhere.listen = Some(SocketAddr::new(address.ip(), 0));
+            elsewhere.serve.listen = Some(SocketAddr::new(address.ip(), 0));
             Daemon::start(elsewhere).await.map_err(serve::of_daemon)
         }
         started => started.map_err(serve::of_daemon),

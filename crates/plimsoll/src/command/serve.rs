@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
+use plimsoll_config::{
+    GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
+};
+use plimsoll_launch::{LogOutput, LogWish};
 use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup, widest};
@@ -24,12 +27,14 @@ Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
 
 Relative paths in the configuration are relative to the current folder, as with llama-server.
 
-The first line on stdout is the server's address. Log lines go to stderr, one for each event; RUST_LOG selects them.
+The first line on stdout is the server's address. Log lines go to stderr: one for each request, wait, load and stop. \
+--log-level, else RUST_LOG, else `log-level` under [serve] selects them. Under systemd they begin with their priority \
+instead of the time.
 
 A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
 disconnects cancels its request.
 
-SIGHUP reads the configuration again and restarts only the models that changed. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
+SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
 
 Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
 
@@ -53,14 +58,23 @@ pub(crate) struct Arguments {
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
     /// Memory to leave free on each card, e.g. 512MiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     reserve: Option<Bytes>,
     /// llama-server for models that are configured with flags only
     #[arg(long, value_name = "PROGRAM")]
     engine: Option<PathBuf>,
-    /// Append the output of the engines to this file
+    /// Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+    /// Least important lines in the log: warn, info (requests, loads) or debug [default: info]
+    #[arg(long, value_name = "LEVEL", value_parser = words::<LogLevel>(&["warn", "info", "debug"]))]
+    log_level: Option<LogLevel>,
+    /// The same as --log-level debug
+    #[arg(short, conflicts_with = "log_level")]
+    verbose: bool,
+    /// Format of the log: text, or json for one object a line [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = words::<LogFormat>(&["text", "json"]))]
+    log_format: Option<LogFormat>,
     /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
     /// budget also refuses allocations beyond the plan [default: observe]
     #[arg(long, value_name = "MODE", value_parser = words::<GuardMode>(&["off", "observe", "budget"]))]
@@ -75,7 +89,7 @@ pub(crate) struct Arguments {
     reclaim_before_load: Option<ReclaimBeforeLoad>,
     /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The
     /// origin's host also becomes an accepted Host name
-    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = web_origin)]
     origins: Vec<String>,
     /// Print a systemd unit that runs this program as a service of the machine, then exit
     #[arg(long, conflicts_with = "check")]
@@ -87,25 +101,41 @@ pub(crate) struct Arguments {
     rungs: OomLadder,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+impl Arguments {
+    pub(super) fn log(&self) -> LogWish {
+        let level = self.log_level.or(self.verbose.then_some(LogLevel::Debug));
+        LogWish { level, format: self.log_format, is_server: !self.check, ..LogWish::default() }
+    }
+
+    fn settings(self) -> ServeSettings {
+        let LogWish { level, format, .. } = self.log();
+        ServeSettings {
+            listen: self.listen,
+            open: self.open,
+            cards: self.cards,
+            reserve: self.reserve,
+            engine: self.engine.map(|path| vec![path.to_string_lossy().into_owned()]),
+            log_file: self.log_file,
+            log_level: level,
+            log_format: format,
+            guard: GuardSettings { mode: self.guard, ..self.rungs.wish() },
+            ask: self.ask.map(Duration::from_millis),
+            reclaim_before_load: self.reclaim_before_load,
+            allow_origins: self.origins,
+            ..ServeSettings::default()
+        }
+    }
+}
+
+pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
     if arguments.print_unit {
         print(unit::unit(arguments.config.as_deref(), arguments.user).map_err(ErrorReport::input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let setup = Setup {
-        config: arguments.config.unwrap_or_default(),
-        listen: arguments.listen,
-        open: arguments.open,
-        cards: arguments.cards,
-        reserve: arguments.reserve,
-        engine: arguments.engine,
-        log_file: arguments.log_file,
-        guard: GuardSettings { mode: arguments.guard, ..arguments.rungs.wish() },
-        ask: arguments.ask.map(Duration::from_millis),
-        reclaim_before_load: arguments.reclaim_before_load,
-        origins: arguments.origins,
-    };
-    if arguments.check {
+    let check = arguments.check;
+    let config = arguments.config.clone().unwrap_or_default();
+    let setup = Setup { config, serve: arguments.settings(), log };
+    if check {
         return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });
     }
     fix_allocator_thresholds();
@@ -182,4 +212,89 @@ pub(super) fn announce(address: SocketAddr) {
     let mut stdout = anstream::stdout().lock();
     // A closed stdout must not end the server.
     let _ = writeln!(stdout, "http://{address}").and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    /// Each option of `serve`, with a value, and the lines of a configuration that say the same.
+    const KEYS: &[(&str, &str)] = &[
+        ("--listen=localhost:8081", "[serve]\nlisten = 'localhost:8081'"),
+        ("--open", "[serve]\nopen = true"),
+        ("--card=name=H200,total=80GiB", "[serve]\ncards = ['name=H200,total=80GiB']"),
+        ("--reserve=512MiB", "[serve]\nreserve = '512MiB'"),
+        ("--engine=/opt/llama-server", "[engine]\ncommand = '/opt/llama-server'"),
+        ("--log-file=engines.log", "[serve]\nlog-file = 'engines.log'"),
+        ("--log-level=warn", "[serve]\nlog-level = 'warn'"),
+        ("-v", "[serve]\nlog-level = 'debug'"),
+        ("--log-format=json", "[serve]\nlog-format = 'json'"),
+        ("--guard=budget", "[serve.guard]\nmode = 'budget'"),
+        ("--ask=1500", "[serve]\nask = '1500ms'"),
+        ("--reclaim-before-load=user", "[serve]\nreclaim-before-load = 'user'"),
+        ("--allow-origin=https://a.example", "[serve]\nallow-origins = ['https://a.example']"),
+        ("--reuse", "[serve.guard]\nreuse = true"),
+        ("--chunk=2MiB", "[serve.guard]\nchunk = '2MiB'"),
+        ("--reclaim", "[serve.guard]\nreclaim = true"),
+        ("--wait=5", "[serve.guard]\nwait = '5s'"),
+        ("--spill=1GiB", "[serve.guard]\nspill = '1GiB'"),
+        ("--need=3GiB", "[serve.guard]\nneed = '3GiB'"),
+        ("--keep=4MiB", "[serve.guard]\nkeep = '4MiB'"),
+        ("--on-oom=managed", "[serve.guard]\non-oom = 'managed'"),
+        ("--pool=ours", "[serve.guard]\npool = 'ours'"),
+        ("--hide-vmm", "[serve.guard]\nhide-vmm = true"),
+    ];
+
+    /// Options that no configuration can hold, and why.
+    const WITHOUT_KEY: &[(&str, &str)] = &[
+        ("check", "a run that serves nothing"),
+        ("print-unit", "a run that serves nothing"),
+        ("user", "belongs to --print-unit"),
+    ];
+
+    fn options() -> clap::Command {
+        Arguments::augment_args(clap::Command::new("serve"))
+    }
+
+    /// The settings of a command line.
+    fn line(option: &str) -> ServeSettings {
+        // --need and --keep require --spill, which a comparison of theirs leaves out again.
+        let spill = ["--need", "--keep"].iter().any(|needs| option.starts_with(needs));
+        let words = ["serve", "plimsoll.toml", option].into_iter().chain(spill.then_some("--spill=1GiB"));
+        let matches = options().try_get_matches_from(words).unwrap();
+        let mut settings = Arguments::from_arg_matches(&matches).unwrap().settings();
+        settings.guard.spill = settings.guard.spill.filter(|_| !spill);
+        settings
+    }
+
+    #[test]
+    fn every_option_has_a_key_that_says_the_same() {
+        for (option, text) in KEYS {
+            let file = plimsoll_config::parse("plimsoll.toml", text, &|_| None).unwrap().serve;
+            assert_eq!(line(option), file, "{option}");
+            assert_ne!(file, ServeSettings::default(), "{option}");
+        }
+        for argument in options().get_arguments().filter(|it| !it.is_positional()) {
+            let short = || format!("-{}", argument.get_short().unwrap());
+            let name = argument.get_long().map_or_else(short, |long| format!("--{long}"));
+            let is_key = KEYS.iter().any(|(option, _)| option.split('=').next() == Some(&name));
+            let is_left_out = WITHOUT_KEY.iter().any(|(option, _)| *option == name.trim_start_matches('-'));
+            assert!(is_key != is_left_out, "{name} has no key in the configuration, and no reason for that");
+        }
+    }
+
+    #[test]
+    fn a_value_that_means_nothing_is_refused_on_the_command_line_too() {
+        for (option, told) in [
+            ("--reserve=512", "did you mean 512MiB?"),
+            ("--reserve=", "is not a size"),
+            ("--allow-origin=a.example", "is not the origin of a web page"),
+            ("--allow-origin=", "is not the origin of a web page"),
+        ] {
+            let error = options().try_get_matches_from(["serve", "plimsoll.toml", option]).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+        }
+    }
 }

@@ -1,9 +1,13 @@
-//! `plimsoll ps`, `load`, `unload`, `reload` and `logs`: requests to a running `plimsoll serve`.
+//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `reload`, `logs` and `stop`: requests to a running
+//! `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
+mod stop;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
@@ -15,6 +19,8 @@ use serde_json::{Value, json};
 
 use crate::report::ErrorReport;
 use crate::screen;
+
+pub(crate) use stop::{Stop, stop};
 
 /// Longest answer that is read: a status of some thousand models.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -33,8 +39,8 @@ pub(crate) struct ServerAddress {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: plimsoll ps --url http://127.0.0.1:8080\n\nExit status: 0, or 1 if the server \
-        does not answer."
+    after_help = "Examples: plimsoll ps --url http://127.0.0.1:8080; plimsoll status --json\n\nExit status: 0, \
+        or 1 if the server does not answer."
 )]
 pub(crate) struct List {
     #[command(flatten)]
@@ -60,6 +66,25 @@ pub(crate) struct Unload {
     /// Unload all models
     #[arg(long, conflicts_with = "model")]
     all: bool,
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pin {
+    /// Name or alias of the model
+    model: String,
+    /// Time after which the pin ends, e.g. 90s, 30m, 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = super::soak::time)]
+    time: Option<Duration>,
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Unpin {
+    /// Name or alias of the model
+    model: String,
     #[command(flatten)]
     server: ServerAddress,
 }
@@ -94,6 +119,11 @@ pub(crate) enum ServerVerbError {
     },
     #[error("{url} refuses: {message}")]
     Refused { url: String, message: String, status: StatusCode },
+    #[error(
+        "the server at {url} is not a process of yours on this machine\nhint: stop it where it runs: as its \
+        user or root, in its container, or with `systemctl stop plimsoll`"
+    )]
+    NotOwn { url: String },
     #[error("the answer from {url} is not from a plimsoll server")]
     Foreign {
         url: String,
@@ -117,9 +147,36 @@ pub(super) fn report(error: ServerVerbError) -> ErrorReport {
 }
 
 pub(crate) fn list(arguments: &List) -> Result<ExitCode, ServerVerbError> {
-    let status = arguments.server.ask_json(Method::GET, "/api/status", &Value::Null)?;
-    let text = if arguments.json { format!("{status:#}\n") } else { screen::status(&status) };
-    io::stdout().write_all(text.as_bytes())?;
+    arguments.show(|_| String::new())
+}
+
+/// The list, below what concerns the server itself.
+pub(crate) fn status(arguments: &List) -> Result<ExitCode, ServerVerbError> {
+    arguments.show(|status| screen::server(status, &arguments.server.url.to_string()))
+}
+
+impl List {
+    fn show(&self, head: impl FnOnce(&Value) -> String) -> Result<ExitCode, ServerVerbError> {
+        let status = self.server.ask_json(Method::GET, "/api/status", &Value::Null)?;
+        let text = match self.json {
+            true => format!("{status:#}\n"),
+            false => head(&status) + &screen::status(&status),
+        };
+        io::stdout().write_all(text.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+pub(crate) fn pin(arguments: &Pin) -> Result<ExitCode, ServerVerbError> {
+    // Rounded up, because a pin of no second is none.
+    let seconds = |time: Duration| format!("?for={}", time.as_millis().div_ceil(1000));
+    let path = format!("/api/models/pin{}", arguments.time.map_or_else(String::new, seconds));
+    arguments.server.ask_json(Method::POST, &path, &json!({ "model": arguments.model }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn unpin(arguments: &Unpin) -> Result<ExitCode, ServerVerbError> {
+    arguments.server.ask_json(Method::POST, "/api/models/unpin", &json!({ "model": arguments.model }))?;
     Ok(ExitCode::SUCCESS)
 }
 

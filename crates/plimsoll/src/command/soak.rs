@@ -1,5 +1,4 @@
-//! `plimsoll soak`: load test that finds memory leaks of a server; `--beside` runs a second program on the
-//! same card.
+//! `plimsoll soak`: load test that finds memory leaks of a server.
 //!
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input.
 
@@ -10,22 +9,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Beside, Figures, LoadTarget, Round, RouterState, SoakLimit, SoakSettings, Target, WordLength, soak,
-    stopped,
+    Figures, LoadTarget, Round, SoakLimit, SoakResults, SoakSettings, Target, WordLength, soak,
 };
 use plimsoll_probe::Sampler;
 use plimsoll_probe::process::MeasuredProcess;
-use serde_json::Value;
 use tokio::task::LocalSet;
 
 use crate::report::{ErrorReport, NO_VERDICT, print, status, write_file};
-use crate::screen::{BesideReport, SoakReport, lasted};
+use crate::screen::{SoakReport, lasted};
 
-/// The default second program: a context, cuBLAS and 1 GiB, with ten seconds of work.
-const PYTORCH: &str = "python3 -c 'import time, torch; x = torch.ones(65536, 4096, device=\"cuda\"); print(\"holds 1 GiB\", flush=True); \
-    end = time.time() + 10; all((x.T @ x).sum().item() > 0 for _ in iter(lambda: time.time() < end, False))'";
-/// Time limit of the second program, unless `--for` gives one.
-const BESIDE_WITHIN: Duration = Duration::from_secs(120);
 /// Requests of a soak without `--for` and `--requests`.
 const REQUESTS: u64 = 2000;
 const EVERY_ON_TERMINAL: Duration = Duration::from_secs(1);
@@ -78,113 +70,44 @@ pub(crate) struct Arguments {
     /// API key for the server
     #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
-    /// Start this program beside the server, in both orders, and report which of the two fails and why;
-    /// without a value, PyTorch with a matrix of 1 GiB
-    #[arg(long, value_name = "CMD", num_args = 0..=1, default_missing_value = PYTORCH, conflicts_with = "resume")]
-    beside: Option<String>,
-    /// Save the state to this file, and resume from it if it exists
-    #[arg(long, value_name = "STATE")]
-    resume: Option<PathBuf>,
-    /// Write the result as JSON (plimsoll.soak/1); `-` for stdout
-    #[arg(long, value_name = "FILE")]
+    /// Print the result as JSON (plimsoll.soak/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Write the result as an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// Result of a soak in each output format.
-struct Rendered {
-    is_bad: bool,
-    /// Neither good nor bad: nothing can be said.
-    is_open: bool,
-    text: String,
-    json: Value,
-    html: String,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = super::runtime()?;
-    let told = LocalSet::new().block_on(&runtime, async {
-        match &arguments.beside {
-            Some(command) => met(arguments, command).await,
-            None => held(arguments).await,
-        }
-    })?;
+    let results = LocalSet::new().block_on(&runtime, held(arguments))?;
+    let report = SoakReport::new(&results, f64::from(arguments.least));
     // Files before stdout: a closed stdout must not cost the result of hours.
     if let Some(path) = &arguments.html {
-        write_file(path, &told.html)?;
+        write_file(path, report.html())?;
     }
+    let json = || format!("{:#}\n", report.json());
     let is_on_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     if let Some(path) = arguments.json.as_ref().filter(|_| !is_on_stdout) {
-        write_file(path, format!("{:#}\n", told.json))?;
+        write_file(path, json())?;
     }
     // With `--json -` stdout carries only JSON, so that it can be piped into another program.
-    print(if is_on_stdout { format!("{:#}\n", told.json) } else { told.text })?;
-    Ok(match told.is_open && !told.is_bad {
-        true => ExitCode::from(NO_VERDICT),
-        false => status(!told.is_bad),
+    print(if is_on_stdout { json() } else { report.text() })?;
+    // A broken-off soak proves nothing, so it fails too.
+    let is_bad = report.finds_a_leak() || results.broke_off;
+    Ok(match report.without_verdict() {
+        Some(_) if !is_bad => ExitCode::from(NO_VERDICT),
+        _ => status(!is_bad),
     })
 }
 
-/// Runs a second program beside the server, in both orders.
-async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, ErrorReport> {
-    let (server, mut figures) = meet(arguments).await?;
-    let settings = settings(arguments);
-    let mut beside = Beside {
-        command: command.to_owned(),
-        round: settings.round,
-        clients: settings.clients,
-        patience: settings.patience,
-        limit: arguments.time.unwrap_or(BESIDE_WITHIN),
-    };
-    let progress = |what: &str| {
-        // A closed stderr is no failure.
-        let _ = writeln!(io::stderr(), "soak: {what}");
-    };
-    let encounters = tokio::select! {
-        encounters = beside.try_both(&server, &mut figures, &progress) => encounters?,
-        () = stopped() => return Err(ErrorReport::new("stopped by hand")),
-    };
-    let report = BesideReport {
-        target: server.target.to_string(),
-        model: &server.model,
-        command,
-        encounters: &encounters,
-    };
-    Ok(Rendered {
-        is_bad: report.finds_a_failure(),
-        is_open: false,
-        text: report.text(),
-        json: report.json(),
-        html: report.html(),
-    })
-}
-
-async fn held(arguments: &Arguments) -> Result<Rendered, ErrorReport> {
-    let named = arguments.target.to_string();
+async fn held(arguments: &Arguments) -> Result<SoakResults, ErrorReport> {
     let (server, figures) = meet(arguments).await?;
-    let state = match &arguments.resume {
-        Some(path) => RouterState::resume(path, named, server.model.clone())?,
-        None => RouterState::new(named, server.model.clone()),
-    };
     let settings = settings(arguments);
-    // Resumed state counts towards the limit, so the progress line shows the whole soak and not this run.
     let mut progress = Progress::new(settings.limit);
-    let state = soak(&server, &settings, figures, state, &mut |state| {
-        progress.tell(state);
-    })
-    .await?;
+    let results = soak(&server, &settings, figures, &mut |results| progress.tell(results)).await?;
     progress.end();
-    let report = SoakReport::new(&state, f64::from(arguments.least));
-    Ok(Rendered {
-        // A broken-off soak proves nothing, so it fails too.
-        is_bad: report.finds_a_leak() || state.broke_off,
-        is_open: report.without_verdict().is_some(),
-        text: report.text(),
-        json: report.json(),
-        html: report.html(),
-    })
+    Ok(results)
 }
 
 /// Asks the server for its models, and finds its process.
@@ -221,7 +144,6 @@ fn settings(arguments: &Arguments) -> SoakSettings {
         clients: usize::from(arguments.clients),
         patience: arguments.patience,
         give_up: arguments.give_up,
-        state: arguments.resume.clone(),
     }
 }
 
@@ -238,7 +160,7 @@ impl Progress {
         Self { limit, told: None, on_terminal: io::stderr().is_terminal() }
     }
 
-    fn tell(&mut self, state: &RouterState) {
+    fn tell(&mut self, results: &SoakResults) {
         let every = match self.on_terminal {
             true => EVERY_ON_TERMINAL,
             false => EVERY_IN_LOG,
@@ -254,7 +176,7 @@ impl Progress {
         } else {
             ("", "\n")
         };
-        let held = state.figures.iter().filter_map(|figure| {
+        let held = results.figures.iter().filter_map(|figure| {
             let last = figure.series.points().last()?;
             Some(format!(", {} {}", figure.name, last.held))
         });
@@ -263,7 +185,7 @@ impl Progress {
         let time =
             of(self.limit.time.map(|time| lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))));
         let most = of(self.limit.requests.map(|most| most.to_string()));
-        let (lasted, requests, failed) = (lasted(state.held_ms), state.requests, state.failed());
+        let (lasted, requests, failed) = (lasted(results.held_ms), results.requests, results.failed());
         // A closed stderr is no failure.
         let _ = write!(
             io::stderr(),

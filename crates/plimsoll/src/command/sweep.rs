@@ -55,9 +55,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = super::runtime()?;
-    let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
-    let report =
-        SweepReport { target: server.target.to_string(), model: &server.model, planned, sweep: &sweep };
+    let (server, sweep, plan) = LocalSet::new().block_on(&runtime, swept(arguments))?;
+    let (target, unplanned) = (server.target.to_string(), plan.as_ref().err().cloned());
+    let report = SweepReport { target, model: &server.model, planned: plan.ok(), unplanned, sweep: &sweep };
     if let Some(path) = &arguments.svg {
         write_file(path, report.svg())?;
     }
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), ErrorReport> {
+async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<SweepPlan, String>), ErrorReport> {
     let failed =
         |failure: LoadFailure| ErrorReport::new(format!("{} does not answer: {failure}", arguments.target));
     let sampler = Sampler::start()?;
@@ -81,7 +81,15 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<Sweep
     let warm = warm_up(&server, arguments.patience, &mut figures);
     let warm = warm.await.map_err(failed)?;
     // The server may be remote, or another user's: then the sweep has no plan to compare with.
-    let planned = warm.pid.and_then(|pid| planned(pid, warm.build));
+    let plan = match warm.pid {
+        Some(pid) => planned(pid, warm.build),
+        None => Err(format!(
+            "no process of {} was found; the server may have unloaded it for another model, or runs on another \
+            machine or as another user (--pid names a process)",
+            server.model
+        )),
+    };
+    let planned = plan.as_ref().ok().copied();
     let mut stdout = anstream::stdout();
     let mut tell = |text: &str| {
         // A failed write of the table is reported with the summary.
@@ -96,15 +104,15 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<Sweep
     let sweep =
         sweep(&server, &warm, &arguments.depths, (arguments.answer, arguments.patience), &figures, &mut told);
     let sweep = sweep.await;
-    Ok((server, sweep, planned))
+    Ok((server, sweep, plan))
 }
 
-/// Plan from the flags of a llama-server; `None` if its process cannot be read.
-fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
+/// Plan from the flags of a llama-server, or the reason why its process cannot be planned.
+fn planned(pid: u32, build: Option<u32>) -> Result<SweepPlan, String> {
     let engine = EngineBuild { kind: EngineKind::LlamaCpp, build };
-    let plan = again(pid, engine).ok()?;
+    let plan = again(pid, engine).map_err(|error| format!("process {pid} cannot be planned: {error}"))?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
-    Some(SweepPlan {
+    Ok(SweepPlan {
         loaded: sum(|card| card.loaded),
         peak: sum(|card| card.peak),
         context: plan.context,

@@ -40,9 +40,9 @@ const PULSE: Duration = Duration::from_millis(250);
 pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Recording to write
-    #[arg(short, long, value_name = "FILE", default_value = "plimsoll.watch")]
-    output: PathBuf,
+    /// Recording to write; by default plimsoll.watch, or plimsoll-2.watch and so on if that exists
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Time between two samples
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = read_time)]
     every: Duration,
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show a recording: peaks, growth and messages, as text, CSV or a page with plots
+    /// Show a recording: peaks, growth and messages, as text, JSON or a page with plots
     Show(show::Arguments),
 }
 
@@ -67,20 +67,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(Verb::Show(arguments)) = &arguments.verb {
         return show::run(arguments);
     }
+    let output = arguments.output.clone().unwrap_or_else(free_name);
     let runtime = super::runtime()?;
     let code = runtime.block_on(async {
         match arguments.command.is_empty() {
-            true => attached(arguments).await,
-            false => started(arguments).await,
+            true => attached(arguments, &output).await,
+            false => started(arguments, &output).await,
         }
     })?;
-    let path = arguments.output.display();
+    let path = output.display();
     say(&format!("recorded to {path}; `plimsoll watch show {path}` shows it"));
     Ok(code)
 }
 
+/// The first name that no file has. Another program may take it meanwhile: then the recording does not begin.
+fn free_name() -> PathBuf {
+    let numbered = (2_u64..).map(|number| PathBuf::from(format!("plimsoll-{number}.watch")));
+    let mut names = std::iter::once(PathBuf::from("plimsoll.watch")).chain(numbered);
+    names.find(|name| name.symlink_metadata().is_err()).unwrap_or_default()
+}
+
 /// Watches a running process, or the machine.
-async fn attached(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+async fn attached(arguments: &Arguments, output: &Path) -> Result<ExitCode, ErrorReport> {
     // Found before the recording begins; the start time guards against a reused process id.
     let process = arguments
         .pid
@@ -90,7 +98,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         .transpose()?;
     let subject = WatchTarget { root: arguments.pid, pages: None };
     let command = arguments.pid.map_or_else(Vec::new, command_line);
-    let (mut collector, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
+    let (mut collector, mut recording) = begin((arguments, output), subject, command, Vec::new()).await?;
     let end = tokio::select! {
         failed = recording.go_on(&mut collector, arguments.every) => match failed? {},
         end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot start"))?,
@@ -130,7 +138,7 @@ async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io:
 }
 
 /// Starts a program and records it to its end.
-async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+async fn started(arguments: &Arguments, output: &Path) -> Result<ExitCode, ErrorReport> {
     let (path, rest) = program(&arguments.command).map_err(own_failure)?;
     let folder = OwnedFolder::create(PAGES)
         .map_err(ErrorReport::of("cannot make a folder for guard's shared-memory files"))?;
@@ -147,7 +155,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         };
         let subject = WatchTarget { root: Some(pid), pages: Some(folder.path().to_owned()) };
         let command = arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        begin(arguments, subject, command, notes).await
+        begin((arguments, output), subject, command, notes).await
     };
     tokio::pin!(follow, watch);
     // The program may end before the first sample; its exit status is then already known.
@@ -207,7 +215,7 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
 }
 
 async fn begin(
-    arguments: &Arguments,
+    (arguments, output): (&Arguments, &Path),
     subject: WatchTarget,
     command: Vec<String>,
     mut notes: Vec<String>,
@@ -218,7 +226,7 @@ async fn begin(
     let every_ms = u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX);
     let mut about = about(collector.cards(), every_ms);
     (about.command, about.pid, about.notes) = (command, pid, notes);
-    let recording = Recording::begin(Path::new(&arguments.output), &about)?;
+    let recording = Recording::begin(output, &about)?;
     Ok((collector, recording))
 }
 

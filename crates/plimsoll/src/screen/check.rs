@@ -18,10 +18,7 @@ pub(crate) fn check(check: &Check) -> String {
 }
 
 fn write(checked: &Checked, out: &mut String) -> fmt::Result {
-    match checked.pid {
-        Some(pid) => writeln!(out, "{}, process {pid}", checked.model)?,
-        None => writeln!(out, "{}", checked.model)?,
-    }
+    writeln!(out, "{}, process {}", checked.model, checked.pid)?;
     writeln!(out, "  {:<40} {:>11} {:>11} {:>11}  difference", "card", "loaded", "peak", "measured")?;
     for row in &checked.cards {
         write_row(row, out)?;
@@ -38,19 +35,17 @@ fn write(checked: &Checked, out: &mut String) -> fmt::Result {
 }
 
 fn write_row(row: &Row, out: &mut String) -> fmt::Result {
-    let known = |bytes: Option<Bytes>| bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
     writeln!(
         out,
         "  {:<40} {:>11} {:>11} {:>11}  {}",
         row.id,
-        known(row.loaded),
+        row.loaded.to_string(),
         row.peak.to_string(),
-        known(row.measured),
+        row.measured.map_or("-".to_owned(), |bytes| bytes.to_string()),
         difference(row)
     )?;
-    let Some(terms) = &row.terms else { return Ok(()) };
     // The first style is the memory of other processes, which is no term of this plan.
-    for (TermStyle { name, .. }, term) in TERMS[1..].iter().zip(super::bar::terms(terms)) {
+    for (TermStyle { name, .. }, term) in TERMS[1..].iter().zip(super::bar::terms(&row.terms)) {
         if term.bytes.is_some_and(|bytes| !bytes.is_zero()) {
             writeln!(out, "    {name:<9} {:>11}  {}", term.known().to_string(), term.source)?;
         }

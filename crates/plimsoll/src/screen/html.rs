@@ -8,8 +8,8 @@ use plimsoll_base::Bytes;
 use plimsoll_planner::fit::ContextPoint;
 use plimsoll_planner::{CardPlan, Plan, Terms};
 use plimsoll_report::{
-    BAR_WIDTH, Chart, ChartSeries, ChartShape, KeyRow, Mark, PLOT_LEFT, PLOT_WIDTH, ReportPage, TERMS,
-    escaped, patterns,
+    BAR_WIDTH, Chart, ChartSeries, ChartShape, KeyRow, Mark, PLOT_LEFT, PLOT_WIDTH, ReportPage, RoundSteps,
+    TERMS, escaped, patterns, round_ticks,
 };
 use serde_json::json;
 
@@ -126,10 +126,10 @@ fn chart(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan) ->
         // A twentieth of headroom keeps the label of the load line inside of the plot.
         y: (0, (full + full.scaled(1, 20)).get()),
         x_ticks: (0..=4).map(tick).collect(),
-        y_ticks: [0, 1, 2]
-            .map(|part| card.total.scaled(part, 2))
-            .map(|bytes| (bytes.get(), bytes.to_string()))
-            .to_vec(),
+        y_ticks: round_ticks(0, full.get(), RoundSteps::Binary)
+            .into_iter()
+            .map(|bytes| (bytes, Bytes::new(bytes).to_string()))
+            .collect(),
         series: series.collect(),
         limits: vec![(card.total.get(), format!("load line {}", card.total))],
         marks: vec![Mark {

@@ -1,15 +1,11 @@
-//! Report of a memory recording made by `plimsoll watch`: as text, as an HTML page and as CSV.
+//! Report of a memory recording made by `plimsoll watch`: as text and as an HTML page.
 
 use std::fmt::{self, Write as _};
-use std::io;
 
-use plimsoll_base::Bytes;
-use plimsoll_telemetry::record::{
-    Entry, Group, ReadRecordError, Reader, Redaction, Source, Summary, Told, Unit,
-};
+use plimsoll_telemetry::record::{Group, Source, Summary, Told, Unit};
 
 use super::soak::lasted;
-use plimsoll_report::{Chart, MOST_LINES, Mark, ReportPage, written};
+use plimsoll_report::{Chart, MOST_LINES, Mark, ReportPage, RoundSteps, written};
 
 /// Rows of a table in the text.
 const MOST_ROWS: usize = 10;
@@ -22,14 +18,12 @@ const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed proce
 
 /// A plot of the page: title, kind of its figures, and those among them that it shows.
 type Plot = (&'static str, Group, Unit, fn(&str) -> bool);
-const PLOTS: [Plot; 7] = [
+const PLOTS: [Plot; 5] = [
     ("cards: memory in use", Group::Card, Unit::Kib, |what| what == "used"),
     ("processes on cards", Group::Process, Unit::Kib, |what| what.starts_with("on card")),
     ("what guard counts", Group::Guard, Unit::Kib, |_| true),
     ("processes: resident host memory", Group::Process, Unit::Kib, |what| what == "resident"),
     ("the machine's memory", Group::Machine, Unit::Kib, |what| SHOWN.contains(&what)),
-    ("clocks", Group::Card, Unit::Megahertz, |_| true),
-    ("temperatures", Group::Card, Unit::Celsius, |_| true),
 ];
 /// Figures of the machine that are plotted.
 const SHOWN: [&str; 6] = ["MemFree", "MemAvailable", "Cached", "AnonPages", "CmaFree", "NvMapMemUsed"];
@@ -204,9 +198,6 @@ impl<'a> RecordReport<'a> {
             }
         }
         self.write_said(&mut page);
-        for shot in &self.summary.shots {
-            page.folded(&format!("{} {}", shot.name, shot.when.name()), &shot.text);
-        }
         page.finish()
     }
 
@@ -241,9 +232,8 @@ impl<'a> RecordReport<'a> {
             .into_iter()
             .map(|(title, group, unit, what)| (title, pick(group, unit, &what), unit))
             .collect();
-        // After the memory plots and before the clocks: fragmentation is read together with free memory.
-        let blocks = self.large_blocks();
-        plots.insert(5, ("large free blocks in the largest memory zone", blocks, Unit::Count));
+        // Fragmentation is read together with free memory.
+        plots.push(("large free blocks in the largest memory zone", self.large_blocks(), Unit::Count));
         plots.retain(|(_, lines, _)| !lines.is_empty());
         plots
     }
@@ -266,7 +256,8 @@ impl<'a> RecordReport<'a> {
         let lines: Vec<_> = lines.into_iter().map(|told| (self.short(told), &told.course)).collect();
         let end = clock(self.summary.duration_ms);
         let text = |value| unit.text(value);
-        let chart = Chart::of_courses(title, &lines, self.summary.duration_ms, ("0:00", &end), &text);
+        let steps = if unit.bytes(1).is_some() { RoundSteps::Binary } else { RoundSteps::Decimal };
+        let chart = Chart::of_courses(title, &lines, self.summary.duration_ms, ("0:00", &end), &text, steps);
         let Some(mut chart) = chart else {
             return String::new();
         };
@@ -287,14 +278,12 @@ impl<'a> RecordReport<'a> {
 
     /// Short label of a line within its chart.
     fn short(&self, told: &Told) -> String {
-        let text = match told.figure.group {
+        match told.figure.group {
             Group::Machine | Group::Blocks => told.figure.what.clone(),
             Group::Card => self.name(told).replace(&format!(", {}", told.figure.what), ""),
             Group::Process => told.figure.subject.clone(),
             Group::Guard => format!("{} {}", told.figure.subject, told.figure.what),
-        };
-        // The key of a chart has room for 24 characters.
-        text.chars().take(24).collect()
+        }
     }
 }
 
@@ -325,45 +314,4 @@ fn clock(milliseconds: u64) -> String {
         (0, minutes, seconds) => format!("{minutes}:{seconds:02}.{tenths}"),
         (hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}.{tenths}"),
     }
-}
-
-/// Writes every sample as a row and every figure as a column; absent values are empty.
-pub(crate) fn csv(
-    record: &[u8],
-    mut redaction: Option<Redaction>,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
-    let wrong = |error: ReadRecordError| io::Error::new(io::ErrorKind::InvalidData, error);
-    let mut names = Reader::new(record).map_err(wrong)?;
-    // A figure is declared when it first appears, so all names are known only at the end of the record.
-    while names.next().is_some() {}
-    write!(out, "seconds")?;
-    for figure in names.figures() {
-        let unit = match figure.unit.bytes(1) {
-            Some(one) if one > Bytes::new(1) => " KiB",
-            Some(_) => " B",
-            None => "",
-        };
-        let name = format!("{figure}{unit}");
-        let name = redaction.as_mut().map_or_else(|| name.clone(), |redaction| redaction.text(&name));
-        // Names contain commas; RFC 4180 quotes such a field and doubles quotes within it.
-        write!(out, ",\"{}\"", name.replace('"', "\"\""))?;
-    }
-    writeln!(out)?;
-    let count = names.figures().len();
-    let mut reader = Reader::new(record).map_err(wrong)?;
-    while let Some(entry) = reader.next() {
-        let Entry::Sample { time_ms, .. } = entry else {
-            continue;
-        };
-        write!(out, "{}.{:03}", time_ms / 1000, time_ms % 1000)?;
-        for number in 0..count {
-            match reader.value(number) {
-                Some(value) => write!(out, ",{value}")?,
-                None => write!(out, ",")?,
-            }
-        }
-        writeln!(out)?;
-    }
-    Ok(())
 }

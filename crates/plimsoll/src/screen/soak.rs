@@ -4,23 +4,23 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{CardStats, RouterState, SoakVerdict, failed_so, thousands};
+use plimsoll_lab::load::{SoakResults, SoakVerdict, failed_so, thousands};
 use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
-use plimsoll_report::{Chart, Mark, ReportPage, written};
+use plimsoll_report::{Chart, Mark, ReportPage, RoundSteps, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]
 pub(crate) struct SoakReport<'a> {
-    state: &'a RouterState,
+    results: &'a SoakResults,
     judged: Vec<SoakVerdict<'a>>,
 }
 
 impl<'a> SoakReport<'a> {
     /// Judges the figures; growth below `negligible` bytes per request is ignored.
-    pub(crate) fn new(state: &'a RouterState, negligible: f64) -> Self {
-        Self { state, judged: state.judged(negligible) }
+    pub(crate) fn new(results: &'a SoakResults, negligible: f64) -> Self {
+        Self { results, judged: results.judged(negligible) }
     }
 
     pub(crate) fn finds_a_leak(&self) -> bool {
@@ -32,16 +32,16 @@ impl<'a> SoakReport<'a> {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        let state = self.state;
+        let results = self.results;
         writeln!(
             out,
             "model {} at {}: {} requests in {} rounds, {}, {} failed",
-            state.model,
-            state.target,
-            state.requests,
-            state.rounds,
-            lasted(state.held_ms),
-            state.failed()
+            results.model,
+            results.target,
+            results.requests,
+            results.rounds,
+            lasted(results.held_ms),
+            results.failed()
         )?;
         writeln!(out, "{}", self.headline())?;
         // Without this line, a soak that saw no memory would read like a soak without a leak.
@@ -71,13 +71,13 @@ impl<'a> SoakReport<'a> {
         Ok(())
     }
 
-    /// Remarks on speed, cards, failures and events.
+    /// Remarks on speed, failures and events.
     fn remarks(&self) -> Vec<String> {
-        let state = self.state;
+        let results = self.results;
         let mut remarks = Vec::new();
         // Milli-tokens per second: courses store integers.
-        let speed = state.speed.buckets().last().map(|bucket| bucket.last);
-        let change = state.slower_percent();
+        let speed = results.speed.buckets().last().map(|bucket| bucket.last);
+        let change = results.slower_percent();
         remarks.extend(speed.map(|speed| {
             let change = change.map_or_else(String::new, |change| match change < 0.0 {
                 // A percentage with a sign is misread easily, so the direction is a word.
@@ -86,47 +86,45 @@ impl<'a> SoakReport<'a> {
             });
             format!("speed: {:.1} tokens per second for one client{change}", thousands(speed))
         }));
-        remarks.extend(state.cards.iter().map(|(name, card)| felt(name, card)));
-        for (kind, (count, texts)) in &state.failures {
+        for (kind, (count, texts)) in &results.failures {
             remarks.push(failed_so(kind, *count, texts).replace('\n', "\n    "));
         }
-        let notes = state.notes.iter();
+        let notes = results.notes.iter();
         remarks.extend(notes.map(|(at, text)| format!("after {at} requests: {text}")));
         remarks
     }
 
     /// `plimsoll.soak/1`.
     pub(crate) fn json(&self) -> Value {
-        let state = self.state;
-        let failures: Vec<Value> = state
+        let results = self.results;
+        let failures: Vec<Value> = results
             .failures
             .iter()
             .map(|(kind, (count, texts))| json!({ "kind": kind, "count": count, "texts": texts }))
             .collect();
-        let notes = state.notes.iter().map(|(at, text)| json!({ "requests": at, "text": text }));
+        let notes = results.notes.iter().map(|(at, text)| json!({ "requests": at, "text": text }));
         json!({
             "schema": "plimsoll.soak/1",
-            "target": state.target,
-            "model": state.model,
+            "target": results.target,
+            "model": results.model,
             "leak": self.finds_a_leak(),
-            "server_gone": state.broke_off,
-            "requests": state.requests,
-            "rounds": state.rounds,
-            "seconds": thousands(state.held_ms),
-            "prompt_tokens": state.prompt_tokens,
-            "answer_tokens": state.answer_tokens,
-            "failed": state.failed(),
+            "server_gone": results.broke_off,
+            "requests": results.requests,
+            "rounds": results.rounds,
+            "seconds": thousands(results.held_ms),
+            "prompt_tokens": results.prompt_tokens,
+            "answer_tokens": results.answer_tokens,
+            "failed": results.failed(),
             "failures": failures,
             "figures": self.judged,
-            "slower_percent": state.slower_percent(),
-            "cards": state.cards.iter().map(|(name, card)| card_stats_json(name, card)).collect::<Vec<_>>(),
-            "looks": state.looks,
+            "slower_percent": results.slower_percent(),
+            "looks": results.looks,
             "notes": notes.collect::<Vec<_>>(),
         })
     }
 
     fn headline(&self) -> String {
-        match (self.finds_a_leak(), self.state.broke_off, self.without_verdict()) {
+        match (self.finds_a_leak(), self.results.broke_off, self.without_verdict()) {
             (true, _, _) => "It leaks".to_owned(),
             (false, true, _) => "The server no longer answers".to_owned(),
             (false, false, Some(why)) => format!("No verdict: {why}"),
@@ -150,15 +148,15 @@ impl<'a> SoakReport<'a> {
     }
 
     pub(crate) fn html(&self) -> String {
-        let state = self.state;
-        let mut page = ReportPage::new(&format!("{} under load", state.model));
+        let results = self.results;
+        let mut page = ReportPage::new(&format!("{} under load", results.model));
         // The server's end counts as bad too, whether or not a leak caused it.
-        let is_bad = self.finds_a_leak() || state.broke_off || self.without_verdict().is_some();
+        let is_bad = self.finds_a_leak() || results.broke_off || self.without_verdict().is_some();
         page.verdict(&self.headline(), is_bad);
         page.lines(&self.text());
-        let marks: Vec<(u64, String)> = state.notes.clone();
+        let marks: Vec<(u64, String)> = results.notes.clone();
         let bytes = |value: u64| Bytes::new(value).to_string();
-        for (figure, judged) in state.figures.iter().zip(&self.judged) {
+        for (figure, judged) in results.figures.iter().zip(&self.judged) {
             // Steps and notes are marked in the plot: a restart explains a step that looks like a leak.
             let marks = marks
                 .iter()
@@ -169,33 +167,25 @@ impl<'a> SoakReport<'a> {
                 &[("held".to_owned(), &figure.course)],
                 marks.collect(),
                 &bytes,
+                RoundSteps::Binary,
             ));
         }
         let speed = |value: u64| format!("{:.1} tokens/s", thousands(value));
         page.markup(&self.chart(
             "speed for one client",
-            &[("median".to_owned(), &state.speed)],
+            &[("median".to_owned(), &results.speed)],
             Vec::new(),
             &speed,
+            RoundSteps::Decimal,
         ));
         let time = |value: u64| format!("{:.1} ms", thousands(value));
         page.markup(&self.chart(
             "time to the first token",
-            &[("median".to_owned(), &state.first_token)],
+            &[("median".to_owned(), &results.first_token)],
             Vec::new(),
             &time,
+            RoundSteps::Decimal,
         ));
-        for (title, of, unit) in SENSORS {
-            let courses = state.cards.iter().map(|(name, card)| (name.clone(), of(card)));
-            let lines: Vec<_> = courses
-                // Some cards, such as virtual GPUs, report no temperature or power.
-                .filter(|(_, course)| !course.buckets().is_empty())
-                .collect();
-            if lines.is_empty() {
-                continue;
-            }
-            page.markup(&self.chart(title, &lines, Vec::new(), &unit));
-        }
         page.finish()
     }
 
@@ -205,64 +195,18 @@ impl<'a> SoakReport<'a> {
         lines: &[(String, &TrendCourse)],
         marks: Vec<(u64, String)>,
         text: &dyn Fn(u64) -> String,
+        steps: RoundSteps,
     ) -> String {
-        let end = format!("request {}", self.state.requests);
+        let end = format!("request {}", self.results.requests);
         let ends = ("first request", end.as_str());
-        let Some(mut chart) = Chart::of_courses(title, lines, self.state.requests, ends, text) else {
+        let Some(mut chart) = Chart::of_courses(title, lines, self.results.requests, ends, text, steps)
+        else {
             return String::new();
         };
         let marks = marks.into_iter().map(|(at, text)| Mark { at, text, id: None });
         chart.marks.extend(marks);
         chart.svg()
     }
-}
-
-/// Plot of a card sensor: title, course and format.
-type Sensor = (&'static str, fn(&CardStats) -> &TrendCourse, fn(u64) -> String);
-const SENSORS: [Sensor; 3] = [
-    ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
-    ("clock", |card| &card.megahertz, |value| format!("{value} MHz")),
-    ("power", |card| &card.milliwatts, watts),
-];
-
-fn watts(milliwatts: u64) -> String {
-    format!("{:.0} W", thousands(milliwatts))
-}
-
-/// Temperatures, clocks and power of a card, in a sentence.
-fn felt(name: &str, card: &CardStats) -> String {
-    let range = |course: &TrendCourse| course.lowest().zip(course.highest());
-    let mut parts = Vec::new();
-    parts.extend(range(&card.celsius).map(|(low, high)| format!("{low} to {high} °C")));
-    let most = card.most_megahertz.map_or_else(String::new, |most| format!(" (at most {most})"));
-    parts.extend(range(&card.megahertz).map(|(low, high)| format!("{low} to {high} MHz{most}")));
-    parts.extend(card.milliwatts.highest().map(|high| format!("up to {}", watts(high))));
-    let slowed = card
-        .slowed
-        .iter()
-        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} readings", card.looks));
-    parts.extend(slowed);
-    // Said explicitly: a loss of speed without throttling has its cause in the server.
-    if card.slowed.is_empty() {
-        parts.push("not slowed down".to_owned());
-    }
-    format!("{name} under load: {}", parts.join(", "))
-}
-
-fn card_stats_json(name: &str, card: &CardStats) -> Value {
-    let range = |course: &TrendCourse| {
-        let last = course.buckets().last().map(|bucket| bucket.last);
-        last.map(|last| json!({ "low": course.lowest(), "high": course.highest(), "last": last }))
-    };
-    json!({
-        "card": name,
-        "looks": card.looks,
-        "celsius": range(&card.celsius),
-        "megahertz": range(&card.megahertz),
-        "most_megahertz": card.most_megahertz,
-        "milliwatts": range(&card.milliwatts),
-        "slowed": card.slowed,
-    })
 }
 
 /// Verdict on one figure, in a sentence.
@@ -303,7 +247,7 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
 
 /// Formats a duration as `1 h 02 min`, `3 min 20 s` or `12 s`.
 pub(crate) fn lasted(milliseconds: u64) -> String {
-    let seconds = Duration::from_millis(milliseconds).as_secs();
+    let seconds = (Duration::from_millis(milliseconds) + Duration::from_millis(500)).as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
         (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),

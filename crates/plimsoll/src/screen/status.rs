@@ -1,7 +1,12 @@
 //! Text of a running server's status: its cards, and its models with their memory and requests.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use plimsoll_base::Bytes;
 use serde_json::Value;
+
+use super::soak::lasted;
 
 /// Formats the JSON of `/api/status`. Fields that are missing are left out.
 pub(crate) fn status(status: &Value) -> String {
@@ -18,6 +23,36 @@ pub(crate) fn status(status: &Value) -> String {
     format!("{cards}\n{models}")
 }
 
+/// Formats what concerns the server itself. Fields that are missing are shown as `?`.
+pub(crate) fn server(status: &Value, url: &str) -> String {
+    let server = &status["server"];
+    let number = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let count = |name: &str| number(&server["requests"][name]);
+    let models = status["models"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let sum = |key: &str| models.iter().filter_map(|model| model[key].as_u64()).fold(0, u64::saturating_add);
+    let started = server["started"].as_i64().and_then(|started| Timestamp::from_second(started).ok());
+    format!(
+        "plimsoll {} at {url}, process {}, up {} since {}\n\
+        requests: {} answered, {} failed, {} abandoned; {} in progress, {} waiting\n\n",
+        server["version"].as_str().unwrap_or("?"),
+        number(&server["pid"]),
+        server["uptime"].as_f64().map_or_else(|| "?".to_owned(), time),
+        started.map_or_else(|| "?".to_owned(), |started| started.to_string()),
+        count("answered"),
+        count("failed"),
+        count("abandoned"),
+        sum("in_flight"),
+        sum("queued"),
+    )
+}
+
+fn time(seconds: f64) -> String {
+    // Rounded, as a time that another program computed is a fraction off.
+    let time = Duration::try_from_secs_f64(seconds.round()).ok();
+    let milliseconds = time.and_then(|time| u64::try_from(time.as_millis()).ok());
+    milliseconds.map_or_else(|| "?".to_owned(), lasted)
+}
+
 fn card(card: &Value) -> Vec<String> {
     let sizes = ["total", "capacity", "claimed", "foreign", "free"];
     let name = card["name"].as_str().unwrap_or("?").to_owned();
@@ -30,7 +65,12 @@ fn model(model: &Value, now: Option<f64>) -> Vec<String> {
         let mut bytes = parts.iter().map(|part| part["bytes"].as_u64());
         bytes.try_fold(0_u64, |sum, part| sum.checked_add(part?))
     };
-    let pinned = model["pinned"].as_bool().unwrap_or_default();
+    let pin_left = now.zip(model["pinned_until"].as_f64()).map(|(now, end)| time((end - now).max(0.0)));
+    let pinned = match (model["pinned"].as_bool(), pin_left) {
+        (Some(true), Some(left)) => format!(", pinned for {left}"),
+        (Some(true), None) => ", pinned".to_owned(),
+        _ => String::new(),
+    };
     let state = model["state"].as_str().unwrap_or("?");
     let requests =
         match (model["in_flight"].as_u64().unwrap_or_default(), model["queued"].as_u64().unwrap_or_default())
@@ -39,11 +79,12 @@ fn model(model: &Value, now: Option<f64>) -> Vec<String> {
             (running, 0) => format!("{running} running"),
             (running, waiting) => format!("{running} running, {waiting} waiting"),
         };
-    let idle =
-        now.zip(model["last_used"].as_f64()).map(|(now, used)| format!("{:.0} s ago", (now - used).max(0.0)));
+    let idle = now
+        .zip(model["last_used"].as_f64())
+        .map(|(now, used)| format!("{} ago", time((now - used).max(0.0))));
     vec![
         model["name"].as_str().unwrap_or("?").to_owned(),
-        if pinned { format!("{state}, pinned") } else { state.to_owned() },
+        format!("{state}{pinned}"),
         size(sum("claim")),
         size(sum("measured")),
         requests,
@@ -83,6 +124,26 @@ code        unloaded         -         -                     -          -
     }
 
     #[test]
+    fn a_server_is_two_lines() {
+        let requests = json!({ "answered": 15, "failed": 2, "abandoned": 1 });
+        let server = json!({
+            "version": "0.1.0", "pid": 7, "started": 1_795_404_600, "uptime": 11_520, "requests": requests,
+        });
+        let model = json!({ "in_flight": 1, "queued": 2, "pinned": true, "pinned_until": 3690.5 });
+        let status = json!({ "now": 90, "server": server, "models": [model.clone(), model] });
+        let expected = "\
+plimsoll 0.1.0 at http://x:1, process 7, up 3 h 12 min since 2026-11-23T03:30:00Z
+requests: 15 answered, 2 failed, 1 abandoned; 2 in progress, 4 waiting
+
+";
+        assert_eq!(super::server(&status, "http://x:1"), expected);
+        assert!(super::status(&status).contains("?, pinned for 1 h 00 min"), "{}", super::status(&status));
+        for seconds in [-1.0, 0.0, 99.0, 5999.0, 1e5, 1e300, f64::INFINITY, f64::NAN] {
+            assert!(!super::time(seconds).is_empty());
+        }
+    }
+
+    #[test]
     fn any_json_is_shown_without_a_panic() {
         for status in [
             json!(null),
@@ -90,6 +151,7 @@ code        unloaded         -         -                     -          -
             json!({ "cards": [1, {}], "models": [null, { "claim": [{ "bytes": u64::MAX }, { "bytes": -1 }] }] }),
         ] {
             assert!(super::status(&status).contains("MODEL"));
+            assert!(super::server(&status, "x").starts_with("plimsoll ? at x"));
         }
     }
 }

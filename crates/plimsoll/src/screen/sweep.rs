@@ -1,14 +1,15 @@
-//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table, JSON and a
-//! chart.
+//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table or
+//! JSON.
+
+mod picture;
 
 use std::fmt::{self, Write};
 
-use plimsoll_base::{Bytes, round_u64};
+use plimsoll_base::Bytes;
 use plimsoll_lab::load::{Sweep, SweepDepth, is_own, slope};
-use plimsoll_telemetry::trend::TrendCourse;
 use serde_json::{Value, json};
 
-use plimsoll_report::{Chart, charts, written};
+use plimsoll_report::written;
 
 /// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) struct SweepReport<'a> {
     pub(crate) model: &'a str,
     pub(crate) sweep: &'a Sweep,
     pub(crate) planned: Option<SweepPlan>,
+    /// Reason for a missing plan.
+    pub(crate) unplanned: Option<String>,
 }
 
 /// Head of the table; `sweep_row` formats each row as it arrives.
@@ -91,20 +94,20 @@ impl SweepReport<'_> {
         }
         match self.planned {
             Some(planned) => self.write_planned(&planned, out),
-            None => writeln!(
-                out,
-                "there is no plan to compare with, because the server's flags name no model file that can \
-                be read on this machine"
-            ),
+            None => {
+                let why = self.unplanned.as_deref().unwrap_or("the server's process is not known");
+                writeln!(out, "there is no plan to compare with: {why}")
+            }
         }
     }
 
     fn write_planned(&self, planned: &SweepPlan, out: &mut String) -> fmt::Result {
-        let build =
-            planned.build.map_or_else(|| "the newest known build".to_owned(), |build| format!("b{build}"));
+        let build = planned
+            .build
+            .map_or_else(|| "the newest known build".to_owned(), |build| format!("build {build}"));
         writeln!(
             out,
-            "plan for the server's flags and {build}: {} when loaded, {} at the full context of {} tokens; \
+            "plan for the server's flags and llama.cpp, {build}: {} when loaded, {} at the full context of {} tokens; \
                 per token, {} B of KV cache and {} B of run-time pool",
             planned.loaded,
             planned.peak,
@@ -172,54 +175,6 @@ impl SweepReport<'_> {
                 "pool_bytes_per_token": planned.pool_per_token,
             })),
         })
-    }
-
-    pub(crate) fn svg(&self) -> String {
-        let curves = self.sweep.curves();
-        let memory: Vec<(String, TrendCourse)> = curves
-            .into_iter()
-            .map(|(name, curve)| {
-                let mut course = TrendCourse::default();
-                curve.iter().for_each(|(tokens, held)| course.push(*tokens, held.get()));
-                (name.to_owned(), course)
-            })
-            .collect();
-        let planned = self.planned.map(|planned| {
-            let mut course = TrendCourse::default();
-            let depths = self.sweep.depths.iter().map(|depth| depth.tokens);
-            // The planned line starts at depth 0, the loaded size, as the measured one does.
-            std::iter::once(0).chain(depths).for_each(|tokens| course.push(tokens, planned.at(tokens).get()));
-            ("planned".to_owned(), course)
-        });
-        let speed = |of: &dyn Fn(&SweepDepth) -> Option<f64>| {
-            let mut course = TrendCourse::default();
-            for depth in &self.sweep.depths {
-                if let Some(speed) = of(depth) {
-                    course.push(depth.tokens, round_u64(speed));
-                }
-            }
-            course
-        };
-        let of = |depth: &SweepDepth| depth.outcome.as_ref().ok().copied();
-        let prompt = speed(&|depth| of(depth)?.prompt);
-        let answer = speed(&|depth| of(depth)?.answer);
-        let bytes = |value: u64| Bytes::new(value).to_string();
-        let rate = |value: u64| format!("{value} tokens/s");
-        let last = self.sweep.depths.iter().map(|depth| depth.tokens).max().unwrap_or_default();
-        let end = format!("{last} tokens of depth");
-        let chart = |title: &str, courses: &[(String, TrendCourse)], text: &dyn Fn(u64) -> String| {
-            let lines: Vec<_> = courses.iter().map(|(name, course)| (name.clone(), course)).collect();
-            let title = format!("{}: {title}", self.model);
-            Chart::of_courses(&title, &lines, last, ("0 tokens", &end), text)
-        };
-        // Planned and measured share one chart, and so one scale.
-        let memory: Vec<_> = memory.into_iter().chain(planned).collect();
-        let drawn = [
-            chart("memory", &memory, &bytes),
-            chart("prompt speed", &[("prompt".to_owned(), prompt)], &rate),
-            chart("answer speed", &[("answer".to_owned(), answer)], &rate),
-        ];
-        charts(&drawn.into_iter().flatten().collect::<Vec<_>>())
     }
 }
 

@@ -70,9 +70,9 @@ impl Page {
             .collect()
     }
 
-    /// The first TOML file of the page.
-    pub(crate) fn configuration(&self) -> Option<String> {
-        let (begin, end) = *self.fenced("```toml").first()?;
+    /// The first file of the page in this format.
+    pub(crate) fn file(&self, format: &str) -> Option<String> {
+        let (begin, end) = *self.fenced(&format!("```{format}")).first()?;
         Some(self.lines[begin..end].join("\n"))
     }
 

@@ -54,11 +54,15 @@ impl Room {
             let draft = specimen(of).unwrap_or_else(|| shape(of).unwrap().files(1).remove(0));
             write_header(&at(name), &draft.header(), draft.data_length().get());
         }
-        let log = repository().join("data/logs/kv_cache_too_large.llama.log");
+        let log = repository().join("data/logs/kv_cache_too_large.h200.llama.log");
         fs::copy(log, at("server.log")).unwrap();
         fs::copy(repository().join("data/traces/b8799-q8_0-distinct.csv"), at("trace.csv")).unwrap();
-        let configuration = page.configuration().unwrap_or_else(|| CONFIGURATION.to_owned());
+        let configuration = page.file("toml").unwrap_or_else(|| CONFIGURATION.to_owned());
         fs::write(at("plimsoll.toml"), configuration).unwrap();
+        for (format, name) in [("yaml", "llama-swap.yaml"), ("ini", "models.ini")] {
+            fs::write(at(name), page.file(format).unwrap_or_default()).unwrap();
+        }
+        put_ollama(folder.path());
         let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
         Self { folder, driver, serving: None }
     }
@@ -114,6 +118,23 @@ impl Room {
             ("PLIMSOLL_FAKE_CUDA", format!("cards=1 uuids={uuid} context=0 shared={}", shared.display())),
         ]
     }
+}
+
+/// Puts a store of Ollama below the home folder, with one model that sets its context and a word to stop at.
+fn put_ollama(home: &Path) {
+    let store = home.join(".ollama/models");
+    let manifests = store.join("manifests/registry.ollama.ai/library/llama3");
+    fs::create_dir_all(&manifests).unwrap();
+    fs::create_dir_all(store.join("blobs")).unwrap();
+    let blob = |digit: &str| store.join(format!("blobs/sha256-{}", digit.repeat(64)));
+    symlink(home.join("l8.gguf"), blob("a")).unwrap();
+    fs::write(blob("b"), r#"{"num_ctx": 8192, "stop": ["<|eot_id|>"]}"#).unwrap();
+    let layer = |kind: &str, digit: &str| {
+        json!({"mediaType": format!("application/vnd.ollama.image.{kind}"),
+            "digest": format!("sha256:{}", digit.repeat(64))})
+    };
+    let manifest = json!({"layers": [layer("model", "a"), layer("params", "b")]});
+    fs::write(manifests.join("8b"), manifest.to_string()).unwrap();
 }
 
 fn path_with(folder: &Path) -> std::ffi::OsString {

@@ -1,4 +1,5 @@
-//! What a first user types, and the whole answer: `first_contact.txt` holds the commands and their output.
+//! What a first user types, and the whole answer: `first_contact.txt` holds the commands and their output, and
+//! `mistakes.txt` those that are wrong.
 //!
 //! `UPDATE_DOCUMENTS=1` writes today's output into it.
 
@@ -19,11 +20,13 @@ fn told(file: &str, folder: &Path) -> String {
             .env("PATH", path())
             .env("HOME", folder)
             .env("PLIMSOLL_NVML", "")
+            .env("RUST_LOG", "error")
             // Nothing listens there, on any machine.
             .env("HF_ENDPOINT", "http://127.0.0.1:9")
             .output()
             .unwrap();
-        format!("$ {command}\n{}\n", text(&output.stdout))
+        // The folder is the home of this user.
+        format!("$ {command}\n{}\n", text(&output.stdout).replace(&folder.display().to_string(), "~"))
     });
     answers.collect()
 }
@@ -33,13 +36,13 @@ fn path() -> String {
     format!("{}:{}", program.display(), std::env::var("PATH").unwrap())
 }
 
-#[test]
-fn what_a_first_user_types_is_answered_as_it_stands_in_the_file() {
+/// The answers of a file of commands, which are as they stand there.
+fn as_it_stands(name: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     for shape in ["l8", "q30"] {
         specimen(shape, folder.path());
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan/first_contact.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan").join(name);
     let expected = std::fs::read_to_string(&file).unwrap();
     let today = told(&expected, folder.path());
     assert!(today.matches("\n[exit ").count() > 10, "{today}");
@@ -48,9 +51,25 @@ fn what_a_first_user_types_is_answered_as_it_stands_in_the_file() {
     } else {
         assert_eq!(today, expected);
     }
+    today
+}
+
+#[test]
+fn what_a_first_user_types_is_answered_as_it_stands_in_the_file() {
+    let today = as_it_stands("first_contact.txt");
     let lines = today.lines().filter(|line| !is_command_or_error(line));
     let widest = lines.max_by_key(|line| line.chars().count()).unwrap();
     assert!(widest.chars().count() <= 80, "{widest}");
+}
+
+/// Every command of the file is a mistake: one voice says so on stderr, and the status is that of bad input.
+#[test]
+fn mistakes_are_answered_as_they_stand_in_the_file() {
+    let today = as_it_stands("mistakes.txt");
+    for answer in today.split("\n\n$ ") {
+        assert!(answer.contains("\nplimsoll: "), "{answer}");
+        assert!(answer.contains("\n[exit 2]"), "{answer}");
+    }
 }
 
 /// Commands are the reader's own, and errors are for a terminal to wrap.

@@ -100,6 +100,20 @@ fn each_direction_is_an_answer_with_its_flags_in_json() {
 }
 
 #[test]
+fn a_split_names_the_cards_as_the_engine_of_their_vendor_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("q30", folder.path());
+    let cards = ["plan", "--fit", "split", "--json", "--card", "2xRX 7900 XTX"];
+    for (named, starts) in [("", "-dev ROCm0"), ("-dev Vulkan1,Vulkan0", "-dev Vulkan0")] {
+        let flags = ["--", "-m", model.to_str().unwrap(), "-c", "16384"];
+        let line: Vec<&str> = [&cards[..], &flags, &named.split(' ').collect::<Vec<_>>()].concat();
+        let output = plimsoll(&line.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>());
+        let fit: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(fit["answers"][0]["flags"].as_str().unwrap().starts_with(starts), "{fit}");
+    }
+}
+
+#[test]
 fn the_status_is_1_where_no_direction_fits_and_hints_say_what_would_help() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("q30", folder.path());

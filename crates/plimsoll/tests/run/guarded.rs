@@ -1,10 +1,12 @@
 //! Tests of programs that allocate card memory, under the real guard library and a fake driver.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use plimsoll_traces::replay::{PolicyKind, UNLIMITED, replay};
+use plimsoll_traces::trace::Trace;
 use serde_json::{Value, json};
 
 use crate::real::{driver, guard, take};
@@ -204,14 +206,9 @@ fn a_trace_can_be_replayed() {
     let path = folder.path().join("trace");
     let trace = path.to_str().expect("text");
     on_two_cards(&["--trace", trace], &[take(), "600", "1024", "free", "100"]);
-    let replay = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["pool", "replay", "--json"])
-        .arg(trace_of(&path))
-        .output()
-        .expect("it runs");
-    let (stdout, stderr) = said(&replay);
-    let replayed: Value = serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
-    assert_eq!(replayed["peak_live"], 1624_u64 << 20);
+    let trace = Trace::from_record(&fs::read(trace_of(&path)).expect("readable"), None).expect("a trace");
+    assert_eq!(trace.peak_live(), 1624_u64 << 20);
+    assert!(replay(&trace, PolicyKind::Plimsoll, UNLIMITED).completed());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Setup, fake_engine, until};
-use crate::http::{chat, get, post};
+use crate::http::{chat, get, open_with, post, read};
 
 /// The names that `/v1/models` lists.
 fn listed(daemon: &Daemon) -> Vec<String> {
@@ -248,4 +248,37 @@ fn a_file_without_models_is_served_and_told() {
     until("the operator is told", || daemon.talk().contains("the configuration lists no model"));
     assert_eq!(get(daemon.address, "/v1/models").json()["data"], json!([]));
     assert_eq!(chat(daemon.address, "any").status, 404);
+}
+
+#[test]
+fn what_the_command_line_takes_is_taken_from_the_file_and_changes_at_a_restart() {
+    let log = tempfile::NamedTempFile::new().expect("a temporary file");
+    let keys = |reserve: &str| {
+        format!(
+            "[serve]\ncards = ['name=own,kind=host,total=1GiB']\nreserve = '{reserve}'\nlog-file = '{}'\n\
+             allow-origins = ['https://chat.example']\nask = '0'\n[serve.guard]\nmode = 'off'\n",
+            log.path().display()
+        )
+    };
+    let models = "[engine]\ncommand = 'ENGINE'\n[models.a]\nmodel = 'a.gguf'\nmemory = '100MiB'\n"
+        .replace("ENGINE", &fake_engine().display().to_string());
+    let daemon = Setup::with_cards(&[]).config(&(keys("24MiB") + &models)).start();
+    daemon.told("card  own  1000 MiB available of 1024 MiB");
+    assert_eq!(chat(daemon.address, "a").status, 200);
+    let talk = || std::fs::read_to_string(log.path()).unwrap_or_default();
+    until("the engine's output is in the file", || !talk().is_empty());
+    let page = "Origin: https://chat.example\r\n";
+    let answer = read(&open_with(daemon.address, "GET", "/v1/models", page, None));
+    assert_eq!(answer.header("access-control-allow-origin"), Some("https://chat.example"));
+
+    std::fs::write(daemon.config_file(), keys("32MiB") + &models).expect("the file can be written");
+    daemon.signal("HUP");
+    daemon.told("`reserve` under [serve] has changed; restart the server to apply it");
+    daemon.told("read again, 0 models changed");
+    assert!(!daemon.talk().contains("`cards` under"), "{}", daemon.talk());
+    std::fs::write(daemon.config_file(), keys("32") + &models).expect("the file can be written");
+    daemon.signal("HUP");
+    daemon.told(
+        "plimsoll.toml:3: `32` is a number of bytes; did you mean 32MiB?; the old configuration remains",
+    );
 }

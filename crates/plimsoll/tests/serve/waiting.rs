@@ -1,5 +1,6 @@
 //! Tests of waiting models and of the choice of models to stop; no request waits for ever.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -144,4 +145,34 @@ fn a_reload_touches_only_what_changed() {
     daemon.signal("HUP");
     until("the broken file is reported", || daemon.talk().contains("plimsoll.toml:1"));
     assert_eq!(pid("stays"), before.0, "a broken file changes nothing");
+}
+
+#[test]
+fn two_agents_with_a_model_each_take_turns_instead_of_a_load_for_each_call() {
+    let loads = |hold: &str| {
+        let model = |name, daemon: Setup| {
+            daemon.model(name, "700MiB", "load_ms=200 delay_ms=20", &format!("hold = \"{hold}\""))
+        };
+        let daemon = model("b", model("a", Setup::new())).start();
+        let address = daemon.address;
+        // The fake engine tells its process in every answer.
+        let engines: BTreeSet<String> = std::thread::scope(|scope| {
+            let agent = |name: &'static str| {
+                scope.spawn(move || {
+                    let calls = (0..16).map(|_| {
+                        let answer = chat(address, name);
+                        std::thread::sleep(Duration::from_millis(40));
+                        answer.header("x-fake-engine").expect("the engine answers").to_owned()
+                    });
+                    calls.collect::<BTreeSet<String>>()
+                })
+            };
+            let agents = [agent("a"), agent("b")];
+            agents.into_iter().flat_map(|agent| agent.join().expect("no call fails")).collect()
+        });
+        engines.len()
+    };
+    let (without, with) = (loads("0s"), loads("10s"));
+    assert!(without > 16, "{without} loads");
+    assert!(with <= 8, "{with} loads");
 }

@@ -39,10 +39,6 @@ impl Engine {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     fn lives(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }

@@ -4,14 +4,11 @@
 //! leaks: `PLIMSOLL_SOAK_RUNS=10 PLIMSOLL_SOAK_FLAT=20000 cargo test --release -p plimsoll --test soak --
 //! --nocapture`
 
-mod beside;
 mod card;
 mod engine;
-mod sensors;
 mod sweep;
 
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use engine::Engine;
 use serde_json::Value;
@@ -85,54 +82,18 @@ fn a_server_that_takes_memory_once_is_not_called_a_leak() {
 }
 
 #[test]
-fn what_was_saved_is_gone_on_with_and_the_page_needs_nothing_else() {
+fn the_page_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let [state, page] =
-        ["soak.state", "soak.html"].map(|name| folder.path().join(name).display().to_string());
+    let page = folder.path().join("soak.html").display().to_string();
     let engine = Engine::start("events=1");
-    let arguments = ["--resume", &state, "--requests", "100", "--depths", "8"];
-    assert_eq!(soak(&engine.url(), &arguments).1["requests"], 100);
-    let more = [&arguments[..2], &["--requests", "160", "--depths", "8", "--html", &page]].concat();
-    let (_, json) = soak(&engine.url(), &more);
+    let arguments = ["--requests", "160", "--depths", "8", "--html", &page];
+    let (_, json) = soak(&engine.url(), &arguments);
     assert_eq!((&json["requests"], &json["rounds"], &json["looks"]), (&160.into(), &8.into(), &8.into()));
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && page.contains("request 160"));
     for foreign in ["<script", "src=", "href=", "url("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
-    let other = Engine::start("");
-    let (output, _) = soak(&other.url(), &arguments);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("name another file"), "{output:?}");
-}
-
-#[test]
-fn what_is_killed_goes_on_where_it_was_saved() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("soak.state");
-    let engine = Engine::start("events=1 delay_ms=5");
-    let mut killed = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["soak", &engine.url(), "--for", "1h", "--depths", "8", "--resume"])
-        .arg(&state)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !state.exists() && Instant::now() < limit {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    killed.kill().unwrap();
-    killed.wait().unwrap();
-    let saved: Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
-    let (saved, more) = (saved["requests"].as_u64().unwrap(), 40);
-    let (requests, path) = ((saved + more).to_string(), state.display().to_string());
-    let arguments = ["--requests", &requests, "--depths", "8", "--resume", &path];
-    let (_, json) = soak(&engine.url(), &arguments);
-    assert_eq!(
-        (&json["requests"], &json["looks"], &json["notes"][0]["text"]),
-        (&(saved + more).into(), &((saved + more) / 20).into(), &"resumed".into())
-    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ use plimsoll_wire::env as names;
 
 use super::CardSource;
 use crate::visible::keep_visible;
-use crate::{Holder, Machine, Reading, Sensors, process, sensors, unified};
+use crate::{Holder, Machine, Reading, process, unified};
 
 /// An open NVML library, or the reason why there is none.
 #[derive(Debug)]
@@ -62,12 +62,6 @@ impl CardSource for NvmlSource {
                 read_device(&device, reading);
             }
         }
-    }
-
-    fn sensors(&self) -> Vec<Sensors> {
-        let devices = self.library.as_ref().map(devices).unwrap_or_default();
-        let named = devices.iter().filter_map(|device| Some((device, device.uuid().ok()?)));
-        named.map(|(device, uuid)| sensors::read(device, CardId::new(&uuid))).collect()
     }
 }
 

@@ -5,15 +5,21 @@ use std::fmt::{self, Write};
 use plimsoll_base::Bytes;
 
 use super::{Chart, ChartSeries, ChartShape, KeyRow, PLOT_LEFT as LEFT, PLOT_WIDTH as WIDTH};
-use crate::{escaped, written};
+use crate::{escaped, shortened, wrapped, written};
 
 /// Room for the key, at about 7 pixels a letter.
 const RIGHT: u64 = 230;
 const TOP: u64 = 34;
 const BOTTOM: u64 = 30;
 pub(super) const OUTER_WIDTH: u64 = LEFT + WIDTH + RIGHT;
-/// Distance of two rows of the key.
-const KEY_ROW: u64 = 17;
+/// Distance of two lines of the key, and the characters that fit into one.
+const KEY_LINE: u64 = 17;
+const KEY_WIDTH: usize = 27;
+/// Characters that fit into the title.
+const TITLE_WIDTH: usize = 80;
+/// Marks at points, around a point.
+const MARKS: [&str; 3] =
+    ["m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z", "m-3-3h6v6h-6z", "m0-4.5l4.5 4.5-4.5 4.5-4.5-4.5z"];
 
 impl Chart {
     /// Returns the chart as an SVG element, for a page or a document.
@@ -22,11 +28,14 @@ impl Chart {
     }
 
     pub(super) fn outer_height(&self) -> u64 {
-        TOP + self.height + BOTTOM
+        // A long key makes the picture higher.
+        let lines: u64 =
+            self.key.iter().map(|row| u64::try_from(key_lines(row).len()).unwrap_or_default()).sum();
+        TOP + (self.height + BOTTOM).max(12 + lines * KEY_LINE)
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        let (height, title) = (self.outer_height(), escaped(&self.title));
+        let (height, title) = (self.outer_height(), escaped(&shortened(&self.title, TITLE_WIDTH)));
         writeln!(
             out,
             r#"<svg role="img" aria-label="{title}" viewBox="0 0 {OUTER_WIDTH} {height}" width="{OUTER_WIDTH}" height="{height}" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12">"#
@@ -55,8 +64,9 @@ impl Chart {
                 r#"<line {id}class="mark" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"><title>{text}</title></line>"#
             )?;
         }
-        for (row, number) in self.key.iter().zip(0..) {
-            write_key(row, TOP + 12 + number * KEY_ROW, out)?;
+        let mut baseline = TOP + 12;
+        for row in &self.key {
+            baseline = write_key(row, baseline, out)?;
         }
         writeln!(out, "</svg>")
     }
@@ -64,7 +74,7 @@ impl Chart {
     fn write_series(&self, series: &ChartSeries, out: &mut String) -> fmt::Result {
         let (class, name) = (escaped(&series.class), escaped(&series.name));
         let mut path = self.path(series.points.iter(), 'M');
-        if series.shape != ChartShape::Line {
+        if matches!(series.shape, ChartShape::Area | ChartShape::Hatched) {
             let (first, last) = match (series.points.first(), series.points.last()) {
                 (Some(first), Some(last)) => (self.x_at(first.0), self.x_at(last.0)),
                 _ => return Ok(()),
@@ -77,6 +87,10 @@ impl Chart {
             path.push('Z');
         }
         writeln!(out, r#"<path class="{class}" d="{path}"><title>{name}</title></path>"#)?;
+        if let ChartShape::Marked(number) = series.shape {
+            let at = series.points.iter().map(|&(x, y)| (self.x_at(x), self.y_at(y)));
+            write_marks(&class, number, at, out)?;
+        }
         // An element has a single fill, so the hatch is a second path over the coloured one.
         if series.shape == ChartShape::Hatched {
             writeln!(out, r##"<path d="{path}" fill="url(#p-{class})"/>"##)?;
@@ -105,25 +119,35 @@ impl Chart {
     }
 
     fn write_ticks(&self, out: &mut String) -> fmt::Result {
-        let (x, edge) = (LEFT - 8, LEFT - 4);
+        let (x, edge, end) = (LEFT - 8, LEFT - 4, LEFT + WIDTH);
         for (value, text) in &self.y_ticks {
             let (y, text) = (self.y_at(*value), escaped(text));
             let baseline = y + 4;
             writeln!(
                 out,
-                r#"<path class="tick" d="M{edge} {y}H{LEFT}"/><text class="faint" x="{x}" y="{baseline}" text-anchor="end">{text}</text>"#
+                r#"<path class="tick" d="M{edge} {y}H{LEFT}"/><path class="grid" d="M{LEFT} {y}H{end}"/><text class="faint" x="{x}" y="{baseline}" text-anchor="end">{text}</text>"#
+            )?;
+        }
+        if self.y.0 > 0 {
+            // The scale leaves out what is below its lowest value.
+            let foot = TOP + self.height - 2;
+            writeln!(
+                out,
+                r#"<path class="break" d="M{} {foot}l4-4 4 4 4-4M{} {}l4-4 4 4 4-4"/>"#,
+                LEFT - 6,
+                LEFT - 6,
+                foot - 4
             )?;
         }
         let baseline = TOP + self.height + 18;
-        let last = self.x_ticks.len().saturating_sub(1);
-        for (number, (value, text)) in self.x_ticks.iter().enumerate() {
+        for (value, text) in &self.x_ticks {
+            let (x, text) = (self.x_at(*value), escaped(text));
             // The outer labels stay within the plot, so that the scale and the key are not overprinted.
-            let anchor = match number {
-                0 => "start",
-                number if number == last => "end",
+            let anchor = match x - LEFT {
+                ..30 => "start",
+                along if along > WIDTH - 30 => "end",
                 _ => "middle",
             };
-            let (x, text) = (self.x_at(*value), escaped(text));
             writeln!(
                 out,
                 r#"<text class="faint" x="{x}" y="{baseline}" text-anchor="{anchor}">{text}</text>"#
@@ -154,7 +178,7 @@ impl Chart {
 
     fn y_at(&self, value: u64) -> u64 {
         // A scale that starts at zero stands on the frame; any other keeps its line off it.
-        let margin = if self.y.0 == 0 { 0 } else { 6 };
+        let margin = if self.y.0 == 0 { 0 } else { 14 };
         let up = match self.y.1.saturating_sub(self.y.0) {
             // No range: the line lies in the middle, clear of both labels.
             0 => self.height / 2,
@@ -167,19 +191,44 @@ impl Chart {
     }
 }
 
-fn write_key(row: &KeyRow, y: u64, out: &mut String) -> fmt::Result {
+/// Draws the marks of a series as one path.
+fn write_marks(
+    class: &str,
+    number: usize,
+    points: impl Iterator<Item = (u64, u64)>,
+    out: &mut String,
+) -> fmt::Result {
+    let mark = MARKS[number % MARKS.len()];
+    let path: String = points.map(|(x, y)| format!("M{x} {y}{mark}")).collect();
+    writeln!(out, r#"<path class="{}" d="{path}"/>"#, class.replace("line", "dot"))
+}
+
+/// A row's text, broken so that it stays inside of the picture.
+fn key_lines(row: &KeyRow) -> Vec<String> {
+    wrapped(&row.text, KEY_WIDTH, 0).iter().map(|line| shortened(line, KEY_WIDTH)).collect()
+}
+
+/// Draws a row and returns the baseline of the next one.
+fn write_key(row: &KeyRow, baseline: u64, out: &mut String) -> Result<u64, fmt::Error> {
     let (swatch, x) = (LEFT + WIDTH + 10, LEFT + WIDTH + 32);
     match &row.swatch {
-        Some((class, ChartShape::Line)) => {
-            let (class, middle) = (escaped(class), y - 4);
+        Some((class, ChartShape::Line | ChartShape::Marked(_))) => {
+            let (class, middle) = (escaped(class), baseline - 4);
             write!(out, r#"<path class="{class}" d="M{swatch} {middle}h16"/>"#)?;
+            if let Some((_, ChartShape::Marked(number))) = row.swatch {
+                write_marks(&class, number, std::iter::once((swatch + 8, middle)), out)?;
+            }
         }
         Some((class, _)) => {
-            let (class, top) = (escaped(class), y - 10);
+            let (class, top) = (escaped(class), baseline - 10);
             write!(out, r#"<rect class="{class}" x="{swatch}" y="{top}" width="16" height="11"/>"#)?;
         }
         None => {}
     }
-    let text = escaped(&row.text);
-    writeln!(out, r#"<text class="ink" x="{x}" y="{y}">{text}</text>"#)
+    let mut y = baseline;
+    for line in key_lines(row) {
+        writeln!(out, r#"<text class="ink" x="{x}" y="{y}">{}</text>"#, escaped(&line))?;
+        y += KEY_LINE;
+    }
+    Ok(y)
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, MemoryModel, RunId};
 
-use super::run::RunState;
+use super::pauses::ClientPauses;
+use super::run::{RunPhase, RunState};
 use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
@@ -26,9 +27,12 @@ pub(crate) struct ModelSlot {
     /// Time since which an operator, or the replacement of its run, requests a load.
     pub(crate) load_wanted: Option<Moment>,
     pub(crate) preload: bool,
+    /// Time until which an operator keeps it from being stopped for others or for being idle.
+    pub(crate) pinned_until: Option<Moment>,
     /// Gone from the configuration; dropped once its run has ended.
     pub(crate) removed: bool,
     pub(crate) last_used: Option<Moment>,
+    pub(crate) pauses: ClientPauses,
     /// Requests with a prompt longer than a slot; the engine refuses them by itself.
     pub(crate) overflows: u64,
     pub(crate) record: FailureRecord,
@@ -106,8 +110,10 @@ impl ModelSlot {
             run: None,
             line: RequestLine::default(),
             load_wanted: None,
+            pinned_until: None,
             removed: false,
             last_used: None,
+            pauses: ClientPauses::default(),
             overflows: 0,
             record: FailureRecord::default(),
             reported: ModelState::Unloaded,
@@ -194,6 +200,11 @@ impl ModelSlot {
         self.run.as_mut().filter(|run| run.id == id)
     }
 
+    /// Never stopped to make room for another model, nor for being idle.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.spec.pinned || self.pinned_until.is_some()
+    }
+
     /// The run, if it may be sent a request now.
     pub(crate) fn open_run(&mut self) -> Option<&mut RunState> {
         // Without a limit the engine queues requests itself, in its own order.
@@ -211,11 +222,22 @@ impl ModelSlot {
         self.run.as_mut()?.occupancy.as_mut().ok()
     }
 
+    /// The time until which an idle run counts as busy, because its clients are expected to go on.
+    pub(crate) fn held_until(&self) -> Option<Moment> {
+        let run = self.run.as_ref().filter(|run| run.is_idle() && self.line.is_empty())?;
+        let RunPhase::Ready { since, .. } = run.phase else {
+            return None;
+        };
+        // DECISION: the hold counts from the load, not from the last answer. Otherwise one busy agent would keep
+        // the card for as long as the patience of the others allows, each time.
+        Some(self.pauses.expected_until()?.min(since + self.spec.hold))
+    }
+
     /// The end of an idle run's time to live.
     pub(crate) fn idle_end(&self) -> Option<Moment> {
         let idle_since = self.run.as_ref()?.idle_since()?;
         // A pinned model never expires, whatever its time to live says.
-        let ttl = self.spec.ttl.filter(|_| !self.spec.pinned)?;
+        let ttl = self.spec.ttl.filter(|_| !self.is_pinned())?;
         Some(idle_since + ttl)
     }
 }

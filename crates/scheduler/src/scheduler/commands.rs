@@ -8,7 +8,7 @@ use crate::failures::FailureRecord;
 use crate::models::{Drain, ModelSlot, RequestedState};
 use crate::refusal;
 use crate::spec::ModelSpec;
-use crate::time::ModelId;
+use crate::time::{ModelId, Moment};
 
 impl Scheduler {
     pub(super) fn configured(&mut self, changes: Vec<(ModelId, ConfigChange)>) {
@@ -94,6 +94,18 @@ impl Scheduler {
         let Some(slot) = self.models.get(id) else { return };
         let refusal = refusal::unloaded(&slot.name);
         self.withdraw(id, &refusal);
+    }
+
+    pub(super) fn pin_wanted(&mut self, id: ModelId, until: Moment) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get_mut(id) else { return };
+        slot.pinned_until = Some(until).filter(|until| *until > now);
+        // Waiting models choose other victims now, or may choose this one again.
+        self.mark_dirty();
+        // The end of the pin is a timer, and without the pin a time to live may already be over.
+        if let Some(at) = self.next_timer() {
+            self.arm(at.max(now));
+        }
     }
 
     /// Refuses all requests that wait for the model, and lets its run go.

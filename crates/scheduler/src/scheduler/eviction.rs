@@ -57,7 +57,7 @@ impl Scheduler {
             }
         }
         self.call_off_drains();
-        // The end of a new run's protection makes it a possible victim.
+        // The end of a run's protection or hold makes it a possible victim.
         if self.models.waiting() > 0
             && let Some(at) = self.state().next_unprotected()
         {

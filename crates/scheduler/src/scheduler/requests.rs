@@ -25,6 +25,7 @@ impl Scheduler {
         };
         // Counts for the time to live from the arrival on, or a long queue would let the model expire.
         slot.last_used = Some(now);
+        slot.pauses.end(now, slot.spec.hold);
         // The fast path: where depth costs nothing and no request waits, there is nothing to decide.
         if slot.line.is_empty()
             && slot.tracked().is_none()
@@ -127,6 +128,9 @@ impl Scheduler {
         // The end of a request counts as use as well: a long answer must not make its run look the oldest.
         run.land();
         run.stamp = stamp;
+        if run.in_flight() == 0 && !queued {
+            slot.pauses.begin(now);
+        }
         if queued {
             self.dispatch_queue(model);
         }
@@ -139,7 +143,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(model) else {
             return;
         };
-        let ttl = slot.spec.ttl.filter(|_| !slot.spec.pinned);
+        let ttl = slot.spec.ttl.filter(|_| !slot.is_pinned());
         let Some(run) = slot.run.as_mut().filter(|run| run.in_flight() == 0) else {
             return;
         };

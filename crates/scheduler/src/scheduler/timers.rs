@@ -30,6 +30,10 @@ impl Scheduler {
             self.cut_off();
         }
         for id in self.models.ids() {
+            let now = self.clock.now();
+            if let Some(slot) = self.models.get_mut(id) {
+                slot.pinned_until = slot.pinned_until.filter(|until| *until > now);
+            }
             let timer = self.models.get(id).and_then(run_timer);
             if let Some((_, action)) = timer.filter(|(at, _)| *at <= self.clock.now()) {
                 self.act_on(id, &action);
@@ -77,8 +81,10 @@ impl Scheduler {
     pub(super) fn next_timer(&self) -> Option<Moment> {
         let runs = self.models.iter().filter_map(|(_, slot)| run_timer(slot));
         let runs = runs.map(|(at, _)| at);
+        let pins = self.models.iter().filter_map(|(_, slot)| slot.pinned_until);
+        let pins = pins.filter(|until| *until != Moment::NEVER);
         let closing = self.closing.filter(|at| *at > self.clock.now());
-        runs.chain(self.queue.next_deadline()).chain(closing).min()
+        runs.chain(self.queue.next_deadline()).chain(closing).chain(pins).min()
     }
 }
 

@@ -64,7 +64,7 @@ impl StateRef<'_> {
         };
         let own = self.model(id).and_then(|slot| slot.run.as_ref());
         let own = own.map(|run| run.id);
-        let pinned = self.models.running().filter(|(_, slot, _)| slot.spec.pinned);
+        let pinned = self.models.running().filter(|(_, slot, _)| slot.is_pinned());
         let stays =
             pinned.filter(|(_, _, run)| Some(run.id) != own && !run.leaves()).map(|(_, slot, run)| {
                 // A pinned run is never stopped, but its slack may be taken.

@@ -27,11 +27,17 @@ pub struct ModelView {
     pub name: String,
     pub state: ModelState,
     pub pinned: bool,
+    /// End of a pin that an operator limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_until: Option<Moment>,
     pub run: Option<RunId>,
     pub in_flight: u32,
     pub queued: usize,
     /// Time of the last request that came or went; None before the first.
     pub last_used: Option<Moment>,
+    /// Time until which the run counts as busy between two requests; None if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Moment>,
     /// Memory that the run may take.
     pub claim: Vec<Share>,
     /// The claim is a whole card, because the need is unknown.
@@ -119,11 +125,13 @@ impl StateRef<'_> {
             id,
             name: slot.name.to_string(),
             state: slot.state(),
-            pinned: slot.spec.pinned,
+            pinned: slot.is_pinned(),
+            pinned_until: slot.pinned_until.filter(|until| *until != Moment::NEVER),
             run: run.map(|run| run.id),
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
             last_used: slot.last_used,
+            held_until: slot.held_until().filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),

@@ -78,12 +78,18 @@ impl StateRef<'_> {
     pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState) -> CardStanding {
         match run.phase {
             _ if run.leaves() => CardStanding::Leaving,
-            _ if slot.spec.pinned => CardStanding::Stays,
+            _ if slot.is_pinned() => CardStanding::Stays,
             _ if run.draining.is_some() => CardStanding::Leaving,
             // All clients have left during the load. A preload has no client from the start; the operator
             // wants it.
             RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => CardStanding::Idle,
-            RunPhase::Ready { .. } if run.in_flight() == 0 && slot.line.is_empty() => CardStanding::Idle,
+            RunPhase::Ready { .. }
+                if run.in_flight() == 0
+                    && slot.line.is_empty()
+                    && slot.held_until().is_none_or(|until| until <= self.now) =>
+            {
+                CardStanding::Idle
+            }
             RunPhase::Ready { since, .. }
                 if (run.owed.min(slot.line.len()) == 0 || slot.depth_wait().is_some())
                     && self.now >= since + self.settings.patience =>

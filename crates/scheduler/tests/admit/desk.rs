@@ -65,6 +65,16 @@ impl Desk {
         Self::set_up(cards, needs, tune, |_| {})
     }
 
+    /// The same, where a busy model is left alone for so many seconds.
+    pub(crate) fn patient(
+        cards: &[u64],
+        needs: &[u64],
+        seconds: u64,
+        tune: impl Fn(u32, &mut ModelSpec),
+    ) -> Self {
+        Self::set_up(cards, needs, tune, |settings| settings.patience = Duration::from_secs(seconds))
+    }
+
     fn set_up(
         cards: &[u64],
         needs: &[u64],

@@ -62,11 +62,12 @@ fn action() -> impl Strategy<Value = Action> {
         1 => model().prop_map(|model| Action::Remove { model }),
         1 => model().prop_map(|model| Action::Load { model }),
         1 => model().prop_map(|model| Action::Unload { model }),
+        2 => (model(), 0_u64..20_000).prop_map(|(model, time)| Action::Pin { model, time }),
     ]
 }
 
 proptest! {
-    // The world checks every effect: no card is over-committed, no busy run is stopped, no dead run is spoken
+    // The world checks every effect: no card is over-committed, no busy or pinned run is stopped, no dead run is spoken
     // to, every request ends exactly once, and the ledger is back to zero at the end.
     #[test]
     fn whatever_goes_wrong_the_books_balance_and_every_request_ends_once(

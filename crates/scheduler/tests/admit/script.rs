@@ -71,6 +71,11 @@ pub(crate) enum Action {
     Unload {
         model: u32,
     },
+    /// No time ends the pin.
+    Pin {
+        model: u32,
+        time: u64,
+    },
 }
 
 #[derive(Clone, Debug)]

@@ -278,6 +278,9 @@ impl World {
                 self.tell(SchedulerEvent::Configured(vec![(model(id), ConfigChange::Removed)]))
             }
             Action::Load { model: id } => self.tell(SchedulerEvent::LoadWanted { model: model(id) }),
+            Action::Pin { model: id, time } => {
+                self.tell(SchedulerEvent::PinWanted { model: model(id), until: moment(self.now + time) });
+            }
             Action::Unload { model: id } => self.tell(SchedulerEvent::UnloadWanted { model: model(id) }),
         }
     }

@@ -53,7 +53,7 @@ fn unmatched(wanted: &Card, present: &[Card]) -> String {
     let (there, hint) = match named.as_slice() {
         [] => (
             "it has none".to_owned(),
-            "omit --card to serve from host memory, or add kind=host to use a part of host memory",
+            "leave it out to serve from host memory, or add kind=host to use a part of host memory",
         ),
         named => (
             format!("it has {}", named.join(", ")),
@@ -61,7 +61,7 @@ fn unmatched(wanted: &Card, present: &[Card]) -> String {
         ),
     };
     format!(
-        "--card {} is not a card of this machine ({there}), so engines will not find it; {hint}",
+        "the card {} is not a card of this machine ({there}), so engines will not find it; {hint}",
         wanted.name
     )
 }

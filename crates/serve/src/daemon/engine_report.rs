@@ -1,5 +1,6 @@
 //! Log lines about the engine that runs models for which the configuration gives no command.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_base::CardKind;
@@ -13,8 +14,10 @@ pub(super) fn tell(configured: Option<&[String]>, cards: &[CardLimit]) {
     let Ok(program) = engine::find(program) else {
         return;
     };
-    tracing::info!("engine {}", described(&program));
-    if is_wasted(&program, cards) {
+    let searched = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let backends = plimsoll_exact::backends(&program.path, &searched);
+    tracing::info!("engine {}", described(&program, &backends));
+    if is_wasted(&program, &backends, cards) {
         tracing::warn!(
             "the engine computes on the CPU, and the cards stay unused: put a llama-server with CUDA on \
             PATH, or give its path with --engine"
@@ -22,19 +25,23 @@ pub(super) fn tell(configured: Option<&[String]>, cards: &[CardLimit]) {
     }
 }
 
-fn described(program: &EngineProgram) -> String {
+fn described(program: &EngineProgram, backends: &BTreeSet<String>) -> String {
     let origin = match program.origin {
         EngineOrigin::Configured => "as configured",
         EngineOrigin::SearchPath => "found on PATH",
         EngineOrigin::Installed => "installed by plimsoll, CPU only",
     };
-    format!("{} ({origin})", program.path.display())
+    let named = backends.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let named = if named.is_empty() { named } else { format!(", with the backends {named}") };
+    format!("{} ({origin}){named}", program.path.display())
 }
 
-/// The engine of `plimsoll engine install` has no backend for cards; of others, nothing is known without a start.
-fn is_wasted(program: &EngineProgram, cards: &[CardLimit]) -> bool {
+/// The engine of `plimsoll engine install` has no backend for cards, and neither has one whose only library is
+/// that for the CPU; of others, nothing is known without a start.
+fn is_wasted(program: &EngineProgram, backends: &BTreeSet<String>, cards: &[CardLimit]) -> bool {
     let has_cards = cards.iter().any(|limit| limit.card.kind == CardKind::Cuda);
-    has_cards && program.origin == EngineOrigin::Installed
+    let is_for_cpu = program.origin == EngineOrigin::Installed || backends.iter().eq(["cpu"]);
+    has_cards && is_for_cpu
 }
 
 #[cfg(test)]
@@ -49,13 +56,40 @@ mod tests {
         let cards =
             |spec: &str| vec![CardLimit { card: spec.parse().unwrap(), budget: None, reserve: Bytes::ZERO }];
         let gpu = cards("name=a,total=8GiB");
-        assert!(is_wasted(&program(EngineOrigin::Installed), &gpu));
-        assert!(!is_wasted(&program(EngineOrigin::SearchPath), &gpu));
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let (none, cpu, both) = (names(&[]), names(&["cpu"]), names(&["cpu", "cuda"]));
+        assert!(is_wasted(&program(EngineOrigin::Installed), &none, &gpu));
+        assert!(is_wasted(&program(EngineOrigin::SearchPath), &cpu, &gpu));
+        assert!(!is_wasted(&program(EngineOrigin::SearchPath), &none, &gpu));
+        assert!(!is_wasted(&program(EngineOrigin::SearchPath), &both, &gpu));
         let host = cards("name=a,total=8GiB,kind=host");
-        assert!(!is_wasted(&program(EngineOrigin::Installed), &host));
+        assert!(!is_wasted(&program(EngineOrigin::Installed), &none, &host));
         assert_eq!(
-            described(&program(EngineOrigin::Installed)),
+            described(&program(EngineOrigin::Installed), &none),
             "/x/llama-server (installed by plimsoll, CPU only)"
         );
+        assert_eq!(
+            described(&program(EngineOrigin::SearchPath), &both),
+            "/x/llama-server (found on PATH), with the backends cpu, cuda"
+        );
+    }
+
+    #[test]
+    fn backends_are_the_libraries_beside_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("llama-server");
+        let list = || plimsoll_exact::backends(&program, std::ffi::OsStr::new(""));
+        assert!(list().is_empty());
+        for name in [
+            "llama-server",
+            "libggml.so",
+            "libggml-base.so.0",
+            "libggml-cuda.so.0",
+            "libggml-cpu-haswell.so",
+            "libggml-",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert!(list().iter().eq(["cpu", "cuda"]), "{:?}", list());
     }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Own {
     Model,
     Load,
     Unload,
+    Pin,
+    Unpin,
     ModelEvents,
     Running,
     UnloadAll,
@@ -115,8 +117,11 @@ const ROUTES: &[Route] = &[
     own(GET, "/logs", Own::Logs),
     own(GET, "/logs/stream", Own::LogStream),
     own(GET, "/logs/stream/*", Own::LogStream),
+    own(GET, "/ui", Own::Index),
     own(GET, "/api/version", Own::Version),
     // Ours.
+    own(POST, "/api/models/pin", Own::Pin),
+    own(POST, "/api/models/unpin", Own::Unpin),
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
     Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
@@ -124,18 +129,23 @@ const ROUTES: &[Route] = &[
     Route { path: "/v1/*", methods: ANY, action: Action::Engine },
 ];
 
-/// The paths that take GET, as a page for browsers.
+/// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
-    let gets = ROUTES
-        .iter()
-        .filter(|route| matches!(route.action, Action::Own(_) | Action::EngineOr(_)))
-        .filter(|route| !route.action.changes(&Method::GET, None))
-        .filter(|route| {
-            route.methods.contains(&Method::GET) && !route.path.ends_with('*') && route.path != "/"
-        });
-    let paths = gets.map(|route| format!("  {}\n", route.path)).collect::<String>();
+    let own = ROUTES.iter().filter(|route| {
+        matches!(route.action, Action::Own(own) if own != Own::Index)
+            || matches!(route.action, Action::EngineOr(_))
+    });
+    let line = |route: &Route| {
+        let method = if route.action.changes(&Method::GET, None) || !route.methods.contains(&Method::GET) {
+            "POST"
+        } else {
+            "GET"
+        };
+        format!("  {method:<4} {}\n", route.path.replace('*', "MODEL"))
+    };
+    let lines: String = own.map(line).collect();
     format!(
-        "plimsoll {}: an OpenAI-compatible server. Send requests to /v1/…; these paths can be read:\n{paths}",
+        "plimsoll {}: an OpenAI-compatible server. Send requests to /v1/…; its own paths are:\n{lines}",
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -211,7 +221,10 @@ mod tests {
         let upstream = find(&Method::DELETE, "/upstream/a/b").unwrap();
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
         assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Index));
-        assert!(index().contains("\n  /v1/models\n"));
+        let page = index();
+        for line in ["GET  /v1/models", "POST /models/load", "POST /unload", "GET  /logs/stream/MODEL"] {
+            assert!(page.contains(&format!("\n  {line}\n")), "{line} in {page}");
+        }
         for (path, query, changes) in [
             ("/upstream/b/x.png", None, true),
             ("/v1/x", Some("model=b"), true),

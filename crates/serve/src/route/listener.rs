@@ -16,9 +16,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plimsoll_nostd::heap;
+use plimsoll_probe::process::{MeasuredProcess, command_line};
 use plimsoll_scheduler::ClientId;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::body::{BodyBudget, READ_BUFFER};
 use super::connection::{ClientConnection, ClientStream};
@@ -43,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Errors of listening, such as an address that other machines can reach without permission for that.
 #[derive(Debug, thiserror::Error)]
 pub enum Listen {
-    #[error("cannot listen on {address}: {error}{}", busy(error))]
+    #[error("cannot listen on {address}: {error}{}", busy(*address, error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
         "the address {0} can be reached from other machines, and no API key is set; hint: set [serve] \
@@ -53,15 +54,17 @@ pub enum Listen {
     Exposed(SocketAddr),
 }
 
-/// A hint for an address that another program has.
-fn busy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "\nhint: another program listens on this address (`ss -ltnp` names the program); choose another \
-            address with --listen"
-        }
-        _ => "",
+/// A hint for an address that another program has. The kernel shows processes of other users to root only.
+fn busy(address: SocketAddr, error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return String::new();
     }
+    let owner = MeasuredProcess::listening_on(address.port()).map(|process| process.pid);
+    let owner = owner.map(|pid| {
+        format!("process {pid} (`{}`)", command_line(pid).join(" ").chars().take(80).collect::<String>())
+    });
+    let owner = owner.unwrap_or_else(|| "a process of another user (`sudo ss -ltnp` names it)".to_owned());
+    format!("\nhint: the address is in use by {owner}; choose another address with --listen")
 }
 
 /// Binds `address`. An address beyond loopback requires `exposed`: API keys are set, or the user allowed it.
@@ -237,17 +240,32 @@ async fn serve_connection<H: ModelService>(
         Rc::clone(&server).answer(request, Rc::clone(&its))
     });
     let mut connection = pin!(builder.serve_connection(io, service));
-    let mut over = pin!(client.is_over(&limits));
+    let (tell, mut told) = oneshot::channel();
+    // A task of its own: in this one, each read and write would poll all the timers and signals as well, which
+    // took a tenth of a small request's time.
+    let watch = tokio::task::spawn_local({
+        let (client, limits) = (Rc::clone(&client), limits.clone());
+        async move {
+            let is_draining = tokio::select! {
+                () = client.is_over(&limits) => false,
+                _ = draining.wait_for(|draining| *draining) => true,
+            };
+            let _ = tell.send(is_draining);
+        }
+    });
     // How a connection ends is the client's affair: it left, or it was told.
-    tokio::select! {
+    let is_draining = tokio::select! {
         biased;
-        _ = connection.as_mut() => return,
-        () = over.as_mut() => return,
-        _ = draining.wait_for(|draining| *draining) => {}
+        _ = connection.as_mut() => None,
+        is_draining = &mut told => is_draining.ok(),
+    };
+    watch.abort();
+    if is_draining != Some(true) {
+        return;
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         _ = connection => {}
-        () = over => {}
+        () = client.is_over(&limits) => {}
     }
 }

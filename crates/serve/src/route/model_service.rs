@@ -6,9 +6,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
+use http::StatusCode;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
+use serde_json::Value;
 
 use super::connection::StallLimit;
 use super::events::Events;
@@ -57,6 +60,12 @@ pub(crate) trait ModelService: 'static {
     /// Unloads a model; requests in flight finish.
     fn unload(&self, model: ModelId);
 
+    /// Keeps the model from being stopped for others or for being idle, for this long; zero ends that.
+    fn pin(&self, model: ModelId, time: Duration);
+
+    /// Version, process and counters of this server, as JSON.
+    fn about(&self) -> Value;
+
     /// Reads the configuration again.
     fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;
 
@@ -84,6 +93,9 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     fn stall_limit(&self) -> StallLimit {
         StallLimit::default()
     }
+
+    /// The engine's answer begins with this status.
+    fn answers(&mut self, _: StatusCode) {}
 
     /// Ends the request after a complete answer. `tokens` counts prompt and answer, if the engine reported
     /// them.

@@ -3,7 +3,7 @@
 //! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's
 //! own API (`/api/status`).
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{Response, StatusCode};
@@ -43,6 +43,8 @@ impl<H: ModelService> HttpServer<H> {
             Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
             Own::Load => self.load(self.receive_model(head, body).await?)?,
             Own::Unload => self.unload(self.receive_model(head, body).await?)?,
+            Own::Pin => self.pin(head, self.receive_model(head, body).await?)?,
+            Own::Unpin => self.unpin(self.receive_model(head, body).await?)?,
             Own::ModelEvents => {
                 reply::feed(EVENTS, ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()))
             }
@@ -53,7 +55,11 @@ impl<H: ModelService> HttpServer<H> {
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics(),
             // A reason may quote an engine's log, and with it another client's prompt.
-            Own::Status => reply::json(&without_engine_words(json!(snapshot()))),
+            Own::Status => {
+                let mut status = without_engine_words(json!(snapshot()));
+                status["server"] = self.service.about();
+                reply::json(&status)
+            }
             Own::StatusStream => {
                 let listener = self.service.events().listen_to_snapshots(&snapshot());
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
@@ -106,6 +112,28 @@ impl<H: ModelService> HttpServer<H> {
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_running", message));
         }
         self.service.unload(model);
+        Ok(success())
+    }
+
+    /// `?for=SECONDS` limits the pin.
+    fn pin(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        let time = query::parameter(head.uri.query(), "for").map(|text| {
+            let seconds = text.parse().ok().filter(|seconds: &u32| *seconds > 0);
+            let message = "`for` is no number of seconds from 1 to 4294967295";
+            seconds.ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_time", message))
+        });
+        let time = time.transpose()?.map(|seconds| Duration::from_secs(seconds.into()));
+        self.service.pin(model, time.unwrap_or(Duration::MAX));
+        Ok(success())
+    }
+
+    fn unpin(&self, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        self.service.pin(model, Duration::ZERO);
+        let snapshot = self.service.snapshot();
+        if snapshot.models.iter().any(|view| view.id == model && view.pinned) {
+            let message = "the configuration pins the model (`pin = true`)";
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "pinned_by_configuration", message));
+        }
         Ok(success())
     }
 

@@ -134,8 +134,9 @@ impl ProxyRequest {
         }
     }
 
-    fn relay<P: Pass>(&self, answer: UpstreamAnswer, pass: P) -> Response<Relay<P>> {
+    fn relay<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Response<Relay<P>> {
         let UpstreamAnswer { mut head, source, first } = answer;
+        pass.answers(head.status);
         headers::to_client(&mut head.headers);
         // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.
         head.version = Version::HTTP_11;

@@ -15,11 +15,14 @@ use plimsoll_scheduler::{
 use tokio::sync::oneshot;
 
 use super::Runtime;
+use super::request_log::RequestRecord;
 use super::run::EngineRun;
 use crate::route::{HttpProblem, Limits, Pass, RequestPrompt, StallLimit, Upstream};
 
 /// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
+/// Interval at which the cause of a wait is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Answer of the scheduler to a request.
 pub(super) enum AdmissionAnswer {
@@ -39,23 +42,24 @@ struct AdmissionTicket {
     model: ModelId,
     client: ClientId,
     answer: oneshot::Receiver<AdmissionAnswer>,
+    record: Option<RequestRecord>,
     over: bool,
 }
 
 impl AdmissionTicket {
-    fn take(runtime: &Rc<Runtime>, request: RequestId, model: ModelId, client: ClientId) -> Self {
-        Self {
-            runtime: Rc::clone(runtime),
-            request,
-            model,
-            client,
-            answer: enlist(runtime, request),
-            over: false,
-        }
+    fn take(
+        runtime: &Rc<Runtime>,
+        request: RequestId,
+        model: ModelId,
+        client: ClientId,
+        record: Option<RequestRecord>,
+    ) -> Self {
+        let answer = enlist(runtime, request);
+        Self { runtime: Rc::clone(runtime), request, model, client, answer, record, over: false }
     }
 
     async fn wait(mut self, prompt: RequestPrompt<'_>) -> Result<RunPass, HttpProblem> {
-        let mut answer = (&mut self.answer).await;
+        let mut answer = self.next_answer().await;
         // The scheduler may ask twice: for a bound, and for an exact count if that does not fit.
         while let Ok(AdmissionAnswer::MeasureDepth { run, exact }) = answer {
             answer = self.measure_depth(&run, exact, prompt).await;
@@ -67,10 +71,12 @@ impl AdmissionTicket {
             Ok(AdmissionAnswer::Go(run)) => run,
             Ok(AdmissionAnswer::Refused(mut refusal)) => {
                 runtime.hint(self.model, &mut refusal);
-                return Err(HttpProblem::from(*refusal));
+                return Err(self.refused(HttpProblem::from(*refusal)));
             }
-            Ok(AdmissionAnswer::MeasureDepth { .. }) | Err(_) => return Err(shutting_down()),
+            Ok(AdmissionAnswer::MeasureDepth { .. }) | Err(_) => return Err(self.refused(shutting_down())),
         };
+        let mut record = self.record.take();
+        record.iter_mut().for_each(|record| record.sent_to(&run));
         match run.upstream() {
             Some(upstream) => Ok(RunPass {
                 counts_tokens: runtime.wants_tokens(&run),
@@ -79,11 +85,31 @@ impl AdmissionTicket {
                 run,
                 upstream,
                 client: self.client,
+                record,
                 over: false,
             }),
             // The engine died after the scheduler had sent the request to it.
-            None => Box::pin(bounce(runtime, request, self.model, self.client, prompt)).await,
+            None => Box::pin(bounce(runtime, request, self.model, self.client, prompt, record)).await,
         }
+    }
+
+    /// Waits for the next answer, and logs the causes of the wait.
+    async fn next_answer(&mut self) -> Result<AdmissionAnswer, oneshot::error::RecvError> {
+        if let Ok(answer) = self.answer.try_recv() {
+            return Ok(answer);
+        }
+        while RequestRecord::is_logged() {
+            self.record.iter_mut().for_each(RequestRecord::waits);
+            if let Ok(answer) = tokio::time::timeout(LOOK_AGAIN, &mut self.answer).await {
+                return answer;
+            }
+        }
+        (&mut self.answer).await
+    }
+
+    fn refused(&mut self, problem: HttpProblem) -> HttpProblem {
+        self.record.iter_mut().for_each(|record| record.refused(problem.status));
+        problem
     }
 
     /// Measures the depth of the request and waits on. While an engine counts tokens, the request may still
@@ -105,7 +131,7 @@ impl AdmissionTicket {
             },
         };
         self.runtime.submit(SchedulerEvent::DepthMeasured { request: self.request, run: run.id, depth });
-        (&mut self.answer).await
+        self.next_answer().await
     }
 }
 
@@ -129,8 +155,9 @@ async fn bounce(
     model: ModelId,
     client: ClientId,
     prompt: RequestPrompt<'_>,
+    record: Option<RequestRecord>,
 ) -> Result<RunPass, HttpProblem> {
-    let ticket = AdmissionTicket::take(&runtime, request, model, client);
+    let ticket = AdmissionTicket::take(&runtime, request, model, client, record);
     runtime.submit(SchedulerEvent::Bounced { request, client });
     ticket.wait(prompt).await
 }
@@ -150,8 +177,10 @@ pub(crate) struct RunPass {
     request: RequestId,
     run: Rc<EngineRun>,
     upstream: Rc<Upstream>,
+    /// The scheduler or an extension wants to know the tokens.
     counts_tokens: bool,
     client: ClientId,
+    record: Option<RequestRecord>,
     over: bool,
 }
 
@@ -162,9 +191,10 @@ impl Runtime {
         model: ModelId,
         client: ClientId,
         prompt: RequestPrompt<'_>,
+        record: RequestRecord,
     ) -> Result<RunPass, HttpProblem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
-        let ticket = AdmissionTicket::take(&self, request, model, client);
+        let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
         // Counted from the end of the upload, not from the connection.
         let deadline = self.now() + self.settings.wait;
         self.submit(SchedulerEvent::Arrived { request, model, deadline });
@@ -199,7 +229,11 @@ impl Pass for RunPass {
     }
 
     fn counts_tokens(&self) -> bool {
-        self.counts_tokens
+        self.counts_tokens || RequestRecord::is_logged()
+    }
+
+    fn answers(&mut self, status: StatusCode) {
+        self.record.iter_mut().for_each(|record| record.status(status));
     }
 
     fn stall_limit(&self) -> StallLimit {
@@ -209,6 +243,8 @@ impl Pass for RunPass {
     fn finished(mut self, tokens: Option<u64>) {
         // Set before the events, which may drop other passes.
         self.over = true;
+        self.record.iter_mut().for_each(|record| record.finished(tokens));
+        let tokens = tokens.filter(|_| self.counts_tokens);
         if let Some(tokens) = tokens {
             for extension in &self.runtime.extensions {
                 extension.answered(&self.runtime, &self.run, tokens);
@@ -222,10 +258,12 @@ impl Pass for RunPass {
         // Reported too early, the bounce would find the run alive and cost a health check.
         let _ = self.fate().await;
         self.over = true;
-        bounce(Rc::clone(&self.runtime), self.request, self.run.model, self.client, prompt).await
+        let (runtime, record) = (Rc::clone(&self.runtime), self.record.take());
+        bounce(runtime, self.request, self.run.model, self.client, prompt, record).await
     }
 
-    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
+    fn broke(mut self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
+        self.record.iter_mut().for_each(RequestRecord::broke);
         Box::pin(async move { engine_died(self.fate().await) })
     }
 }

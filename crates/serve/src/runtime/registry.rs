@@ -137,6 +137,7 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
         allowed: allowed.collect::<Result<Vec<CardId>, _>>()?,
         pinned: entry.pinned,
         ttl: entry.ttl.filter(|ttl| *ttl > Duration::ZERO),
+        hold: entry.hold.unwrap_or(defaults.hold),
         concurrency: entry.concurrency,
         load_timeout: entry.load_timeout.unwrap_or(defaults.load_timeout),
         stop_timeout: entry.stop_timeout.unwrap_or(defaults.stop_timeout),

@@ -1,14 +1,16 @@
 //! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models.
 
 use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use plimsoll_base::{Bytes, Share};
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent, SchedulerSnapshot};
+use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 
 use super::admission::RunPass;
+use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
 use crate::route::{
     Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions,
@@ -36,10 +38,12 @@ impl ModelService for Runtime {
     ) -> Result<RunPass, HttpProblem> {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
+        let mut record = RequestRecord::begin(&self, model);
         if wish.autoload == Some(false) && self.shown(model) != ModelState::Ready {
+            record.refused(StatusCode::BAD_REQUEST);
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded"));
         }
-        self.arrive(model, wish.client, prompt).await
+        self.arrive(model, wish.client, prompt, record).await
     }
 
     fn models(&self) -> Vec<ModelId> {
@@ -74,6 +78,31 @@ impl ModelService for Runtime {
 
     fn unload(&self, model: ModelId) {
         self.submit(SchedulerEvent::UnloadWanted { model });
+    }
+
+    fn pin(&self, model: ModelId, time: Duration) {
+        let name = &self.entry(model).name;
+        match time {
+            Duration::ZERO => tracing::info!("unpin {name}"),
+            Duration::MAX => tracing::info!("pin {name}"),
+            time => tracing::info!("pin {name} for {} s", time.as_secs()),
+        }
+        let until = if time.is_zero() { Moment::START } else { self.now() + time };
+        self.submit(SchedulerEvent::PinWanted { model, until });
+        self.events.show(|| self.scheduler_snapshot());
+    }
+
+    fn about(&self) -> Value {
+        let up = self.up_since().elapsed().as_secs();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let [answered, failed, abandoned] = self.counts.get();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "started": now.saturating_sub(up),
+            "uptime": up,
+            "requests": { "answered": answered, "failed": failed, "abandoned": abandoned },
+        })
     }
 
     async fn reload(&self) -> Result<(), HttpProblem> {

@@ -8,12 +8,12 @@ use flate2::write::GzEncoder;
 
 use super::about::About;
 use super::figure::{Figure, Pace};
-use super::read::{Entry, MOST_EVENT, MOST_FIGURES, MOST_TEXT, Source, VERSION, When, cut};
+use super::read::{Entry, MOST_EVENT, MOST_FIGURES, Source, VERSION, cut};
 
 /// Bytes that a sample may take on average: 24 hours at two samples a second are 172 800, and 20 MB are
 /// promised.
 const SAMPLE_BYTES: u64 = 110;
-/// Bytes that a record may exceed its allowance by: declarations and snapshots come at the beginning.
+/// Bytes that a record may exceed its allowance by: declarations come at the beginning.
 const CREDIT: u64 = 512 << 10;
 /// While a record is ahead of that, slow figures are written in one sample of so many.
 const SLOW_EVERY: u64 = 20;
@@ -135,12 +135,6 @@ impl Encoder {
         let text = cut(text, MOST_EVENT);
         self.event_bytes += self.write(&Entry::Event { time_ms, source, text }, out);
         true
-    }
-
-    /// Adds a file as it was before or after the run.
-    pub fn shot(&mut self, when: When, name: &str, text: &str, out: &mut Vec<u8>) {
-        let (name, text) = (cut(name, MOST_EVENT), cut(text, MOST_TEXT));
-        self.write(&Entry::Shot { when, name, text }, out);
     }
 
     /// Ends the recording properly, with the program's exit status.

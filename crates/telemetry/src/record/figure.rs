@@ -25,11 +25,7 @@ pub enum Group {
 pub enum Unit {
     Bytes,
     Kib,
-    Celsius,
-    Megahertz,
-    Milliwatt,
-    Percent,
-    /// A plain number, and units of a later version.
+    /// A plain number, and units of another version.
     #[serde(other)]
     Count,
 }
@@ -80,11 +76,6 @@ impl Unit {
             Self::Bytes | Self::Kib => self.bytes(value).unwrap_or_default().to_string(),
             // Counts are small numbers of blocks or pages and need no unit.
             Self::Count => value.to_string(),
-            Self::Celsius => format!("{value} °C"),
-            Self::Megahertz => format!("{value} MHz"),
-            // NVML reports milliwatts; whole watts are what nvidia-smi shows.
-            Self::Milliwatt => format!("{} W", value / 1000),
-            Self::Percent => format!("{value} %"),
         }
     }
 }

@@ -15,7 +15,6 @@ const GZIP: &[u8] = b"\x1f\x8b";
 /// Figures of one record. Beyond, new ones are left out.
 pub(super) const MOST_FIGURES: usize = 8192;
 /// A text that is longer gets cut.
-pub(super) const MOST_TEXT: usize = 64 << 10;
 pub(super) const MOST_EVENT: usize = 1 << 10;
 /// No line is longer, and no record holds more in all: ten days at two samples a second are less.
 const MOST_LINE: u64 = 1 << 20;
@@ -42,27 +41,10 @@ impl Source {
     }
 }
 
-/// The moment of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum When {
-    Before,
-    After,
-}
-
-impl When {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::After => "after",
-        }
-    }
-}
-
 /// One line. Times are milliseconds from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub(super) enum Entry {
     About {
         version: u8,
         about: About,
@@ -77,11 +59,6 @@ pub enum Entry {
     Event {
         time_ms: u64,
         source: Source,
-        text: String,
-    },
-    Shot {
-        when: When,
-        name: String,
         text: String,
     },
     End {
@@ -105,7 +82,7 @@ pub enum ReadRecordError {
 
 /// Reader of a recording from its bytes.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     lines: BufReader<Take<GzDecoder<&'a [u8]>>>,
     line: Vec<u8>,
     about: About,
@@ -115,7 +92,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Result<Self, ReadRecordError> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, ReadRecordError> {
         if !bytes.starts_with(GZIP) {
             return Err(ReadRecordError::Name);
         }
@@ -137,22 +114,22 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    pub fn about(&self) -> &About {
+    pub(super) fn about(&self) -> &About {
         &self.about
     }
 
     /// The figures declared so far; their place is their number.
-    pub fn figures(&self) -> &[Figure] {
+    pub(super) fn figures(&self) -> &[Figure] {
         &self.figures
     }
 
     /// Current value of a figure; `None` if it is gone or was never seen.
-    pub fn value(&self, number: usize) -> Option<u64> {
+    pub(super) fn value(&self, number: usize) -> Option<u64> {
         *self.values.get(number)?
     }
 
     /// Bytes of a line that broke off, after the last entry.
-    pub fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.line.len()
     }
 
@@ -217,7 +194,6 @@ impl Iterator for Reader<'_> {
                 self.advance(time_ms);
                 *text = cut(text, MOST_EVENT);
             }
-            Entry::Shot { name, text, .. } => (*name, *text) = (cut(name, MOST_EVENT), cut(text, MOST_TEXT)),
         }
         Some(entry)
     }

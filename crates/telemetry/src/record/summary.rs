@@ -1,18 +1,15 @@
-//! Summary of a memory recording: the range of every figure, large changes, log lines and snapshots of system
-//! files.
+//! Summary of a memory recording: the range of every figure, large changes and log lines.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
 
 use super::about::About;
 use super::figure::{Figure, Group};
-use super::read::{Entry, ReadRecordError, Reader, Source, When};
+use super::read::{Entry, ReadRecordError, Reader, Source};
 use crate::trend::TrendCourse;
 
 /// Number of lines kept, from the beginning; the total is counted.
 const MOST_EVENTS: usize = 2000;
-/// Files that are kept.
-const MOST_SHOTS: usize = 64;
 const MOST_MOVES: usize = 12;
 /// Maximum time between changes in one direction that count as one move.
 const ONE_MOVE_MS: u64 = 2000;
@@ -29,7 +26,6 @@ pub struct Summary {
     pub moves: Vec<Move>,
     pub events: Vec<Event>,
     pub events_left_out: u64,
-    pub shots: Vec<Shot>,
     /// The program's end; `None` if the recording is damaged.
     pub end: Option<String>,
     pub torn_bytes: u64,
@@ -63,13 +59,6 @@ pub struct Move {
 pub struct Event {
     pub time_ms: u64,
     pub source: Source,
-    pub text: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Shot {
-    pub when: When,
-    pub name: String,
     pub text: String,
 }
 
@@ -123,11 +112,6 @@ impl Glance {
                 summary.events.push(Event { time_ms, source, text });
             }
             Entry::Event { .. } => summary.events_left_out += 1,
-            Entry::Shot { when, name, text } if summary.shots.len() < MOST_SHOTS => {
-                summary.shots.push(Shot { when, name, text });
-            }
-            // Beyond the bound snapshots are dropped; real records hold about forty.
-            Entry::Shot { .. } => {}
             Entry::End { time_ms, status } => {
                 summary.duration_ms = time_ms;
                 summary.end = Some(status);

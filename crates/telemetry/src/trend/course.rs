@@ -1,12 +1,10 @@
 //! Downsampling of a measured figure for plots: lowest, highest and last value of each time span.
 
-use serde::{Deserialize, Serialize};
-
 /// Buckets that are kept; beyond, neighbours are joined. A picture has fewer pixels.
 const MOST: usize = 720;
 
 /// Lowest, highest and last value of a figure in a time span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     pub from: u64,
     pub until: u64,
@@ -16,7 +14,7 @@ pub struct Bucket {
 }
 
 /// A figure over time, downsampled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrendCourse {
     buckets: Vec<Bucket>,
     /// Values that go into one bucket.

@@ -1,14 +1,14 @@
 //! Samples of one memory figure during a load test, in bounded space no matter how long the test is.
 
 use plimsoll_base::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Looks that are kept. Beyond, every other one is dropped and only every other one of the later ones is
 /// taken.
 const MOST: usize = 4096;
 
 /// One sample: the number of answered requests, and the memory held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrendPoint {
     pub at: u64,
     pub held: Bytes,
@@ -30,7 +30,7 @@ impl TrendStep {
 }
 
 /// Samples in the order in which they were taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrendSeries {
     points: Vec<TrendPoint>,
     /// Of how many looks one is kept.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_probe::sysroot::Sysroot;
@@ -13,8 +13,8 @@ use crate::report::ErrorReport;
 // Logs of several GiB occur; 1 MiB keeps both the system calls and the memory small.
 const BLOCK: usize = 1 << 20;
 
-/// Reads a log; with a captured tree, that machine's memory and logs are evidence too.
-pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, ErrorReport> {
+/// Reads logs in their order; with a captured tree, that machine's memory and logs are evidence too.
+pub(super) fn read(paths: &[PathBuf], sysroot: Option<&Path>) -> Result<Findings, ErrorReport> {
     let mut reader = LogReader::new();
     let mut seen = Vec::new();
     if let Some(folder) = sysroot {
@@ -22,13 +22,18 @@ pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Erro
         reader = found.reader;
         seen = found.seen;
     }
-    let fail = |error| ErrorReport::input(ErrorReport::of_file("cannot read the log", path)(error));
-    // `-` cannot be opened by name; `/dev/stdin` fails where stdin is a socket, as under systemd.
-    if path == Path::new("-") {
-        feed(&mut reader, LineSource::Log, io::stdin().lock()).map_err(fail)?;
-    } else {
-        let file = File::open(path).map_err(fail)?;
-        feed(&mut reader, LineSource::Log, file).map_err(fail)?;
+    for path in paths {
+        // The number of a line is enough where there is one log.
+        if paths.len() > 1 {
+            reader.file(&path.to_string_lossy());
+        }
+        let fail = |error| ErrorReport::input(ErrorReport::of_file("cannot read the log", path)(error));
+        // `-` cannot be opened by name; `/dev/stdin` fails where stdin is a socket, as under systemd.
+        if path == Path::new("-") {
+            feed(&mut reader, LineSource::Log, io::stdin().lock()).map_err(fail)?;
+        } else {
+            feed(&mut reader, LineSource::Log, File::open(path).map_err(fail)?).map_err(fail)?;
+        }
     }
     Ok(Findings { reader, seen, status: None })
 }

@@ -1,7 +1,6 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! The plan is made from the engine's own command line and environment. For the URL of a `plimsoll serve`
-//! daemon, the memory that it granted is compared with the memory that it measured.
+//! The plan is made from the engine's own command line and environment.
 
 mod process;
 
@@ -9,7 +8,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::Method;
-use plimsoll_base::{Bytes, CardId};
 use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
 
@@ -18,7 +16,7 @@ pub(in crate::command) use self::process::{again, held};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 
 use super::Arguments;
-use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
+use crate::check::{Check, Checked, ReportedFigure};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status};
 use crate::screen;
 
@@ -52,42 +50,31 @@ fn checkable(text: &str) -> Result<Checkable, ErrorReport> {
 }
 
 pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorReport> {
-    let models = match checkable(text)? {
-        Checkable::Process(pid) => vec![process::checked(arguments, pid)?],
+    let checked = match checkable(text)? {
+        Checkable::Process(pid) => process::checked(arguments, pid)?,
         Checkable::Server(target) => served(arguments, &target)?,
     };
-    let rows = || models.iter().flat_map(|model| &model.cards);
     // Rows without a measurement count as right; without this a check of nothing would succeed.
-    let measured = rows().any(|row| row.measured.is_some());
-    if !measured {
-        let why = match models.iter().find_map(|model| model.pid) {
-            Some(pid) => format!("the driver reports no memory for process {pid} on the planned cards"),
-            None => "the server has not measured the memory of its models".to_owned(),
-        };
-        return Err(ErrorReport::new(format!("nothing is measured: {why}")).with_status(NO_VERDICT));
+    if checked.cards.iter().all(|row| row.measured.is_none()) {
+        return Err(ErrorReport::new(format!(
+            "nothing is measured: the driver reports no memory for process {} on the planned cards",
+            checked.pid
+        ))
+        .with_status(NO_VERDICT));
     }
     let agrees = |said: &ReportedFigure| said.planned == said.engine;
-    let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
-    let check = Check { schema: "plimsoll.check/1", models, ok };
+    let ok = checked.cards.iter().all(|row| row.ok) && checked.said.iter().all(agrees);
+    let check = Check { schema: "plimsoll.check/1", models: [checked], ok };
     print_as(arguments.json, &check, || screen::check(&check))?;
     Ok(status(ok))
 }
 
-/// Checks a daemon of ours, else a llama-server.
-fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorReport> {
-    // llama-server answers 404 here, so the daemon's own page decides which of the two it is.
-    if let Some(status) = get(target, "/api/status")? {
-        if arguments.exact.is_some() {
-            return Err(ErrorReport::new(format!(
-                "--exact does not work with a plimsoll server such as {target}\nhint: omit --exact, or give \
-                    the PID of one of its engines"
-            )));
-        }
-        return Ok(claimed(arguments.margin, &status));
-    }
+/// Checks the llama-server at an address, and asks it for its own figures.
+fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport> {
     let props = get(target, "/props")?.ok_or_else(|| {
         ErrorReport::new(format!(
-            "the answer from {target}/props is not JSON, so the server is not a llama-server"
+            "the answer from {target}/props is not JSON, so the server is not a llama-server\nhint: of a plimsoll \
+                server, `plimsoll ps` shows what it claims and measures, and which engines can be checked"
         ))
     })?;
     let pid = MeasuredProcess::listening_on(target.port).ok_or_else(|| {
@@ -95,15 +82,12 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorR
     })?;
     let mut checked = process::checked(arguments, pid.pid)?;
     process::compare(&mut checked.said, &props);
-    Ok(vec![checked])
+    Ok(checked)
 }
 
 /// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
 fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ErrorReport::of("cannot start a client"))?;
+    let runtime = crate::command::runtime()?;
     let asked = async {
         let mut client = Client::new(target, None, PATIENCE);
         client.json(Method::GET, path, Default::default()).await
@@ -113,37 +97,6 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport
         Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
         Err(failure) => Err(ErrorReport::new(format!("cannot ask {target}{path}: {failure}"))),
     }
-}
-
-/// Claims of a daemon for each running model, with its measurements.
-fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let bytes = |value: &Value| value.as_u64().map(Bytes::new);
-    let row = |claim: &Value, measured: &[Value]| {
-        let id = CardId::new(claim["card"].as_str()?);
-        let seen = measured.iter().find(|share| share["card"] == claim["card"]);
-        let peak = bytes(&claim["bytes"])?;
-        let measured = seen.and_then(|share| bytes(&share["bytes"]));
-        // Resident memory includes the program and its libraries, so the host has a wider margin than a card.
-        let kind = if id.as_str() == plimsoll_probe::HOST_CARD { HOST_MARGIN } else { CARD_MARGIN };
-        Some(Row::new(id, None, peak, measured, margin(asked, kind, peak)))
-    };
-    let model = |view: Value| {
-        let measured = list(&view["measured"]);
-        let cards = list(&view["claim"]).iter().filter_map(|claim| row(claim, &measured)).collect();
-        Checked {
-            model: view["name"].as_str().unwrap_or_default().to_owned(),
-            pid: None,
-            cards,
-            said: Vec::new(),
-        }
-    };
-    list(&status["models"])
-        .into_iter()
-        .map(model)
-        // A model that is not loaded has no claim, and so nothing to compare.
-        .filter(|checked| !checked.cards.is_empty())
-        .collect()
 }
 
 #[cfg(test)]
@@ -161,16 +114,5 @@ mod tests {
         for text in ["chat", "http://", "https://127.0.0.1:8080"] {
             assert!(said(text).contains("is neither a process ID nor an address"), "{text}");
         }
-    }
-
-    #[test]
-    fn a_daemons_claims_stand_beside_what_it_measured() {
-        let status = serde_json::json!({"models": [
-            {"name": "a", "claim": [{"card": "GPU-1", "bytes": 100 << 20}], "measured": [{"card": "GPU-1", "bytes": 170 << 20}]},
-            {"name": "asleep", "claim": [], "measured": []},
-        ]});
-        let checked = claimed(None, &status);
-        assert_eq!(checked.len(), 1);
-        assert!(!checked[0].cards[0].ok && checked[0].cards[0].difference == 70 << 20);
     }
 }

@@ -143,6 +143,13 @@ impl World {
         let engine = self.engines.get_mut(&run).unwrap();
         assert!(!engine.buried, "a dead run is stopped");
         let busy = !engine.requests.is_empty();
+        let (now, model, is_first) = (moment(self.now), engine.model, !engine.told_to_stop);
+        let pinned = self.scheduler.view(model, now).is_some_and(|view| view.pinned);
+        let reason = self.scheduler.stop_reason(run, now).map(|reason| reason.code);
+        assert!(
+            !pinned || !is_first || !matches!(reason, Some("makes_room" | "idle")),
+            "{model:?}: {reason:?}"
+        );
         match how {
             Stopping::Graceful => {
                 assert!(!busy || cut_off, "a busy run is stopped: {engine:?}");

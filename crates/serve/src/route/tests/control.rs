@@ -52,6 +52,10 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert_eq!(ask(&stage, "POST /models/unload", body).await, (200, r#"{"success":true}"#.to_owned()));
         assert_eq!(ask(&stage, "POST /api/models/unload/real", "").await.0, 200);
         assert_eq!(ask(&stage, "GET /unload", "").await, (200, "OK".to_owned()));
+        assert_eq!(ask(&stage, "POST /api/models/pin?for=9", body).await.0, 200);
+        assert_eq!(ask(&stage, "POST /api/models/pin?for=0", body).await.0, 400);
+        assert_eq!(ask(&stage, "GET /api/models/pin", body).await.0, 405);
+        assert_eq!(ask(&stage, "POST /api/models/unpin", body).await.0, 200);
         stage.service.state.set(ModelState::Failed);
         let (status, text) = ask(&stage, "POST /models/unload", body).await;
         assert!(status == 400 && text.contains("model is not running"), "{text}");
@@ -59,7 +63,10 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert_eq!(ask(&stage, "POST /models/load", body).await.0, 200);
         assert_eq!(ask(&stage, "POST /models/load", r#"{"model":"zz"}"#).await.0, 404);
         assert_eq!(ask(&stage, "GET /models?reload=1", "").await.0, 200);
-        assert_eq!(*stage.service.orders.borrow(), ["unload", "unload", "unload", "load", "reload"]);
+        assert_eq!(
+            *stage.service.orders.borrow(),
+            ["unload", "unload", "pin", "unpin", "unload", "load", "reload"]
+        );
     });
 }
 

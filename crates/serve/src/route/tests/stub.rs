@@ -11,6 +11,7 @@ use http::StatusCode;
 use plimsoll_base::Bytes;
 use plimsoll_launch::{EngineAddress, Log};
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -86,6 +87,14 @@ impl ModelService for StubService {
         self.orders.borrow_mut().push("unload");
     }
 
+    fn pin(&self, _: ModelId, time: Duration) {
+        self.orders.borrow_mut().push(if time.is_zero() { "unpin" } else { "pin" });
+    }
+
+    fn about(&self) -> Value {
+        json!({ "version": "0" })
+    }
+
     async fn reload(&self) -> Result<(), HttpProblem> {
         self.orders.borrow_mut().push("reload");
         Ok(())
@@ -97,10 +106,12 @@ impl ModelService for StubService {
             name: "real".to_owned(),
             state: self.state.get(),
             pinned: false,
+            pinned_until: None,
             run: None,
             in_flight: 1,
             queued: 2,
             last_used: None,
+            held_until: None,
             claim: Vec::new(),
             alone: false,
             measured: Vec::new(),

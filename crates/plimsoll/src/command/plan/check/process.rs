@@ -35,7 +35,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     };
     Ok(Checked {
         model: plan.model.clone(),
-        pid: Some(pid),
+        pid,
         cards: rows(arguments, &plan, &cards, &reading, &family),
         said: planned(&plan, &wish),
     })
@@ -61,8 +61,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
             (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
-        let row = Row::new(card.id.clone(), Some(planned.loaded), planned.peak, measured, margin);
-        Row { terms: Some(planned.terms.clone()), ..row }
+        Row::new(card.id.clone(), planned, measured, margin)
     };
     cards.iter().zip(&plan.cards).map(row).collect()
 }
@@ -113,6 +112,9 @@ struct Started {
 
 impl Started {
     fn read(pid: u32) -> Result<Self, ErrorReport> {
+        if !Path::new("/proc").join(pid.to_string()).exists() {
+            return Err(ErrorReport::new(format!("there is no process {pid}")));
+        }
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
             return Err(ErrorReport::new(format!("process {pid} has no command line; is it an engine?")));
@@ -128,7 +130,7 @@ impl Started {
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
     fn options(&self) -> Result<Options, ErrorReport> {
         let words = self.words.get(1..).unwrap_or_default();
-        let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
+        let (known, _) = Options::known_in(words, |_| FlagOrigin::CommandLine);
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
         let set = Options::from_env(self.variables.iter().filter(engine).cloned())?;
         Ok(known.merged_over(&set))

@@ -1,0 +1,130 @@
+//! Settings of `plimsoll serve`: those of the command line, those of `[serve]` in a file, and both merged.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Card};
+
+use super::before_load::ReclaimBeforeLoad;
+use super::guard::GuardSettings;
+use super::log::{LogFormat, LogLevel};
+
+/// Defines the settings, and what treats all of them alike, from one list.
+macro_rules! serve_settings {
+    ($($(#[$doc:meta])* $field:ident: $kind:ty,)*) => {
+        /// Settings of the server itself; a setting that is not given is `None`, false or empty.
+        #[derive(Clone, Default, PartialEq, Eq)]
+        pub struct ServeSettings { $($(#[$doc])* pub $field: $kind,)* }
+
+        impl ServeSettings {
+            /// These settings, with those of `file` where none is given.
+            #[must_use]
+            pub fn or(self, file: &Self) -> Self {
+                let guard = self.guard.or(&file.guard);
+                Self { guard, ..Self { $($field: given_or(self.$field, &file.$field),)* } }
+            }
+
+            /// The keys that differ from those of the server's start and that only a restart applies.
+            pub fn differ_since(&self, start: &Self) -> Vec<String> {
+                let differ = [$((stringify!($field), self.$field != start.$field),)*];
+                // API keys and their files are read again by every reload.
+                let restart = |name: &&str| !matches!(*name, "api_keys" | "api_key_files");
+                let names = differ.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name);
+                names.filter(restart).map(|name| name.replace('_', "-")).collect()
+            }
+        }
+
+        impl fmt::Debug for ServeSettings {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut text = f.debug_struct("ServeSettings");
+                $(match stringify!($field) {
+                    // Never the keys themselves: this output ends up in logs and bug reports.
+                    "api_keys" => text.field("api_keys", &self.api_keys.len()),
+                    name => text.field(name, &self.$field),
+                };)*
+                text.finish()
+            }
+        }
+    };
+}
+
+serve_settings! {
+    listen: Option<SocketAddr>,
+    /// Other machines may use it without a key.
+    open: bool,
+    api_keys: Vec<String>,
+    /// Files with one API key per line.
+    api_key_files: Vec<String>,
+    /// Time that a warm model may keep a queued one waiting before it drains.
+    patience: Option<Duration>,
+    /// Longest wait of a request in the queue.
+    wait: Option<Duration>,
+    /// The program for models that give only flags, with leading arguments if it takes any.
+    engine: Option<Vec<String>>,
+    /// Budgets on cards and descriptions of cards; empty means all cards of the machine.
+    cards: Vec<Card>,
+    /// Memory to leave free on each card.
+    reserve: Option<Bytes>,
+    /// File for the output of the engines.
+    log_file: Option<PathBuf>,
+    /// Guard's settings for models that have none of their own.
+    guard: GuardSettings,
+    /// Time that guarded processes get to release idle memory.
+    ask: Option<Duration>,
+    /// Reclaim before a load, where the GPU shares the host's memory.
+    reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Origins of web pages that may use the server, in addition to those of this machine; `*` for all.
+    allow_origins: Vec<String>,
+    /// Engines listen on ports, also those that could use a Unix socket.
+    engine_ports: bool,
+    /// The user that engines run as, by name or number.
+    engine_user: Option<String>,
+    /// Variables that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
+    pass_env: Vec<String>,
+    log_level: Option<LogLevel>,
+    log_format: Option<LogFormat>,
+}
+
+fn given_or<T: Clone + Default + PartialEq>(given: T, file: &T) -> T {
+    if given == T::default() { file.clone() } else { given }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_wins_over_the_file_setting_by_setting() {
+        let file = ServeSettings {
+            listen: Some(([127, 0, 0, 1], 1).into()),
+            cards: vec!["name=a,total=1GiB".parse().unwrap()],
+            guard: GuardSettings::read("budget reuse").unwrap(),
+            ..ServeSettings::default()
+        };
+        let line = ServeSettings {
+            listen: Some(([127, 0, 0, 1], 2).into()),
+            open: true,
+            guard: GuardSettings::read("observe").unwrap(),
+            ..ServeSettings::default()
+        };
+        let both = line.clone().or(&file);
+        assert_eq!((both.listen, both.open, &both.cards), (line.listen, true, &file.cards));
+        assert_eq!(Some(both.guard), GuardSettings::read("observe reuse"));
+        assert_eq!(ServeSettings::default().or(&file), file);
+    }
+
+    #[test]
+    fn a_setting_that_only_a_restart_applies_is_named_by_its_key() {
+        let start = ServeSettings::default();
+        let now = ServeSettings {
+            log_file: Some("a".into()),
+            api_keys: vec!["secret".to_owned()],
+            ask: Some(Duration::ZERO),
+            ..ServeSettings::default()
+        };
+        assert_eq!(now.differ_since(&start), ["log-file", "ask"]);
+        assert!(!format!("{now:?}").contains("secret"));
+    }
+}

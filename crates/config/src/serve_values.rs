@@ -1,0 +1,97 @@
+//! Values of `plimsoll serve`'s settings as text, read alike from the command line and from files.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Card};
+use plimsoll_flags::quoted;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::duration;
+
+/// The longest path that Linux takes, and far more than any origin.
+const LONGEST: usize = 4095;
+/// The longest description of a card; its error repeats it.
+const LONGEST_CARD: usize = 500;
+/// The longest time of `ask`.
+const LONGEST_ASK: Duration = Duration::from_secs(3600);
+
+/// Memory to leave free. A number without a unit is refused, since bytes are never meant.
+pub fn reserve_size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error: plimsoll_base::ParseBytesError| error.to_string())?;
+    match text.trim().bytes().all(|byte| byte.is_ascii_digit()) && !size.is_zero() {
+        true => Err(format!("`{0}` is a number of bytes; did you mean {0}MiB?", quoted(text.trim()))),
+        false => Ok(size),
+    }
+}
+
+/// Origin of web pages, as browsers send it: `https://host` or `https://host:port`; `*` for all.
+pub fn web_origin(text: &str) -> Result<String, String> {
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@']);
+    let plain = text.len() <= LONGEST && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    // Pages of files and of sandboxed frames send `null`.
+    let known = matches!(text, "*" | "null") || text.split_once("://").is_some_and(|(_, host)| is_host(host));
+    match plain && known {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "`{}` is not the origin of a web page; write https://host or https://host:port without a path, \
+            or * for all",
+            quoted(text)
+        )),
+    }
+}
+
+/// A card as `--card` describes it.
+pub(crate) fn card(text: &str) -> Result<Card, String> {
+    match text.len() > LONGEST_CARD {
+        true => Err(format!(
+            "`{}` is longer than any card; write for example name=H200,total=80GiB",
+            quoted(text)
+        )),
+        false => text.parse().map_err(|error: plimsoll_base::CardSpecError| error.to_string()),
+    }
+}
+
+fn file(text: &str) -> Result<PathBuf, String> {
+    match text.trim().is_empty() || text.len() > LONGEST {
+        true => Err(format!("`{}` is not the path of a file; write for example engines.log", quoted(text))),
+        false => Ok(text.into()),
+    }
+}
+
+/// The time of `ask`. The command line counts it in milliseconds and all other durations are in seconds, so a file
+/// has to name the unit.
+fn ask_time(text: &str) -> Result<Duration, String> {
+    let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit()) && text.trim() != "0";
+    let time = duration::parse(text).filter(|time| !bare && *time <= LONGEST_ASK);
+    time.ok_or_else(|| {
+        format!("`{}` is not a time of at most 1h with its unit; write for example 500ms", quoted(text))
+    })
+}
+
+/// Types of a file's texts; a newtype with `TryFrom`, so that serde reports the line of a bad value.
+macro_rules! texts {
+    ($($name:ident($kind:ty) reads $read:ident;)*) => {
+        $(
+            #[derive(Clone, Debug, Deserialize, JsonSchema)]
+            #[serde(try_from = "String")]
+            #[schemars(with = "String")]
+            pub(crate) struct $name(pub(crate) $kind);
+
+            impl TryFrom<String> for $name {
+                type Error = String;
+
+                fn try_from(text: String) -> Result<Self, String> {
+                    $read(&text).map(Self)
+                }
+            }
+        )*
+    };
+}
+
+texts! {
+    ReserveText(Bytes) reads reserve_size;
+    FileText(PathBuf) reads file;
+    AskText(Duration) reads ask_time;
+}

@@ -1,0 +1,125 @@
+//! Tests of the keys of `[serve]`: each is read, and what is wrong is named with line and remedy.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+use plimsoll_config::{GuardSettings, ServeSettings};
+
+fn read(file: &str, text: &str) -> Result<ServeSettings, String> {
+    let read = plimsoll_config::parse(file, text, &|_| None);
+    read.map(|configuration| configuration.serve).map_err(|error| error.to_string())
+}
+
+#[test]
+fn toml_and_preset_say_the_same_of_the_server() {
+    let toml = r#"
+[serve]
+open = true
+cards = ["name=A,total=20GiB", "name=B,total=1GiB,kind=host"]
+reserve = "512MiB"
+log-file = "engines.log"
+ask = "1500ms"
+allow-origins = ["https://chat.example:3000", "*"]
+"#;
+    let preset = "\
+;plimsoll: open = on
+;plimsoll: card = name=A,total=20GiB
+;plimsoll: card = name=B,total=1GiB,kind=host
+;plimsoll: reserve = 512MiB
+;plimsoll: log-file = engines.log
+;plimsoll: ask = 1500ms
+;plimsoll: allow-origin = https://chat.example:3000
+;plimsoll: allow-origin = *
+";
+    let serve = read("a.toml", toml).unwrap();
+    assert_eq!(serve, read("a.ini", preset).unwrap());
+    assert_eq!((serve.open, serve.cards.len(), serve.reserve), (true, 2, Some(Bytes::mib(512))));
+    assert_eq!((serve.log_file, serve.ask), (Some("engines.log".into()), Some(Duration::from_millis(1500))));
+    let guarded = read("a.toml", "[serve.guard]\nmode = \"budget\"\nreuse = true\n").unwrap();
+    assert_eq!(Some(guarded.guard), GuardSettings::read("budget reuse"));
+    assert_eq!(read("a.toml", "[serve]\nask = \"0\"\nreserve = \"0\"\n").unwrap().ask, Some(Duration::ZERO));
+}
+
+#[test]
+fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
+    for (line, told) in [
+        ("reserve = 3", "invalid type: integer `3`, expected a string; put the value in quotes"),
+        ("reserve = 3GiB", "string values must be quoted, expected literal string; put the value in quotes"),
+        ("reserve = \"512\"", "`512` is a number of bytes; did you mean 512MiB?"),
+        (
+            "reserve = \"3XB\"",
+            "`3XB` is not a size; write a number with B, KiB, MiB, GiB or TiB, e.g. 24GiB or 24576MiB",
+        ),
+        (
+            "open = \"yes\"",
+            "invalid type: string \"yes\", expected a boolean; write true or false, without quotes",
+        ),
+        (
+            "guard = \"budget\"",
+            "invalid type: string \"budget\", expected a table; write for example { mode = \"budget\" }",
+        ),
+        ("ask = \"500\"", "`500` is not a time of at most 1h with its unit; write for example 500ms"),
+        ("ask = \"2h\"", "`2h` is not a time of at most 1h with its unit; write for example 500ms"),
+        ("log-file = \" \"", "` ` is not the path of a file; write for example engines.log"),
+        ("reserv = \"1GiB\"", "unknown key `reserv` in the file; did you mean `reserve`?"),
+        ("card = [\"a\"]", "unknown key `card` in the file; did you mean `cards`?"),
+        ("engine = \"a\"", "unknown key `engine` in the file; did you mean `command` under `[engine]`?"),
+        (
+            "cards = \"A\"",
+            "invalid type: string \"A\", expected a sequence; write a list, for example [\"a\", \"b\"]",
+        ),
+        (
+            "cards = [\"name=A\"]",
+            "the description of card `name=A` lacks the key `total`; write for example \
+                name=RTX4090,total=24GiB,cc=8.9",
+        ),
+        (
+            "allow-origins = [\"chat.example\"]",
+            "`chat.example` is not the origin of a web page; write https://host or https://host:port without a \
+                path, or * for all",
+        ),
+        (
+            "cards = [\"name=A,total=1GiB\", \"name=A,total=2GiB\"]",
+            "`name=A,total=2GiB` repeats an earlier entry; keep one of the two",
+        ),
+        ("open = true\nopen = false", "`open` is given twice; keep one of the two"),
+    ] {
+        let place = 2 + line.matches('\n').count();
+        assert_eq!(read("p.toml", &format!("[serve]\n{line}\n")), Err(format!("p.toml:{place}: {told}")));
+    }
+    // A text of a list is named with its own line.
+    let list = "[serve]\nallow-origins = [\n  \"*\",\n  \"http://a/b\",\n]\n";
+    assert!(read("p.toml", list).unwrap_err().starts_with("p.toml:4: `http://a/b` is not"));
+}
+
+#[test]
+fn a_preset_refuses_the_same_values() {
+    for (line, told) in [
+        ("reserve = 512", "`512` is not a valid value for `reserve`; write a size such as 512MiB"),
+        ("ask = 500", "`500` is not a valid value for `ask`; write a time with its unit, such as 500ms"),
+        ("log-file =", "`` is not a valid value for `log-file`; write the path of a file"),
+        ("open = perhaps", "`perhaps` is not a valid value for `open`; write on or off"),
+    ] {
+        assert_eq!(read("p.ini", &format!(";plimsoll: {line}\n")), Err(format!("p.ini:1: {told}")));
+    }
+    assert!(read("p.ini", ";plimsoll: card = name=A\n").unwrap_err().contains("lacks the key `total`"));
+    assert!(read("p.ini", "\n;plimsoll: allow-origin = a\n").unwrap_err().starts_with("p.ini:2: "));
+}
+
+#[test]
+fn a_value_of_any_length_is_refused_in_a_short_line() {
+    let long = "9".repeat(900_000);
+    for line in [
+        format!("reserve = \"{long}\""),
+        format!("ask = \"{long}s\""),
+        format!("log-file = \"{long}\""),
+        format!("cards = [\"name={long},total=1GiB\"]"),
+        format!("allow-origins = [\"https://{long}\"]"),
+        format!("listen = \"{long}\""),
+    ] {
+        let told = read("p.toml", &format!("[serve]\n{line}\n")).unwrap_err();
+        assert!(told.starts_with("p.toml:2: ") && told.len() < 400, "{} bytes: {told:.300}", told.len());
+    }
+}

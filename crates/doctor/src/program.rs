@@ -1,0 +1,77 @@
+//! Programs whose log the diagnosis reads, such as ollama or vLLM.
+//!
+//! A remedy is in the options of the program that failed, and some causes belong to some programs alone.
+
+use super::cause::Cause;
+use super::facts::{Facts, LineSource};
+use super::pattern::Pattern;
+
+/// A program, or a family of programs with the same options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogProgram {
+    Ollama,
+    Vllm,
+    Sglang,
+    ComfyUi,
+    TensorFlow,
+    /// llama.cpp and other programs of ggml.
+    Llama,
+    /// PyTorch.
+    Torch,
+}
+
+/// A program before the library that it is made with: ollama prints ggml's lines too, and vLLM PyTorch's.
+const PROGRAMS: [(LogProgram, &str, Pattern); 7] = [
+    (LogProgram::Ollama, "ollama", Pattern::OfOllama),
+    (LogProgram::Vllm, "vllm", Pattern::OfVllm),
+    (LogProgram::Sglang, "sglang", Pattern::OfSglang),
+    (LogProgram::ComfyUi, "comfyui", Pattern::OfComfyUi),
+    (LogProgram::TensorFlow, "tensorflow", Pattern::OfTensorFlow),
+    (LogProgram::Llama, "llama", Pattern::OfLlama),
+    (LogProgram::Torch, "torch", Pattern::OfTorch),
+];
+
+impl LogProgram {
+    /// The program whose lines are in the log, or that the user names.
+    pub(super) fn of(facts: &Facts) -> Option<Self> {
+        let told = |pattern| facts.seen(pattern).map(|seen| seen.first.origin.source);
+        let fits = |program: Self| match () {
+            () if facts.torch.is_some() => program.uses_torch(),
+            () if !facts.refusals.is_empty() || !facts.buffers.is_empty() => !program.uses_torch(),
+            () => true,
+        };
+        let known = || PROGRAMS.iter().filter(|(program, ..)| fits(*program));
+        let logged = known().find(|(.., pattern)| told(*pattern) == Some(LineSource::Log));
+        logged
+            .or_else(|| known().find(|(.., pattern)| told(*pattern).is_some()))
+            .map(|(program, ..)| *program)
+    }
+
+    /// The name in the table of remedies.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        PROGRAMS.iter().find(|(_, other, _)| *other == name).map(|(program, ..)| *program)
+    }
+
+    fn uses_torch(self) -> bool {
+        matches!(self, Self::Vllm | Self::Sglang | Self::ComfyUi | Self::Torch)
+    }
+
+    fn uses_ggml(self) -> bool {
+        matches!(self, Self::Ollama | Self::Llama)
+    }
+
+    /// The table whose rows serve this program where it has none of its own.
+    pub(super) fn family(self) -> Option<Self> {
+        (self != Self::Torch && self.uses_torch()).then_some(Self::Torch)
+    }
+
+    /// False for a cause of an allocator that the program does not have: only ggml has a pool that grows, and
+    /// only PyTorch a caching allocator and its query of NVML.
+    pub(super) fn can_have(self, cause: Cause) -> bool {
+        match cause {
+            Cause::PoolGrowth => !self.uses_torch(),
+            Cause::FragmentationCachingAllocator | Cause::NvmlAssertMasksOom => !self.uses_ggml(),
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Figures of a log that a remedy quotes: what was requested, what is free, how many tokens would fit.
+
+use plimsoll_base::Bytes;
+
+use crate::facts::{Facts, FailedAllocation, Purpose, Quote};
+use crate::pattern::Pattern;
+
+/// Contexts are rounded down to this, as llama.cpp rounds them up to it.
+const TOKENS: u64 = 256;
+
+/// The figure of a name in the table; `None` if the log does not have it.
+pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
+    let torch = facts.torch.as_ref();
+    let startup = facts.startup.as_ref();
+    let estimate = facts.estimate.as_ref();
+    let text = |size: Option<Bytes>| size.filter(|size| !size.is_zero()).map(|size| size.to_string());
+    match name {
+        "asked" => text(torch.map(|torch| torch.asked).or_else(|| facts.refusal()?.asked)),
+        "free" => torch.and_then(|torch| torch.free).map(|free| free.to_string()),
+        "idle" => text(torch.and_then(|torch| torch.idle)),
+        "card" => text(facts.card()),
+        "weights" => text(needed(facts, Purpose::Weights).or(facts.model.weights)),
+        "kv" => text(needed(facts, Purpose::Cache)),
+        "context" => facts.options.context_tokens.map(|tokens| tokens.to_string()),
+        "room" => room(facts).map(|room| room.to_string()),
+        "left" => room(facts)?.checked_sub(needed(facts, Purpose::Compute)?).map(|left| left.to_string()),
+        "missing" => text(missing(facts)),
+        "each" => {
+            let (cache, tokens) = (needed(facts, Purpose::Cache)?, facts.options.context_tokens?);
+            text(Some(cache.scaled(1024, tokens.max(1))))
+        }
+        "fits" => context_that_fits(facts).map(|tokens| tokens.to_string()),
+        "layers" => layers_that_fit(facts).map(|layers| layers.to_string()),
+        "needed" => text(estimate.map(|estimate| estimate.full)),
+        "available" => text(estimate.map(|estimate| estimate.available)),
+        "longest" => facts.options.longest_context.map(|tokens| tokens.to_string()),
+        "share" => {
+            let (free, total) = startup.map(|startup| (startup.free, startup.total))?;
+            let hundredths = free.get().checked_mul(100)?.checked_div(total.get())?;
+            (1..100).contains(&hundredths).then(|| format!("0.{hundredths:02}"))
+        }
+        "legacy" => (!has_paged_pool(facts)).then(|| "ggml's legacy pool".to_owned()),
+        _ => None,
+    }
+}
+
+/// The log shows ggml's pool of virtual memory, which `--pool ours` does not replace.
+fn has_paged_pool(facts: &Facts) -> bool {
+    let is_call = |quote: &Quote| quote.text.contains("cuMem");
+    let refused = facts.refusal().and_then(|refusal| refusal.statement.as_ref());
+    facts.says(Pattern::PagedPool) || refused.is_some_and(is_call)
+}
+
+/// The refusal of a load whose buffers are on one card: of several cards the log does not say which is full.
+fn refusal_of_one_card(facts: &Facts) -> Option<&FailedAllocation> {
+    let refusal = facts.refusal()?;
+    let on_card = |purpose| {
+        let buffers = facts.buffers.iter().filter(move |buffer| buffer.attempt == refusal.attempt);
+        buffers.filter(|buffer| buffer.on_card && buffer.purpose == purpose).count()
+    };
+    let is_one = on_card(Purpose::Weights) <= 1 && on_card(Purpose::Cache) <= 1;
+    (is_one && refusal.device.unwrap_or_default() == 0).then_some(refusal)
+}
+
+/// Memory for `purpose`: the refused request, or what was placed.
+fn needed(facts: &Facts, purpose: Purpose) -> Option<Bytes> {
+    let refused = facts.refusal().filter(|refusal| refusal.purpose == purpose);
+    let placed = Some(facts.placed(purpose)).filter(|placed| !placed.is_zero());
+    refused.map_or(placed, |refusal| refusal.asked)
+}
+
+/// Free memory of the card at the refusal: what was free at the start, less what the load had placed.
+fn room(facts: &Facts) -> Option<Bytes> {
+    let refusal = refusal_of_one_card(facts)?;
+    let purposes = [Purpose::Weights, Purpose::Cache].into_iter();
+    let placed = purposes.filter(|purpose| *purpose != refusal.purpose);
+    facts.card_free?.checked_sub(placed.map(|purpose| facts.placed(purpose)).sum())
+}
+
+fn missing(facts: &Facts) -> Option<Bytes> {
+    facts.refusal()?.asked?.checked_sub(room(facts)?)
+}
+
+/// Upper bound of the context: the refused cache in the room that there is, or the cache less what a later
+/// buffer missed.
+fn context_that_fits(facts: &Facts) -> Option<u64> {
+    let tokens = facts.options.context_tokens?;
+    let of_load = || {
+        let cache = needed(facts, Purpose::Cache)?;
+        Some(match facts.refusal()?.purpose {
+            Purpose::Cache => (room(facts)?, cache),
+            Purpose::Compute => (cache.checked_sub(missing(facts)?)?, cache),
+            _ => return None,
+        })
+    };
+    let of_estimate = || {
+        let estimate = facts.estimate.as_ref()?;
+        let cache = estimate.cache?;
+        Some((estimate.available.checked_sub(estimate.full.checked_sub(cache)?)?, cache))
+    };
+    let (room, cache) = of_load().or_else(of_estimate)?;
+    let fit = u128::from(tokens) * u128::from(room.get()) / u128::from(cache.get().max(1));
+    let fit = u64::try_from(fit).ok()? / TOKENS * TOKENS;
+    (TOKENS..tokens).contains(&fit).then_some(fit)
+}
+
+/// Upper bound of the layers: the share of the weights for which there is room.
+fn layers_that_fit(facts: &Facts) -> Option<u64> {
+    let refusal = refusal_of_one_card(facts).filter(|refusal| refusal.purpose == Purpose::Weights)?;
+    let (asked, layers) = (refusal.asked?, facts.options.layers?);
+    let fit = u128::from(layers) * u128::from(room(facts)?.get()) / u128::from(asked.get().max(1));
+    u64::try_from(fit).ok().filter(|fit| (1..layers).contains(fit))
+}

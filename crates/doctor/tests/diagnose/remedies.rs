@@ -1,0 +1,184 @@
+//! Tests of the remedies: each is in the options of the program that failed, with figures of its log.
+
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
+
+fn read(log: &str) -> Diagnosis {
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, log.as_bytes());
+    diagnose(&reader.finish())
+}
+
+fn hints(log: &str) -> String {
+    read(log).hints.iter().map(|hint| format!("{hint}\n")).collect()
+}
+
+const LLAMA: &str = "\
+ggml_cuda_init: found 1 CUDA devices (Total VRAM: 12288 MiB):
+  Device 0: NVIDIA GeForce RTX 3060, compute capability 8.6, VMM: yes, VRAM: 12288 MiB
+llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3060) (0000:01:00.0) - 11776 MiB free
+llama_model_loader: loaded meta data with 24 key-value pairs and 291 tensors from m.gguf (version GGUF V3 (latest))
+print_info: n_layer               = 32
+";
+const LOADED: &str = "\
+load_tensors:        CUDA0 model buffer size =  4480.00 MiB
+llama_context: constructing llama_context
+llama_context: n_ctx         = 65536
+";
+const CACHED: &str = "llama_kv_cache:      CUDA0 KV buffer size =  4096.00 MiB\n";
+
+#[test]
+fn llama_cpp_is_told_the_context_that_fits_at_most() {
+    let refused = "\
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8192.00 MiB on device 0: cudaMalloc failed: out of memory
+alloc_tensor_range: failed to allocate CUDA0 buffer of size 8589934592
+llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
+";
+    let text = hints(&format!("{LLAMA}{LOADED}{refused}"));
+    // 65536 tokens take 8192 MiB, and 11776 - 4480 MiB are free.
+    assert!(text.contains("use a context of at most 58368 tokens (-c 58368): 8192 MiB were needed for 65536 tokens, and 7296 MiB are free"), "{text}");
+    assert!(text.starts_with("store the KV cache as q8_0 (-ctk q8_0 -ctv q8_0)"), "{text}");
+}
+
+#[test]
+fn llama_cpp_is_told_what_a_compute_buffer_misses() {
+    let refused = "\
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory
+ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
+graph_reserve: failed to allocate compute buffers
+";
+    let text = hints(&format!("{LLAMA}{LOADED}{CACHED}{refused}"));
+    assert!(text.contains("(-fa on): 4096 MiB were requested, and 3200 MiB were free"), "{text}");
+    assert!(
+        text.contains("a context of at most 51200 tokens (-c 51200) frees the missing 896 MiB"),
+        "{text}"
+    );
+}
+
+#[test]
+fn llama_cpp_is_told_how_many_layers_fit_at_most() {
+    let refused = "\
+load_tensors: loading model tensors, this can take a while... (mmap = true)
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 23552.00 MiB on device 0: cudaMalloc failed: out of memory
+alloc_tensor_range: failed to allocate CUDA0 buffer of size 24696061952
+llama_model_load: error loading model: unable to allocate CUDA0 buffer
+";
+    let text = hints(&format!("{LLAMA}{refused}"));
+    assert!(
+        text.contains(
+            "at most 16 layers on the card (-ngl 16): the weights take 23552 MiB, and 11776 MiB are free"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn advice_for_ggml_s_legacy_pool_is_left_out_where_the_log_shows_the_other() {
+    let grew = "\
+main: server is listening on http://127.0.0.1:8080 - starting the main loop
+slot update_slots: id  0 | task 31 | prompt processing progress, n_tokens = 24576
+CUDA error: out of memory
+  current device: 0, in function alloc at /src/ggml/src/ggml-cuda/ggml-cuda.cu:497
+  CALL
+";
+    let compute = "llama_context:      CUDA0 compute buffer size =   300.00 MiB\n";
+    let paged = read(&format!(
+        "{LLAMA}{LOADED}{CACHED}{compute}{}",
+        grew.replace("CALL", "cuMemCreate(&handle, reserve_size, &prop, 0)")
+    ));
+    let text: String = paged.hints.iter().map(|hint| format!("{hint}\n")).collect();
+    assert!(!text.contains("--pool ours") && text.contains("plimsoll plan -- FLAGS"), "{text}");
+    assert!(text.contains("left 2900 MiB free: each 1024 tokens less of context (-c) free 64 MiB"), "{text}");
+    assert!(paged.evidence[0].text.starts_with("cuMemCreate("), "{:?}", paged.evidence);
+    assert!(paged.reason.to_string().contains("line 15: cuMemCreate("), "{}", paged.reason);
+    let legacy = LLAMA.replace("VMM: yes", "VMM: no");
+    let text = hints(&format!(
+        "{legacy}{LOADED}{CACHED}{}",
+        grew.replace("CALL", "ggml_cuda_device_malloc(&ptr, look_ahead_size, device)")
+            .replace("in function alloc", "in function ggml_cuda_pool_malloc")
+    ));
+    assert!(text.contains("plimsoll run --pool ours -- CMD replaces ggml's legacy pool"), "{text}");
+}
+
+#[test]
+fn ollama_is_told_of_its_variables_and_parameters() {
+    let log = "\
+time=2026-03-01T10:00:00Z level=INFO source=memory.go:356 msg=\"offload to cuda\" layers.model=33 memory.available=\"[10.0 GiB]\" memory.required.full=\"14.0 GiB\" memory.required.kv=\"8.0 GiB\" memory.weights.total=\"5.0 GiB\"
+time=2026-03-01T10:00:01Z level=INFO source=server.go:405 msg=\"starting llama server\" cmd=\"ollama runner --ctx-size 65536 --batch-size 512 --parallel 4\"
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8192.00 MiB on device 0: cudaMalloc failed: out of memory
+llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
+";
+    let text = hints(log);
+    for word in [
+        "num_ctx",
+        "OLLAMA_CONTEXT_LENGTH",
+        "OLLAMA_FLASH_ATTENTION=1",
+        "OLLAMA_KV_CACHE_TYPE=q8_0",
+        "OLLAMA_NUM_PARALLEL=1",
+    ] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    // 8 GiB for 65536 tokens, of which 10 - 6 GiB fit.
+    assert!(text.contains("at most 32768 tokens"), "{text}");
+    for flag in ["(-c", "-ub", "-fa on", "-ctk"] {
+        assert!(!text.contains(flag), "{flag} in {text}");
+    }
+    let text = hints(
+        &log.replace("failed to allocate buffer for kv cache", "failed to allocate compute pp buffers"),
+    );
+    assert!(
+        text.contains("num_batch") && text.contains("OLLAMA_GPU_OVERHEAD") && !text.contains("-ub"),
+        "{text}"
+    );
+}
+
+#[test]
+fn vllm_is_told_of_its_options_with_the_figures_that_it_printed() {
+    let text = hints(
+        "(EngineCore_0 pid=77) ERROR [core.py:712] ValueError: To serve at least one request with the models's max seq len \
+         (262144), (36.00 GiB KV cache is needed, which is larger than the available KV cache memory (18.00 GiB). Based on the \
+         available memory, the estimated maximum model length is 131072. Try increasing `gpu_memory_utilization`. vllm",
+    );
+    assert!(
+        text.contains("set --max-model-len to at most 131072") && text.contains("--kv-cache-dtype fp8"),
+        "{text}"
+    );
+    assert!(!text.contains("-ctk") && !text.contains("(-c)"), "{text}");
+    let text = hints(
+        "ValueError: Free memory on device cuda:0 (10.00/24.00 GiB) on startup is less than desired GPU memory utilization \
+         (0.9, 21.60 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes. vllm/v1/worker/utils.py",
+    );
+    assert!(text.contains("--gpu-memory-utilization to at most 0.41"), "{text}");
+}
+
+#[test]
+fn pytorch_and_what_is_made_with_it_are_told_of_theirs() {
+    let sentence = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.69 GiB of \
+                    which 512.00 MiB is free. Of the allocated memory IN_USE GiB is allocated by PyTorch, and IDLE GiB is reserved by \
+                    PyTorch but unallocated.";
+    let full = sentence.replace("IN_USE", "22.10").replace("IDLE", "0.10");
+    let text = hints(&full);
+    assert!(
+        text.contains("a smaller batch or shorter inputs: 4096 MiB were requested, and 512 MiB were free"),
+        "{text}"
+    );
+    let text = hints(&format!("vllm/v1/worker/gpu_model_runner.py\n{full}"));
+    assert!(text.contains("--max-num-batched-tokens") && text.contains("--max-num-seqs"), "{text}");
+    let text = hints(&format!("ComfyUI: got an error\n{full}"));
+    assert!(text.contains("VAE Decode (Tiled)"), "{text}");
+    let text = hints(&sentence.replace("IN_USE", "10.00").replace("IDLE", "12.10"));
+    assert!(text.contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{text}");
+    assert!(text.contains("are idle in blocks that are too small for 4096 MiB"), "{text}");
+}
+
+#[test]
+fn lines_of_several_logs_are_named_by_file_and_number() {
+    let mut reader = LogReader::new();
+    reader.file("a.log");
+    reader.feed(LineSource::Log, b"all is well\nload_tensors: loading model tensors");
+    reader.file("b.log");
+    reader.feed(LineSource::Log, b"NVRM: Xid (PCI:0000:01:00): 79, pid=7, GPU has fallen off the bus.\n");
+    reader.feed(LineSource::Context, b"told beside the logs");
+    let found = diagnose(&reader.finish());
+    assert!(found.reason.to_string().contains("b.log:1: NVRM: Xid"), "{}", found.reason);
+    assert_eq!(serde_json::to_value(&found).unwrap()["evidence"][0]["file"], "b.log");
+}

@@ -1,0 +1,130 @@
+//! Differences between the servers: what behaves otherwise although every setting was understood.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use plimsoll_config::{Configuration, ConfiguredModel, Launch};
+use plimsoll_flags::{FlagOrigin, Warning};
+
+use crate::llama_server::base_name;
+
+/// Differences of a whole program, each with what to do.
+type Differences = &'static [(&'static str, &'static str)];
+
+const OF_LLAMA_SWAP: Differences = &[
+    (
+        "llama-swap listens on all network interfaces, plimsoll serve on 127.0.0.1:8080",
+        "for other machines set `listen = \":8080\"` and `api-keys` under [serve]",
+    ),
+    (
+        "models run together whenever they fit in memory; llama-swap swaps those that no group keeps together",
+        "give a model `memory` if its plan is wrong, and `pin` if it has to stay loaded",
+    ),
+    (
+        "a llama-server listens where plimsoll tells it, and not on the --host and --port of its command",
+        "clients use the address of plimsoll serve",
+    ),
+];
+const OF_LLAMA_SERVER: Differences = &[(
+    "the number of loaded models is limited by memory, and not by --models-max",
+    "give a model `ttl` to unload it when idle",
+)];
+pub(crate) const OF_OLLAMA: Differences = &[
+    (
+        "clients use the OpenAI protocol at http://127.0.0.1:8080/v1; Ollama's /api on port 11434 is not served",
+        "change the address in the clients",
+    ),
+    (
+        "llama-server uses the chat template of the model file, and not the one of Ollama",
+        "set --chat-template in `flags` if a model answers oddly",
+    ),
+];
+
+/// Variables with which the daemon shows cards to engines, whatever the model's own `env` says.
+const CARD_VARIABLES: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"];
+const CONTAINERS: [&str; 3] = ["docker", "nerdctl", "podman"];
+
+/// Adds the differences of the program that a file is of, of its models, and of the variables that it uses.
+pub(crate) fn of_file(path: &Path, configuration: &mut Configuration, used: &BTreeSet<String>) {
+    let name = path.to_string_lossy();
+    let is_preset = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ini"));
+    let mut all = of_program(&name, if is_preset { OF_LLAMA_SERVER } else { OF_LLAMA_SWAP });
+    if !used.is_empty() {
+        let names: Vec<String> = used.iter().map(|name| format!("${{env.{name}}}")).collect();
+        let text = format!("the values of {} are written into the file", names.join(", "));
+        let hint = "change the file when a variable changes, and keep secrets in `api-key-files`";
+        all.push(Warning::new(FlagOrigin::file(&name.into(), 0), text).hint(hint));
+    }
+    all.extend(configuration.models.iter_mut().flat_map(of_model));
+    all.extend(shared_ports(&configuration.models));
+    configuration.warnings.append(&mut all);
+}
+
+pub(crate) fn of_program(name: &str, differences: Differences) -> Vec<Warning> {
+    let at = FlagOrigin::file(&name.into(), 0);
+    differences.iter().map(|(text, hint)| Warning::new(at.clone(), *text).hint(*hint)).collect()
+}
+
+fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
+    let name = model.name.clone();
+    let mut all = Vec::new();
+    let mut tell = |text: String, hint: &str| all.push(Warning::new(model.origin.0.clone(), text).hint(hint));
+    model.env.retain(|(variable, value)| {
+        let is_ours = CARD_VARIABLES.contains(&variable.as_str());
+        if is_ours {
+            let text = format!("`{variable}={value}` of `{name}` is left out: plimsoll chooses the cards");
+            tell(
+                text,
+                "write `cards = [\"GPU-…\"]` with the UUIDs of `nvidia-smi -L` to limit the model to some",
+            );
+        }
+        !is_ours
+    });
+    if let Launch::Command { argv, options, stop, .. } = &model.launch {
+        if options.is_none() && model.memory.is_none() {
+            let text = format!("the memory of `{name}` cannot be planned, so it gets a card to itself");
+            tell(text, "set `memory` to what it takes, for example \"6GiB\"");
+        }
+        let program = argv.first().map(|program| base_name(program)).unwrap_or_default();
+        if stop.is_none() && CONTAINERS.contains(&program) {
+            let text = format!("stopping `{name}` ends {program}, but maybe not its container");
+            tell(text, "run it with --rm and --init, and set `stop`, for example \"docker stop NAME\"");
+        }
+    }
+    for path in paths(&model.launch).filter(|path| !path.starts_with('/')) {
+        let text =
+            format!("the relative path {path} of `{name}` starts at the folder in which plimsoll serve runs");
+        tell(text, "write the absolute path; `~` is not expanded");
+    }
+    all
+}
+
+/// The program, if it is named with a folder, and the model file.
+fn paths(launch: &Launch) -> impl Iterator<Item = &str> {
+    let program = match launch {
+        Launch::LlamaServer { program, .. } => program.as_deref().and_then(<[String]>::first),
+        Launch::Command { argv, .. } => argv.first(),
+    };
+    let program = program.map(String::as_str).filter(|program| program.contains('/'));
+    program.into_iter().chain(launch.options().and_then(|options| options.text("--model")))
+}
+
+/// Models that were never loaded at once may share a port; here they may be loaded at once.
+fn shared_ports(models: &[ConfiguredModel]) -> Vec<Warning> {
+    let mut users: BTreeMap<u16, Vec<&ConfiguredModel>> = BTreeMap::new();
+    for model in models {
+        // The same on any port of ours: it is fixed.
+        let fixed = model.launch.listens_on(1).filter(|_| matches!(model.launch, Launch::Command { .. }));
+        if let Some(port) = fixed.filter(|port| model.launch.listens_on(2) == Some(*port)) {
+            users.entry(port).or_default().push(model);
+        }
+    }
+    let shared = users.into_iter().filter(|(_, models)| models.len() > 1);
+    let told = shared.filter_map(|(port, models)| {
+        let names: Vec<String> = models.iter().map(|model| format!("`{}`", model.name)).collect();
+        let text = format!("{} all listen on port {port}, and may be loaded at once here", names.join(", "));
+        let at = models.last()?.origin.0.clone();
+        Some(Warning::new(at, text).hint("pass `${PORT}` to each command instead of a number"))
+    });
+    told.collect()
+}

@@ -1,0 +1,101 @@
+//! Migration to Plimsoll's TOML: llama-swap's YAML, llama-server's preset INI, and the store of Ollama.
+//!
+//! The readers are those of `serve`, so that an import and a server understand a file alike. What the TOML cannot
+//! say, and what behaves otherwise, is a [`Warning`] of the result.
+#![forbid(unsafe_code)]
+
+mod differences;
+mod llama_server;
+mod ollama;
+mod toml;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use plimsoll_config::{ConfigError, Configuration};
+use plimsoll_flags::Warning;
+
+/// The longest file that is read; all real ones together are a fraction of it.
+const LONGEST: u64 = 1 << 20;
+
+/// A configuration in Plimsoll's own format, and how it differs from its source.
+#[derive(Debug)]
+pub struct ImportedConfiguration {
+    pub toml: String,
+    pub models: usize,
+    /// What behaves otherwise, and settings without a counterpart that change the behaviour.
+    pub changes: Vec<Warning>,
+    /// Settings without a counterpart that change nothing but what is shown.
+    pub cosmetic: Vec<Warning>,
+    /// The text holds API keys, or values of the environment.
+    pub has_secrets: bool,
+}
+
+/// Error of an import.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("cannot read {}: {error}; name llama-swap's YAML, a preset of llama-server (.ini) or `ollama`", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("{} is in Plimsoll's own format already; start it with `plimsoll serve`", .0.display())]
+    OwnFormat(PathBuf),
+    #[error(transparent)]
+    Parse(#[from] ConfigError),
+    #[error("there is no store of Ollama in {}; name its folder: plimsoll import FOLDER", .0.display())]
+    FindStore(PathBuf),
+    #[error("cannot read the store of Ollama in {}: {error}; run this as a user that may read it", path.display())]
+    ReadStore { path: PathBuf, error: io::Error },
+    #[error("the source cannot be written as TOML: {0}")]
+    Write(#[source] ConfigError),
+}
+
+/// Imports a file, the store of Ollama in a folder, or with `ollama` the one of this machine; `env` looks up
+/// variables of the environment.
+pub fn import(
+    source: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<ImportedConfiguration, ImportError> {
+    let used = RefCell::default();
+    let is_store = source == Path::new("ollama") || source.is_dir();
+    let mut configuration = if is_store { ollama::read(source, env)? } else { file(source, env, &used)? };
+    let toml = toml::write(&source.to_string_lossy(), &configuration);
+    // No text that `serve` refuses leaves this crate.
+    plimsoll_config::parse("plimsoll.toml", &toml, &|_| None).map_err(ImportError::Write)?;
+    let has_secrets = !used.borrow().is_empty() || !configuration.serve.api_keys.is_empty();
+    configuration.warnings.sort_by_key(|warning| warning.origin.line());
+    let (cosmetic, changes) = configuration.warnings.into_iter().partition(|warning| warning.is_cosmetic);
+    Ok(ImportedConfiguration { toml, models: configuration.models.len(), changes, cosmetic, has_secrets })
+}
+
+/// Reads a file; `used` gets the variables of the environment that it names.
+fn file(
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+    used: &RefCell<BTreeSet<String>>,
+) -> Result<Configuration, ImportError> {
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
+        return Err(ImportError::OwnFormat(path.to_owned()));
+    }
+    let failed = |error| ImportError::Read { path: path.to_owned(), error };
+    let text = String::from_utf8(bounded(path).map_err(failed)?);
+    let text = text.map_err(|_| failed(io::Error::other("it is not UTF-8")))?;
+    let lookup = |name: &str| {
+        used.borrow_mut().insert(name.to_owned());
+        env(name)
+    };
+    let mut configuration = plimsoll_config::parse(&path.to_string_lossy(), &text, &lookup)?;
+    configuration.models.iter_mut().for_each(llama_server::unfold);
+    differences::of_file(path, &mut configuration, &used.borrow());
+    Ok(configuration)
+}
+
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    match u64::try_from(bytes.len()) {
+        Ok(length) if length <= LONGEST => Ok(bytes),
+        _ => Err(io::Error::other("it is longer than 1 MiB")),
+    }
+}

@@ -1,0 +1,204 @@
+//! Reader of Ollama's store: manifests by name and tag, and blobs by digest (`manifest/`, `server/images.go`).
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plimsoll_config::{Configuration, ConfiguredModel, Launch};
+use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
+use serde_json::{Map, Value};
+
+use crate::differences::{OF_OLLAMA, of_program};
+use crate::{ImportError, bounded};
+
+/// A store has dozens of models.
+const MOST: usize = 10_000;
+/// Folders below `manifests`: host, namespace, model; the files are the tags.
+const DEPTH: usize = 4;
+/// Ollama unloads an idle model after this time (`OLLAMA_KEEP_ALIVE`).
+const KEEP_ALIVE: Duration = Duration::from_secs(300);
+/// The context of a model that sets none (`OLLAMA_CONTEXT_LENGTH`).
+const CONTEXT: &str = "4096";
+
+/// Parameters, each with the flag of llama-server that means the same.
+const PARAMETERS: &str = "num_ctx=--ctx-size num_batch=--batch-size num_thread=--threads num_predict=--predict \
+    num_keep=--keep seed=--seed temperature=--temp top_k=--top-k top_p=--top-p min_p=--min-p typical_p=--typical \
+    repeat_last_n=--repeat-last-n repeat_penalty=--repeat-penalty presence_penalty=--presence-penalty \
+    frequency_penalty=--frequency-penalty num_gpu=--n-gpu-layers";
+
+/// A layer of a manifest: the last word of its type (`model`, `params`, …), and its digest.
+fn layer(layer: &Value) -> (&str, &str) {
+    let kind = layer["mediaType"].as_str().and_then(|kind| kind.rsplit('.').next());
+    (kind.unwrap_or_default(), layer["digest"].as_str().unwrap_or_default())
+}
+
+/// Reads the store in a folder, or with `ollama` the one of this machine.
+pub(crate) fn read(
+    source: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Configuration, ImportError> {
+    let folder = if source == Path::new("ollama") { of_machine(env) } else { source.to_owned() };
+    // The server may run in another folder.
+    let folder = std::path::absolute(&folder).unwrap_or(folder);
+    let manifests = folder.join("manifests");
+    if !manifests.is_dir() {
+        return Err(ImportError::FindStore(folder));
+    }
+    let mut files = Vec::new();
+    walk(&manifests, &mut Vec::new(), &mut files)
+        .map_err(|error| ImportError::ReadStore { path: manifests.clone(), error })?;
+    let warnings = of_program(&folder.to_string_lossy(), OF_OLLAMA);
+    let mut configuration = Configuration { warnings, ..Configuration::default() };
+    for parts in files {
+        let path = manifests.join(parts.join("/"));
+        let at = FlagOrigin::file(&path.to_string_lossy().into(), 0);
+        let mut model = named(&parts, at.clone());
+        let mut reader = StoreReader { folder: &folder, at, name: quoted(&model.name), told: Vec::new() };
+        match reader.model(&path, &mut model) {
+            Ok(()) => configuration.models.push(model),
+            Err(why) => reader.tell(format!("is not imported: {why}"), "`ollama pull` fetches it again"),
+        }
+        configuration.warnings.append(&mut reader.told);
+    }
+    Ok(configuration)
+}
+
+/// The folder of this machine's store.
+fn of_machine(env: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+    let of_user = || Some(Path::new(&env("HOME")?).join(".ollama/models")).filter(|folder| folder.is_dir());
+    let set = env("OLLAMA_MODELS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    set.or_else(of_user).unwrap_or_else(|| "/usr/share/ollama/.ollama/models".into())
+}
+
+/// The manifests below a folder, each by the parts of its path, in the order of their names.
+fn walk(folder: &Path, parts: &mut Vec<String>, files: &mut Vec<Vec<String>>) -> io::Result<()> {
+    let mut names: Vec<String> = fs::read_dir(folder)?
+        .take(MOST)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort_unstable();
+    for name in names {
+        let path = folder.join(&name);
+        parts.push(name);
+        match parts.len() {
+            DEPTH if path.is_file() && files.len() < MOST => files.push(parts.clone()),
+            1..DEPTH if path.is_dir() => walk(&path, parts, files)?,
+            _ => {}
+        }
+        parts.pop();
+    }
+    Ok(())
+}
+
+/// The entry with the name that `ollama list` shows, and the short one of the tag `latest`.
+fn named(parts: &[String], at: FlagOrigin) -> ConfiguredModel {
+    let stem = match parts {
+        [host, namespace, base, _] if host == "registry.ollama.ai" && namespace == "library" => base.clone(),
+        [host, namespace, base, _] if host == "registry.ollama.ai" => format!("{namespace}/{base}"),
+        _ => parts[..parts.len().saturating_sub(1)].join("/"),
+    };
+    let tag = parts.last().map_or("", String::as_str);
+    let mut model = ConfiguredModel::new(format!("{stem}:{tag}"), at);
+    model.aliases = (tag == "latest").then_some(stem).into_iter().collect();
+    model
+}
+
+struct StoreReader<'a> {
+    folder: &'a Path,
+    at: FlagOrigin,
+    name: String,
+    told: Vec<Warning>,
+}
+
+impl StoreReader<'_> {
+    fn tell(&mut self, text: String, hint: &str) {
+        self.told.push(Warning::new(self.at.clone(), format!("`{}` {text}", self.name)).hint(hint));
+    }
+
+    fn model(&mut self, path: &Path, model: &mut ConfiguredModel) -> Result<(), String> {
+        let text = bounded(path).map_err(|error| format!("its manifest cannot be read ({error})"))?;
+        let manifest: Value =
+            serde_json::from_slice(&text).map_err(|_| "its manifest is not one of Ollama's".to_owned())?;
+        let mut argv: Vec<String> = Vec::new();
+        for (kind, digest) in manifest["layers"].as_array().into_iter().flatten().map(layer) {
+            match kind {
+                "model" if argv.iter().any(|word| word == "--model") => {
+                    return Err("it has several model files".to_owned());
+                }
+                "model" => argv.extend(["--model".to_owned(), self.gguf(digest)?]),
+                "projector" => argv.extend(["--mmproj".to_owned(), self.gguf(digest)?]),
+                "adapter" => argv.extend(["--lora".to_owned(), self.gguf(digest)?]),
+                "params" => argv.extend(self.parameters(digest)?),
+                "system" | "messages" => self.tell(
+                    format!("has its own `{kind}`, which llama-server does not add to requests"),
+                    "set it in the client",
+                ),
+                "license" | "template" => {}
+                _ => self.tell(
+                    format!("has a layer `{}`, which is left out", quoted(kind)),
+                    "no engine here reads it",
+                ),
+            }
+        }
+        if !argv.iter().any(|word| word == "--model") {
+            return Err("it has no GGUF file, as models in the cloud and of other formats".to_owned());
+        }
+        if !argv.iter().any(|word| word == "--ctx-size") {
+            argv.extend(["--ctx-size".to_owned(), CONTEXT.to_owned()]);
+            self.tell(
+                format!("gets Ollama's usual context of {CONTEXT} tokens"),
+                "raise --ctx-size in `flags`",
+            );
+        }
+        let at = self.at.clone();
+        let options = Options::from_argv_at(&argv, |_| at.clone()).map_err(|error| error.to_string())?;
+        model.launch = Launch::LlamaServer { program: None, options };
+        model.ttl = Some(KEEP_ALIVE);
+        Ok(())
+    }
+
+    /// The flags of a model's parameters.
+    fn parameters(&mut self, digest: &str) -> Result<Vec<String>, String> {
+        let text = bounded(&self.blob(digest)?).map_err(|error| error.to_string())?;
+        let parameters: Map<String, Value> =
+            serde_json::from_slice(&text).map_err(|_| "its parameters are not a JSON object".to_owned())?;
+        let mut argv = Vec::new();
+        for (name, value) in &parameters {
+            let mut known = PARAMETERS.split(' ').filter_map(|row| row.split_once('='));
+            match (known.find(|(known, _)| known == name), value) {
+                // -1 layers are Ollama's "as many as fit", which the plan decides here.
+                (Some(("num_gpu", _)), value) if value.as_i64().is_some_and(|layers| layers < 0) => {}
+                (Some((_, flag)), Value::Number(number)) => {
+                    argv.extend([flag.to_owned(), number.to_string()])
+                }
+                _ => self.tell(
+                    format!("sets `{} = {}`, which has no flag", quoted(name), quoted(&value.to_string())),
+                    "set it in the client",
+                ),
+            }
+        }
+        Ok(argv)
+    }
+
+    /// The path of a blob that starts as a GGUF file.
+    fn gguf(&self, digest: &str) -> Result<String, String> {
+        let path = self.blob(digest)?;
+        let mut magic = [0; 4];
+        match File::open(&path).and_then(|mut file| file.read_exact(&mut magic)) {
+            Ok(()) if magic == *b"GGUF" => Ok(path.to_string_lossy().into_owned()),
+            Ok(()) => Err(format!("{} is not a GGUF file", path.display())),
+            Err(error) => Err(format!("{} cannot be read ({error})", path.display())),
+        }
+    }
+
+    /// The path of a blob; a digest of any other form could name any file.
+    fn blob(&self, digest: &str) -> Result<PathBuf, String> {
+        let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+        match hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            true => Ok(self.folder.join("blobs").join(format!("sha256-{hex}"))),
+            false => Err(format!("`{}` is not a digest", quoted(digest))),
+        }
+    }
+}

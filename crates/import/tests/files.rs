@@ -1,0 +1,302 @@
+//! Tests of imports of llama-swap's YAML and of presets: the TOML is read again and means the same.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use plimsoll_config::{Configuration, Launch};
+use plimsoll_import::{ImportedConfiguration, import};
+
+fn variable(name: &str) -> Option<String> {
+    (name == "KEY").then(|| "abc".to_owned())
+}
+
+/// Imports a text as a file of this name.
+fn imported(name: &str, text: &str) -> Result<ImportedConfiguration, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    let cut = |text: &str| text.replace(&format!("{}/", folder.path().display()), "");
+    let mut imported = import(&path, &variable).map_err(|error| cut(&error.to_string()))?;
+    imported.toml = cut(&imported.toml);
+    for warning in imported.changes.iter_mut().chain(&mut imported.cosmetic) {
+        warning.text = cut(&warning.to_string());
+    }
+    Ok(imported)
+}
+
+fn read(toml: &str) -> Configuration {
+    plimsoll_config::parse("plimsoll.toml", toml, &|_| None).unwrap()
+}
+
+fn told(warnings: &[plimsoll_flags::Warning]) -> Vec<&str> {
+    warnings.iter().map(|warning| warning.text.as_str()).collect()
+}
+
+#[test]
+fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
+    let imported = imported("swap.yaml", include_str!("home.yaml")).unwrap();
+    let expected = include_str!("home.toml");
+    if std::env::var_os("UPDATE_IMPORT").is_some() {
+        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/home.toml"), &imported.toml).unwrap();
+    } else {
+        assert_eq!(imported.toml, expected, "UPDATE_IMPORT=1 writes it");
+    }
+    assert_eq!((imported.models, imported.has_secrets), (5, true));
+    let roster = read(&imported.toml);
+    let planned = roster.models[0].launch.options().unwrap().to_argv().join(" ");
+    assert_eq!(
+        planned,
+        "--model /models/qwen3-30b-a3b-q4_k_m.gguf --n-gpu-layers 99 --ctx-size 32768 --cache-type-k q8_0 \
+         --cache-type-v q8_0"
+    );
+    assert!(
+        matches!(&roster.models[1].launch, Launch::Command { argv, .. } if argv.contains(&"--ctx-sise".to_owned()))
+    );
+    assert_eq!(
+        told(&imported.cosmetic),
+        [
+            "swap.yaml:2: `startPort` has no effect; the operating system assigns a port to each engine",
+            "swap.yaml:3: `logLevel` has no effect; set the environment variable `RUST_LOG` to choose what is logged",
+            "swap.yaml:16: `name` has no effect; the list of models shows the model's key instead",
+            "swap.yaml:38: `sendLoadingState` has no effect; the model's status shows the progress of loading; \
+                answers do not",
+            "swap.yaml:41: the group `small` only pins its members, so that they stay loaded; models run together \
+                whenever they fit in memory, and idle models are evicted first",
+        ]
+    );
+}
+
+#[test]
+fn typical_mistakes_are_told_with_line_and_remedy() {
+    let imported = imported("swap.yaml", include_str!("home.yaml")).unwrap();
+    let changes = told(&imported.changes);
+    for expected in [
+        "swap.yaml: llama-swap listens on all network interfaces, plimsoll serve on 127.0.0.1:8080; for other \
+            machines set `listen = \":8080\"` and `api-keys` under [serve]",
+        "swap.yaml: the values of ${env.KEY} are written into the file; change the file when a variable changes, \
+            and keep secrets in `api-key-files`",
+        "swap.yaml:10: `CUDA_VISIBLE_DEVICES=0` of `qwen3:30b` is left out: plimsoll chooses the cards; write `cards \
+            = [\"GPU-…\"]` with the UUIDs of `nvidia-smi -L` to limit the model to some",
+        "swap.yaml:21: `filters.stripParams` has no effect: requests are forwarded unchanged; set the value in the \
+            client or on the model's command line",
+        "swap.yaml:23: the relative path models/coder.gguf of `coder` starts at the folder in which plimsoll serve \
+            runs; write the absolute path; `~` is not expanded",
+        "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size?: the plan ignores this flag",
+        "swap.yaml:29: stopping `whisper` ends docker, but maybe not its container; run it with --rm and --init, and \
+            set `stop`, for example \"docker stop NAME\"",
+        "swap.yaml:33: `whisper`, `tts` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to \
+            each command instead of a number",
+        "swap.yaml:40: the group `main` has no effect; models run together whenever they fit in memory, and idle \
+            models are evicted first",
+        "swap.yaml:45: `profiles` has no effect; give each model its own name",
+    ] {
+        assert!(changes.contains(&expected), "{expected}\nis none of\n{}", changes.join("\n"));
+    }
+    for (text, error) in [
+        (
+            "models:\n  a:\n\tcmd: p\n",
+            "swap.yaml:3: tabs disallowed within this context (block indentation); a tab \
+            indents the line: use spaces",
+        ),
+        (
+            "models:\n  a:\n    cmd: llama-server --port 9000\n",
+            "swap.yaml:2: `cmd` does not use `${PORT}`, and `proxy` \
+            is not set; use `${PORT}` in `cmd`, or set `proxy`",
+        ),
+        (
+            "models:\n  a: {cmd: p}\n  a: {cmd: q}\n",
+            "swap.yaml:3: the key `a` is given twice; keep one of the two",
+        ),
+        (
+            "models:\n  a:\n    cmd: p '${PORT}\n",
+            "swap.yaml:3: the command cannot be split into arguments: a quotation \
+            mark is not closed; close the quotation mark, or put a backslash before it",
+        ),
+        (
+            "modles: {}\n",
+            "swap.yaml:1: unknown key `modles` in a file without `models`; did you mean `models`?",
+        ),
+    ] {
+        assert_eq!(self::imported("swap.yaml", text).unwrap_err(), error);
+    }
+    let unknown = self::imported("swap.yaml", "models:\n  a:\n    cmd: p ${PORT}\n    ttll: 5\n").unwrap();
+    assert!(told(&unknown.changes).contains(&"swap.yaml:4: unknown key `ttll`; remove it"));
+}
+
+#[test]
+fn a_preset_keeps_every_setting_with_its_own_line() {
+    let preset = "\
+version = 1
+;plimsoll: card = name=A,total=20GiB,cc=8.6
+;plimsoll: reserve = 1GiB
+;plimsoll: guard = observe reuse
+[*]
+c = 8192
+[chat]
+m = /models/chat.gguf
+alias = gpt-4o
+ctk = q8_0
+[org/repo:q4_k_m]
+load-on-startup = true
+models-max = 2
+[embed]
+model = models/embed.gguf
+embeddings = on
+sleep-idle-seconds = 90
+;plimsoll: memory = 600MiB
+";
+    let imported = imported("presets.ini", preset).unwrap();
+    assert_eq!(
+        imported.toml,
+        "\
+# Imported from presets.ini by plimsoll import.
+
+[serve]
+cards = [\"name=A,total=21474836480B,free=21474836480B,cc=8.6\"]
+reserve = \"1GiB\"
+
+[models.chat]  # presets.ini:7
+model = \"/models/chat.gguf\"
+flags = [
+  \"--ctx-size\", \"8192\",  # presets.ini:6
+  \"--cache-type-k\", \"q8_0\",  # presets.ini:10
+]
+aliases = [\"gpt-4o\"]
+guard = { mode = \"observe\", reuse = true }
+
+[models.\"org/repo:Q4_K_M\"]  # presets.ini:11
+flags = [
+  \"--ctx-size\", \"8192\",  # presets.ini:6
+  \"--hf-repo\", \"org/repo:Q4_K_M\",  # presets.ini:11
+]
+preload = true
+guard = { mode = \"observe\", reuse = true }
+
+[models.embed]  # presets.ini:14
+model = \"models/embed.gguf\"
+flags = [
+  \"--embeddings\",  # presets.ini:16
+  \"--ctx-size\", \"8192\",  # presets.ini:6
+]
+memory = \"600MiB\"
+ttl = \"90s\"
+guard = { mode = \"observe\", reuse = true }
+"
+    );
+    let (ours, theirs) = (read(&imported.toml), plimsoll_config::parse("p.ini", preset, &|_| None).unwrap());
+    assert_eq!(ours.serve, theirs.serve);
+    for (ours, mut theirs) in ours.models.into_iter().zip(theirs.models) {
+        let wish = |launch: &Launch| {
+            launch.options().unwrap().wish(plimsoll_flags::ProgramKind::LlamaServer).unwrap()
+        };
+        assert_eq!(wish(&ours.launch), wish(&theirs.launch));
+        theirs.launch = ours.launch.clone();
+        assert_eq!(ours, theirs);
+    }
+    let changes = told(&imported.changes);
+    assert!(
+        changes.iter().any(|told| told.starts_with("presets.ini:13: `models-max` has no effect")),
+        "{changes:?}"
+    );
+    assert!(changes.iter().any(|told| told.contains("and not by --models-max")), "{changes:?}");
+}
+
+#[test]
+fn no_key_of_the_format_is_forgotten_by_the_writer() {
+    let schema: serde_json::Value = serde_json::from_str(&plimsoll_config::schema()).unwrap();
+    let source = include_str!("../src/toml.rs");
+    for table in ["Serve", "ModelTable", "GuardTable"] {
+        for key in schema["$defs"][table]["properties"].as_object().unwrap().keys() {
+            assert!(source.contains(&format!("(\"{key}\", ")), "{table}: {key}");
+        }
+    }
+}
+
+#[test]
+fn names_and_values_of_any_kind_stay_what_they_are() {
+    let odd = "models:\n  \"a\\\"b\\u007f\\n [x]\":\n    cmd: \"p 'x y' '\\\\\\\"' ${PORT}\"\n    env: [\"A B=\\u007f=c\"]\n    aliases: [\"é🚢\"]\n";
+    let imported = imported("a.yaml", odd).unwrap();
+    let (ours, theirs) = (read(&imported.toml), plimsoll_config::parse("a.yaml", odd, &|_| None).unwrap());
+    assert_eq!(ours.models, theirs.models);
+}
+
+#[test]
+fn an_engine_that_needs_its_command_keeps_it() {
+    for (cmd, more) in [
+        ("sh -c 'llama-server -m a.gguf --port ${PORT}'", ""),
+        ("docker run x/llama-server -m a.gguf --port ${PORT}", ""),
+        ("llama-server -m a.gguf --port ${PORT} --api-key k", ""),
+        ("llama-server -m a.gguf --port ${PORT} --slot-save-path /tmp/${PORT}", ""),
+        ("llama-server -m a.gguf --port ${PORT}", "checkEndpoint: /v1/models"),
+        ("llama-server -m a.gguf --port ${PORT}", "cmdStop: kill ${PID}"),
+        ("llama-server -m a.gguf --port 9000", "proxy: http://127.0.0.1:9001"),
+        ("llama-server --port ${PORT}", ""),
+    ] {
+        let text = format!("models:\n  a:\n    cmd: {cmd}\n    {more}\n");
+        let ours = read(&imported("a.yaml", &text).unwrap().toml).models.remove(0);
+        let theirs = plimsoll_config::parse("a.yaml", &text, &|_| None).unwrap().models.remove(0);
+        assert_eq!(ours, theirs, "{text}");
+    }
+    let fixed = "models:\n  a:\n    cmd: nice llama-server -m /a.gguf --port 9000\n    proxy: http://127.0.0.1:9000\n";
+    let imported = imported("a.yaml", fixed).unwrap();
+    assert!(
+        imported.toml.contains("program = \"nice llama-server\"\nmodel = \"/a.gguf\"\n"),
+        "{}",
+        imported.toml
+    );
+    assert!(
+        told(&imported.changes)
+            .iter()
+            .any(|told| told.contains("not on the --host and --port of its command"))
+    );
+}
+
+#[test]
+fn what_is_no_source_is_refused() {
+    for (name, text, told) in [
+        (
+            "plimsoll.toml",
+            "",
+            "plimsoll.toml is in Plimsoll's own format already; start it with `plimsoll serve`",
+        ),
+        (
+            "a.txt",
+            "",
+            "a.txt: the format of the file is not known; its name must end in .ini, .yaml, .yml or .toml",
+        ),
+        (
+            "a.yaml",
+            "models: {a: {cmd: 'p ${env.NO}'}}",
+            "a.yaml:1: macro `env.NO`: the variable is not set; set it in \
+            the environment of the server",
+        ),
+    ] {
+        assert_eq!(imported(name, text).unwrap_err(), told);
+    }
+    let long = imported("a.yaml", &" ".repeat(2 << 20)).unwrap_err();
+    assert!(long.contains("it is longer than 1 MiB"), "{long}");
+    assert!(import(Path::new("/no/such.yaml"), &|_| None).unwrap_err().to_string().contains("No such file"));
+}
+
+#[test]
+fn million_files_are_refused_or_become_toml_that_is_read() {
+    let seeds: [&[u8]; 2] = [
+        include_bytes!("home.yaml"),
+        b"[*]\nc = 1\n[a]\nm = x\n;plimsoll: env = A=b\n[b]\nhf-repo = u/v\nalias = c,d\n",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    plimsoll_fuzz::mutants(
+        &seeds,
+        &[b"${PORT}", b"[models.\"", b"\"\"\"", b"cmd: ", b"llama-server -m a"],
+        |mutant| {
+            // Half of the mutants for each reader.
+            let path = folder.path().join(if mutant.len() % 2 == 0 { "a.yaml" } else { "a.ini" });
+            fs::write(&path, mutant).unwrap();
+            if let Err(error) = import(&path, &variable) {
+                assert!(!matches!(error, plimsoll_import::ImportError::Write(_)), "{error}: {mutant:?}");
+            }
+        },
+    );
+}

@@ -1,0 +1,91 @@
+//! `plimsoll import`: a configuration from llama-swap, from a preset of llama-server or from Ollama's store.
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_flags::Warning;
+use plimsoll_import::{ImportedConfiguration, import};
+
+use crate::report::{ErrorReport, print};
+
+const MORE: &str = "\
+Examples: plimsoll import llama-swap.yaml -o plimsoll.toml
+          plimsoll import presets.ini
+          plimsoll import ollama
+
+The configuration is written to stdout or FILE. What behaves otherwise, and what has no counterpart, is listed on \
+stderr. `plimsoll serve FILE --check` then shows what each model takes.
+
+Exit status: 0 for success, 1 if a file cannot be written, 2 for bad input.";
+
+/// Modes of the written file, with and without API keys in it.
+const SECRET: u32 = 0o600;
+const PUBLIC: u32 = 0o644;
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Arguments {
+    /// llama-swap's YAML, a preset of llama-server (.ini), `ollama`, or the folder of a store of Ollama
+    source: PathBuf,
+    /// Write the configuration to this file, which must not exist
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file of --output
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let imported = import(&arguments.source, &|name| std::env::var(name).ok()).map_err(ErrorReport::input)?;
+    match &arguments.output {
+        None => print(&imported.toml)?,
+        Some(path) => write(path, arguments, &imported)?,
+    }
+    let mut stderr = anstream::stderr().lock();
+    // A closed stderr must not fail an import that is written.
+    let _ = stderr.write_all(told(&arguments.source, &imported).as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -> Result<(), ErrorReport> {
+    let refused = |why: &str| ErrorReport::input(ErrorReport::new(format!("{} {why}", path.display())));
+    let real = |path: &Path| path.canonicalize().ok();
+    if real(path).is_some_and(|output| Some(output) == real(&arguments.source)) {
+        return Err(refused("is the source; choose another --output"));
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).mode(SECRET);
+    match arguments.force {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    let failed = || ErrorReport::of_file("cannot write", path);
+    let mut file = options.open(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => refused("exists already; --force replaces it"),
+        _ => failed()(error),
+    })?;
+    // Before the text, since a file that is replaced keeps its mode.
+    let mode = if imported.has_secrets { SECRET } else { PUBLIC };
+    file.set_permissions(Permissions::from_mode(mode)).map_err(failed())?;
+    file.write_all(imported.toml.as_bytes()).map_err(failed())
+}
+
+/// The account for people: how many models, and both lists.
+fn told(source: &Path, imported: &ImportedConfiguration) -> String {
+    let list = |heading: &str, warnings: &[Warning]| {
+        let lines: String = warnings.iter().map(|warning| format!("  {warning}\n")).collect();
+        if lines.is_empty() { format!("\n{heading}: none\n") } else { format!("\n{heading}:\n{lines}") }
+    };
+    let models = if imported.models == 1 { "model" } else { "models" };
+    let mut text = format!("{} {models} imported from {}\n", imported.models, source.display());
+    text += &list("behaviour changes", &imported.changes);
+    text += &list("cosmetic", &imported.cosmetic);
+    if imported.has_secrets {
+        text += "\nThe configuration holds API keys or values of the environment; keep it private.\n";
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! Tests of `plimsoll import` as a command: where it writes, what it says, and that `serve` takes the result.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::daemon::fake_engine;
+
+fn plimsoll(folder: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let run: Output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(words)
+        .current_dir(folder)
+        .env("PLIMSOLL_NVML", "")
+        .output()
+        .expect("plimsoll runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (run.status.code(), text(&run.stdout), text(&run.stderr))
+}
+
+#[test]
+fn an_import_writes_once_says_what_differs_and_is_served() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let engine = fake_engine().display().to_string();
+    let yaml = format!(
+        "logLevel: info\napiKeys: [secret]\nmodels:\n  a:\n    cmd: {engine} --port ${{PORT}}\n    filters: {{stripParams: x}}\n"
+    );
+    std::fs::write(at("swap.yaml"), yaml).expect("the folder can be written");
+    let import = |more: &[&str]| plimsoll(folder.path(), &[&["import", "swap.yaml"], more].concat());
+
+    let (status, toml, told) = import(&[]);
+    assert_eq!(status, Some(0), "{told}");
+    assert!(toml.contains("[models.a]  # swap.yaml:4\n") && !told.contains("[models"), "{toml}");
+    let (changes, cosmetic) = told.split_once("\ncosmetic:\n").expect("both lists");
+    assert!(changes.starts_with("1 model imported from swap.yaml\n\nbehaviour changes:\n"), "{told}");
+    assert!(changes.contains("swap.yaml:6: `filters.stripParams` has no effect"), "{told}");
+    assert!(cosmetic.contains("swap.yaml:1: `logLevel` has no effect"), "{told}");
+    assert!(cosmetic.contains("keep it private"), "{told}");
+
+    assert_eq!(import(&["-o", "out.toml"]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(at("out.toml")).ok().as_deref(), Some(toml.as_str()));
+    let mode = at("out.toml").metadata().map(|file| file.permissions().mode() & 0o777);
+    assert_eq!(mode.ok(), Some(0o600), "it holds a key");
+    let again = import(&["-o", "out.toml"]);
+    assert_eq!(
+        (again.0, again.2.as_str()),
+        (Some(2), "plimsoll: out.toml exists already; --force replaces it\n")
+    );
+    std::fs::write(at("out.toml"), "old and longer than the new text ".repeat(100))
+        .expect("it can be written");
+    assert_eq!(import(&["-o", "out.toml", "--force"]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(at("out.toml")).ok().as_deref(), Some(toml.as_str()));
+
+    let check = ["serve", "out.toml", "--check", "--card", "name=host,kind=host,total=1GiB"];
+    let (status, models, told) = plimsoll(folder.path(), &check);
+    assert_eq!(status, Some(0), "{told}");
+    assert!(models.contains("model a"), "{models}");
+}
+
+#[test]
+fn what_cannot_be_imported_or_written_ends_with_its_status_and_a_remedy() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file =
+        |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it can be written");
+    file("a.yaml", "models:\n  a:\n\tcmd: p\n");
+    file("b.yaml", "models: {}\n");
+    file("c.txt", "");
+    for (words, status, told) in [
+        (&["a.yaml"][..], 2, "plimsoll: a.yaml:3: tabs disallowed"),
+        (&["c.txt"], 2, "its name must end in .ini"),
+        (&["none.yaml"], 2, "name llama-swap's YAML, a preset of llama-server (.ini) or `ollama`"),
+        (&["."], 2, "there is no store of Ollama in /"),
+        (&["b.yaml", "--force"], 2, "--output"),
+        (&["b.yaml", "-o", "b.yaml", "--force"], 2, "b.yaml is the source; choose another --output"),
+        (&["b.yaml", "-o", "no/such/folder.toml"], 1, "cannot write `no/such/folder.toml`"),
+    ] {
+        let (code, printed, said) = plimsoll(folder.path(), &[&["import"], words].concat());
+        assert_eq!((code, printed.as_str()), (Some(status), ""), "{words:?}: {said}");
+        assert!(said.contains(told), "{words:?}: {said}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("b.yaml")).ok().as_deref(), Some("models: {}\n"));
+}

@@ -1,0 +1,76 @@
+//! Pauses between the last answer of a model and the next request for it.
+//!
+//! They show whether its clients go on. An agent calls again after a pause of about the same length each time.
+
+use std::time::Duration;
+
+use crate::time::Moment;
+
+/// A client may take twice its usual pause, and this much longer.
+const LATE: Duration = Duration::from_millis(100);
+
+/// The latest pauses of a model's clients. They outlive its engine process.
+#[derive(Debug, Default)]
+pub(crate) struct ClientPauses {
+    /// The end of the last request, until the next one arrives.
+    answered: Option<Moment>,
+    latest: [Duration; 2],
+}
+
+impl ClientPauses {
+    /// The last of the requests has ended.
+    pub(crate) fn begin(&mut self, now: Moment) {
+        self.answered = Some(now);
+    }
+
+    /// A request has arrived. A pause longer than `hold` ends the series: other clients, or another task.
+    pub(crate) fn end(&mut self, now: Moment, hold: Duration) {
+        let Some(answered) = self.answered.take() else {
+            return;
+        };
+        let pause = now.since(answered);
+        self.latest = if pause <= hold { [pause, self.latest[0]] } else { [Duration::ZERO; 2] };
+    }
+
+    /// The time until which the next request is expected; None if nothing suggests one.
+    pub(crate) fn expected_until(&self) -> Option<Moment> {
+        let longest = self.latest.into_iter().max().filter(|pause| !pause.is_zero())?;
+        Some(self.answered? + 2 * longest + LATE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLD: Duration = Duration::from_secs(10);
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::at(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn a_client_is_expected_for_twice_its_longest_recent_pause() {
+        let mut pauses = ClientPauses::default();
+        pauses.begin(at(0));
+        assert_eq!(pauses.expected_until(), None, "one answer is no series");
+        pauses.end(at(300), HOLD);
+        assert_eq!(pauses.expected_until(), None, "its request is under way");
+        pauses.begin(at(400));
+        assert_eq!(pauses.expected_until(), Some(at(1100)));
+        pauses.end(at(500), HOLD);
+        pauses.begin(at(600));
+        assert_eq!(pauses.expected_until(), Some(at(1300)));
+    }
+
+    #[test]
+    fn a_pause_longer_than_the_hold_ends_the_series() {
+        let mut pauses = ClientPauses::default();
+        pauses.begin(at(0));
+        pauses.end(at(300), HOLD);
+        pauses.begin(at(400));
+        pauses.end(at(10_401), HOLD);
+        pauses.begin(at(10_500));
+        assert_eq!(pauses.expected_until(), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! Tests of the hold: a model stays between two requests while its clients go on.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use plimsoll_scheduler::{Moment, RequestId, RunId, SchedulerEffect, SchedulerEvent};
+
+use crate::desk::{Desk, PATIENCE};
+
+fn wait(desk: &mut Desk, milliseconds: u64) {
+    desk.now = desk.now + Duration::from_millis(milliseconds);
+    desk.send(SchedulerEvent::Tick);
+}
+
+fn call(desk: &mut Desk, model: u32) {
+    let request = desk.ask(model);
+    assert_eq!(desk.dispatched(), [request]);
+    desk.finish(request);
+}
+
+/// Two models of which one fits. The first one's client has called three times, with a pause of 300 ms.
+fn with_an_agent(hold: u64) -> (Desk, RunId) {
+    let mut desk = Desk::tuned(&[10], &[6, 6], |_, spec| spec.hold = Duration::from_secs(hold));
+    let run = desk.loaded(0);
+    for _ in 0..2 {
+        wait(&mut desk, 300);
+        call(&mut desk, 0);
+    }
+    (desk, run)
+}
+
+#[test]
+fn a_model_stays_while_its_client_goes_on_and_leaves_when_it_does_not() {
+    let (mut desk, run) = with_an_agent(10);
+    let until = desk.now + Duration::from_millis(700);
+    assert_eq!(desk.view(0).held_until, Some(until));
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(desk.stopped(), []);
+    wait(&mut desk, 300);
+    assert_eq!(desk.stopped(), []);
+    call(&mut desk, 0);
+    assert_eq!(desk.stopped(), []);
+    wait(&mut desk, 699);
+    assert_eq!(desk.stopped(), []);
+    wait(&mut desk, 1);
+    assert_eq!(desk.stopped().iter().map(|(run, _)| *run).collect::<Vec<_>>(), [run]);
+}
+
+#[test]
+fn a_client_that_has_called_once_holds_nothing() {
+    let mut desk = Desk::new(&[10], &[6, 6]);
+    let run = desk.loaded(0);
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(desk.stopped().len(), 1, "{run:?}");
+}
+
+#[test]
+fn without_a_hold_an_idle_model_leaves_at_once() {
+    let (mut desk, _) = with_an_agent(0);
+    assert_eq!(desk.view(0).held_until, None);
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(desk.stopped().len(), 1);
+}
+
+#[test]
+fn a_hold_ends_with_its_time_and_with_the_patience_of_the_model_that_waits() {
+    for (hold, ends) in [(3, 3), (10, PATIENCE)] {
+        let (mut desk, _) = with_an_agent(hold);
+        desk.ask(1);
+        desk.surveyed(1);
+        while desk.stopped().is_empty() {
+            wait(&mut desk, 100);
+            if desk.stopped().is_empty() {
+                call(&mut desk, 0);
+            }
+            assert!(desk.now <= Moment::at(Duration::from_secs(ends + 1)), "{hold}");
+        }
+        // The client had called for 0.6 s before the other one came.
+        assert!(desk.now >= Moment::at(Duration::from_secs(ends)), "{hold}: {:?}", desk.now);
+    }
+}
+
+const STEP: u64 = 10;
+const LOAD: u64 = 2000;
+const STOP: u64 = 50;
+const ANSWER: u64 = 100;
+const PAUSE: u64 = 300;
+
+/// A client that calls its model, waits for the answer, and calls again after a pause.
+#[derive(Debug, Default)]
+struct Agent {
+    request: Option<RequestId>,
+    asked: u64,
+    next: u64,
+    answers: u64,
+    longest: u64,
+}
+
+/// What becomes due, in milliseconds.
+#[derive(Debug)]
+enum Due {
+    Ready(RunId),
+    Gone(RunId),
+    Answered(RequestId),
+    Surveyed(u32),
+}
+
+fn follow(desk: &Desk, at: u64, due: &mut VecDeque<(u64, Due)>) {
+    due.extend(desk.started().map(|run| (at + LOAD, Due::Ready(run))));
+    due.extend(desk.dispatched().into_iter().map(|request| (at + ANSWER, Due::Answered(request))));
+    due.extend(desk.stopped().into_iter().map(|(run, _)| (at + STOP, Due::Gone(run))));
+    due.extend(desk.effects.iter().filter_map(|effect| match effect {
+        SchedulerEffect::Survey { model, .. } => Some((at, Due::Surveyed(model.0))),
+        _ => None,
+    }));
+}
+
+/// Two agents for `seconds`, each with a model of its own, on a card for one.
+fn two_agents(hold: u64, seconds: u64) -> [Agent; 2] {
+    let mut desk = Desk::patient(&[10], &[6, 6], 30, |_, spec| spec.hold = Duration::from_secs(hold));
+    let mut agents = [Agent::default(), Agent::default()];
+    let mut due = VecDeque::new();
+    for at in (0..seconds * 1000).step_by(usize::try_from(STEP).unwrap()) {
+        wait(&mut desk, STEP);
+        follow(&desk, at, &mut due);
+        let (now, later) = due.drain(..).partition(|(when, _)| *when <= at);
+        due = later;
+        let now: VecDeque<(u64, Due)> = now;
+        for (_, event) in now {
+            match event {
+                Due::Ready(run) => {
+                    desk.ready(run);
+                }
+                Due::Surveyed(model) => {
+                    desk.surveyed(model);
+                }
+                Due::Answered(request) => {
+                    desk.finish(request);
+                    let agent = agents.iter_mut().find(|agent| agent.request == Some(request)).unwrap();
+                    agent.answers += 1;
+                    agent.longest = agent.longest.max(at - agent.asked);
+                    (agent.request, agent.next) = (None, at + PAUSE);
+                }
+                Due::Gone(run) => {
+                    desk.ended(run);
+                    follow(&desk, at, &mut due);
+                    desk.memory_returned(run);
+                }
+            }
+            follow(&desk, at, &mut due);
+        }
+        for (model, agent) in (0..).zip(&mut agents) {
+            if agent.request.is_none() && agent.next <= at {
+                (agent.request, agent.asked) = (Some(desk.ask(model)), at);
+                follow(&desk, at, &mut due);
+            }
+        }
+    }
+    agents
+}
+
+#[test]
+fn two_agents_that_share_a_card_for_one_get_four_times_the_answers_and_equal_shares() {
+    let answers = |agents: &[Agent; 2]| agents.iter().map(|agent| agent.answers).sum::<u64>();
+    let (without, with) = (two_agents(0, 240), two_agents(10, 240));
+    assert!(answers(&without) <= 240 * 6 / 10, "{without:?}");
+    assert!(answers(&with) >= 240 * 18 / 10, "{with:?}");
+    let [a, b] = &with;
+    assert!(a.answers * 5 >= b.answers * 4 && b.answers * 5 >= a.answers * 4, "{with:?}");
+    // The other's load and hold, its last pause, and a load.
+    assert!(with.iter().all(|agent| agent.longest <= 10_000 + 2 * LOAD + 1000), "{with:?}");
+}

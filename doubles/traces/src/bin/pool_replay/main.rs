@@ -1,0 +1,99 @@
+//! `pool-replay`: replay of one allocation trace under several allocator policies. It needs no GPU.
+//!
+//! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{Read, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use plimsoll_base::Bytes;
+use plimsoll_traces::replay::PolicyKind;
+use plimsoll_traces::trace::{RecordedRequest, Trace};
+
+use report::Replay;
+
+mod report;
+mod table;
+
+// A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
+const LARGEST_FILE: u64 = 1 << 30;
+const USUAL: [PolicyKind; 5] = [
+    PolicyKind::Plimsoll,
+    PolicyKind::PlimsollSlots,
+    PolicyKind::GgmlLegacy,
+    PolicyKind::GgmlLegacyFlush,
+    PolicyKind::GgmlVmm,
+];
+
+/// Replay a trace with several allocator policies, and print how much memory each reserves and the smallest
+/// budget with which it completes
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Trace: a log of RAPIDS RMM (Thread,Time,Action,Pointer,Size,Stream) or of `plimsoll run --trace`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush,
+    /// ggml-legacy-double, ggml-vmm
+    #[arg(long = "policy", value_name = "P,...", value_delimiter = ',')]
+    policies: Vec<PolicyKind>,
+    /// Memory of the simulated card; unlimited by default
+    #[arg(long, value_name = "SIZE")]
+    budget: Option<Bytes>,
+    /// Print the result as JSON (plimsoll.replay/1)
+    #[arg(long)]
+    json: bool,
+    /// Card to replay if the trace contains several; by default the card with most requests
+    #[arg(long, value_name = "N", requires = "pool")]
+    card: Option<u8>,
+    /// Pool to replay if the trace contains several; 0 selects the requests to the driver
+    #[arg(long, value_name = "N", requires = "card")]
+    pool: Option<u8>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let trace = match read(&arguments) {
+        Ok(trace) => trace,
+        Err(error) => {
+            // A closed stderr is no failure.
+            let _ = writeln!(stderr(), "pool-replay: `{}`: {error}", arguments.file.display());
+            return ExitCode::from(2);
+        }
+    };
+    let policies = match arguments.policies.as_slice() {
+        [] => &USUAL,
+        chosen => chosen,
+    };
+    let replay = Replay::of(&trace, policies, arguments.budget);
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&replay).unwrap_or_default() + "\n",
+        false => table::replay(&replay),
+    };
+    let is_printed = stdout().write_all(text.as_bytes()).is_ok();
+    ExitCode::from(u8::from(!is_printed || !replay.completed()))
+}
+
+fn read(arguments: &Arguments) -> Result<Trace, Box<dyn Error>> {
+    let file = bytes_of(&arguments.file)?;
+    // A record begins with a magic number, so the format is known from the content and not from the name.
+    if Trace::is_record(&file) {
+        let asked = arguments.card.zip(arguments.pool);
+        let asked = asked.map(|(card, pool)| RecordedRequest { card, pool });
+        return Ok(Trace::from_record(&file, asked)?);
+    }
+    Ok(Trace::from_csv(&file)?)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a file that is too large from one that just fits. A pipe has no size to
+    // ask for, so the size of the file is not used.
+    let read = File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+    match u64::try_from(read) {
+        Ok(..=LARGEST_FILE) => Ok(bytes),
+        _ => Err("larger than 1 GiB; record a shorter run, or cut the file at the end of a line".into()),
+    }
+}
