@@ -269,6 +269,7 @@ fn unknown_key(message: &str) -> Option<ConfigProblem> {
         // The command line has `--engine` beside the options that are keys of [serve].
         nearest: match key {
             "engine" => Some("command` under `[engine]".to_owned()),
+            "port" | "host" | "address" => Some("listen".to_owned()),
             _ => near.min().map(|(_, name)| name.to_owned()),
         },
     })

@@ -186,7 +186,7 @@ fn no_command_line_panics() {
             (0..random.below(8)).map(|_| words[random.below(words.len())].to_owned()).collect();
         if let Ok(options) = Options::from_argv(&argv) {
             if let Err(error) = options.wish(ProgramKind::LlamaServer) {
-                assert!(error.to_string().starts_with("argument "));
+                assert!(error.to_string().starts_with("command line: "));
             }
             options.remarks();
         }

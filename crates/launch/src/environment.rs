@@ -64,6 +64,12 @@ const NOT_INHERITED: &[&str] = &[
     "WATCHDOG_PID",
     "INVOCATION_ID",
     "JOURNAL_STREAM",
+    "SYSTEMD_EXEC_PID",
+    "MEMORY_PRESSURE_WATCH",
+    "MEMORY_PRESSURE_WRITE",
+    // The folders of its unit.
+    "CACHE_DIRECTORY",
+    "STATE_DIRECTORY",
 ];
 
 /// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects
@@ -305,7 +311,8 @@ mod tests {
         let more = ["AWS_*".to_owned(), "DATABASE_URL".to_owned()];
         assert_eq!(inherited(all(), &more).0.len(), usual.len() + 2);
         // The daemon's own key is no engine's, and not worth a word.
-        let (_, rest) = inherited([("NOTIFY_SOCKET".into(), "/run/x".into())], &[]);
+        let of_systemd = ["NOTIFY_SOCKET", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "STATE_DIRECTORY"];
+        let (_, rest) = inherited(of_systemd.map(|name| (name.into(), "/run/x".into())), &[]);
         assert!(rest.is_empty());
     }
 

@@ -72,8 +72,7 @@ enum Command {
             \x20 plimsoll pin qwen3-4b\n\
             \x20 plimsoll pin qwen3-4b --for 1h\n\n\
             A pin ends with `plimsoll unpin`, with its time or with the server. To keep a model for \
-            good, set\n\
-            `pin = true` in its section.\n\n\
+            good, set `pin = true` in its section.\n\n\
             Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
     Pin(server_verbs::Pin),
     /// Compute the memory of a model on each card, and whether the model fits

@@ -85,6 +85,11 @@ fn a_live_process_is_not_judged_by_an_old_line_of_its_log() {
             "the process is running; no failure of this process is known",
         ),
         (
+            " INFO engine /opt/llama-server (as configured)\n INFO 2 models of a.toml at http://127.0.0.1:8080\n\
+             INFO engines do not inherit HOME; `pass-env` passes them on\n INFO card  host memory  18 GiB available\n",
+            "the process is running; no failure of this process is known",
+        ),
+        (
             "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
             "the process is running; the log shows an earlier failure:\ndriver_or_hw",
         ),

@@ -61,13 +61,14 @@ pub(super) fn programs(
 ) -> Result<Programs, BuildError> {
     let target = target.join("reproducible");
     let triple = architecture.triple();
+    let flags = flags(root, &target, &standard_library(root)?);
     for arguments in [
         ["--profile", "release", "--package", "plimsoll"].as_slice(),
         &["--profile", "guard", "--package", "plimsoll-guard", "--package", "plimsoll-phantom"],
     ] {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--locked", "--target", triple, "--target-dir"]).arg(&target).args(arguments);
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(root, &target)).env_remove("RUSTFLAGS");
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", &flags).env_remove("RUSTFLAGS");
         if architecture == Architecture::Arm64 {
             cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
         }
@@ -80,14 +81,32 @@ pub(super) fn programs(
     Ok(Programs::in_folders(&built.join("release"), &built.join("guard")))
 }
 
+/// Sources of the standard library on this machine, and their name in a program on a machine that has none.
+fn standard_library(root: &Path) -> Result<(PathBuf, String), BuildError> {
+    let rustc = |words: &[&str]| {
+        let output = Command::new("rustc").args(words).current_dir(root).output();
+        let output = output.map_err(|error| BuildError::Start { program: "rustc", error })?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let version = rustc(&["--version", "--verbose"])?;
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: ")).unwrap_or("unknown");
+    let sources = Path::new(rustc(&["--print", "sysroot"])?.trim()).join("lib/rustlib/src/rust");
+    Ok((sources, format!("/rustc/{commit}")))
+}
+
 /// Flags of the compiler, separated as cargo wants them. A later prefix goes before an earlier one.
-fn flags(root: &Path, target: &Path) -> String {
+fn flags(root: &Path, target: &Path, (library, library_name): &(PathBuf, String)) -> String {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let renamed = [(Some(root), ""), (home.as_deref(), "/cargo"), (Some(target), "/target")];
+    let renamed = [
+        (Some(root), SOURCES.to_owned()),
+        (home.as_deref(), format!("{SOURCES}/cargo")),
+        (Some(target), format!("{SOURCES}/target")),
+        (Some(library), library_name.clone()),
+    ];
     let flags = renamed.iter().filter_map(|(from, to)| {
         let from = from.as_ref()?.display();
-        Some(format!("--remap-path-prefix={from}={SOURCES}{to}"))
+        Some(format!("--remap-path-prefix={from}={to}"))
     });
     flags.collect::<Vec<_>>().join("\x1f")
 }

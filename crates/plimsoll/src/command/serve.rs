@@ -108,6 +108,7 @@ impl Arguments {
     }
 
     fn settings(self) -> ServeSettings {
+        let LogWish { level, format, .. } = self.log();
         ServeSettings {
             listen: self.listen,
             open: self.open,
@@ -115,6 +116,8 @@ impl Arguments {
             reserve: self.reserve,
             engine: self.engine.map(|path| vec![path.to_string_lossy().into_owned()]),
             log_file: self.log_file,
+            log_level: level,
+            log_format: format,
             guard: GuardSettings { mode: self.guard, ..self.rungs.wish() },
             ask: self.ask.map(Duration::from_millis),
             reclaim_before_load: self.reclaim_before_load,
@@ -225,6 +228,9 @@ mod tests {
         ("--reserve=512MiB", "[serve]\nreserve = '512MiB'"),
         ("--engine=/opt/llama-server", "[engine]\ncommand = '/opt/llama-server'"),
         ("--log-file=engines.log", "[serve]\nlog-file = 'engines.log'"),
+        ("--log-level=warn", "[serve]\nlog-level = 'warn'"),
+        ("-v", "[serve]\nlog-level = 'debug'"),
+        ("--log-format=json", "[serve]\nlog-format = 'json'"),
         ("--guard=budget", "[serve.guard]\nmode = 'budget'"),
         ("--ask=1500", "[serve]\nask = '1500ms'"),
         ("--reclaim-before-load=user", "[serve]\nreclaim-before-load = 'user'"),
@@ -271,13 +277,11 @@ mod tests {
             assert_ne!(file, ServeSettings::default(), "{option}");
         }
         for argument in options().get_arguments().filter(|it| !it.is_positional()) {
-            let name = argument.get_long().unwrap();
-            let is_key = KEYS.iter().any(|(option, _)| option[2..].split('=').next() == Some(name));
-            let is_left_out = WITHOUT_KEY.iter().any(|(option, _)| *option == name);
-            assert!(
-                is_key != is_left_out,
-                "--{name} has no key in the configuration, and no reason for that"
-            );
+            let short = || format!("-{}", argument.get_short().unwrap());
+            let name = argument.get_long().map_or_else(short, |long| format!("--{long}"));
+            let is_key = KEYS.iter().any(|(option, _)| option.split('=').next() == Some(&name));
+            let is_left_out = WITHOUT_KEY.iter().any(|(option, _)| *option == name.trim_start_matches('-'));
+            assert!(is_key != is_left_out, "{name} has no key in the configuration, and no reason for that");
         }
     }
 

@@ -119,7 +119,7 @@ fn what_cannot_be_checked_is_said_and_exits_2() {
     for (target, said) in [
         ("chat", "give a PID or an address such as http://127.0.0.1:8080"),
         ("http://192.0.2.7:80", "only loopback addresses are allowed"),
-        ("4294967295", "cannot read /proc/4294967295/cmdline"),
+        ("4294967295", "there is no process 4294967295"),
         ("http://127.0.0.1:1", "cannot ask http://127.0.0.1:1/props"),
     ] {
         let output = plimsoll(&["plan", "--check", target]);

@@ -135,3 +135,15 @@ fn a_watch_of_the_machine_ends_with_its_time() {
     assert_eq!(summary["end"], "the recording time is over");
     assert!(summary["samples"].as_u64().unwrap() >= 2, "{summary:#}");
 }
+
+#[test]
+fn a_second_recording_without_a_name_takes_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["plimsoll.watch", "plimsoll-2.watch", "plimsoll-3.watch"] {
+        let mut watch = plimsoll(&["watch", "--every", "20ms", "--for", "60ms"]);
+        let said = watch.current_dir(folder.path()).output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        assert!(String::from_utf8_lossy(&said.stderr).contains(&format!("recorded to {name};")), "{said:?}");
+        assert!(folder.path().join(name).is_file());
+    }
+}

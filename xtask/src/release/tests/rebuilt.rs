@@ -24,6 +24,14 @@ fn sums_of_a_build(folder: &Path, architecture: Architecture) -> String {
     let size = fs::metadata(&programs.program).unwrap().len();
     println!("{architecture}: the program has {size} bytes");
     assert!(size <= 14 << 20, "{size} bytes are more than 14 MiB");
+    let hidden = format!("{}/.", std::env::var("HOME").unwrap());
+    for file in programs.libraries.iter().chain([&programs.program]) {
+        let bytes = fs::read(file).unwrap();
+        let named = [hidden.as_str(), folder.to_str().unwrap()]
+            .into_iter()
+            .find(|path| bytes.windows(path.len()).any(|part| part == path.as_bytes()));
+        assert_eq!(named, None, "a folder of this machine in {}", file.display());
+    }
     let options = Options { out: folder.join("packages"), architecture, from: None };
     let sums = packages(&sources, &options, &programs, DATE).unwrap();
     fs::remove_dir_all(folder).unwrap();

@@ -65,7 +65,7 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert_eq!(ask(&stage, "GET /models?reload=1", "").await.0, 200);
         assert_eq!(
             *stage.service.orders.borrow(),
-            ["unload", "unload", "pin", "unpin", "unload", "load", "reload"]
+            ["unload", "unload", "unload", "pin", "unpin", "load", "reload"]
         );
     });
 }
