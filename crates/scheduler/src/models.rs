@@ -11,7 +11,7 @@ pub(crate) use run::{Drain, RunPhase, RunState, StartFigure};
 pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomSearch};
 
 use super::effect::ModelState;
-use super::time::ModelId;
+use super::time::{ModelId, Moment};
 
 #[derive(Debug, Default)]
 pub(crate) struct ModelTable {
@@ -21,6 +21,8 @@ pub(crate) struct ModelTable {
     waiting: usize,
     /// An event may have changed a model's state.
     states_dirty: bool,
+    /// The time at which a model became ready last.
+    pub(crate) last_ready: Moment,
 }
 
 impl ModelTable {

@@ -23,13 +23,16 @@ impl ClientPauses {
         self.answered = Some(now);
     }
 
-    /// A request has arrived. A pause longer than `hold` ends the series: other clients, or another task.
-    pub(crate) fn end(&mut self, now: Moment, hold: Duration) {
+    /// A request has arrived; `loaded` is the time at which any model became ready last.
+    pub(crate) fn end(&mut self, now: Moment, hold: Duration, loaded: Moment) {
         let Some(answered) = self.answered.take() else {
             return;
         };
         let pause = now.since(answered);
-        self.latest = if pause <= hold { [pause, self.latest[0]] } else { [Duration::ZERO; 2] };
+        // A client that uses two models in turn comes back when the other one has answered. To hold its first model
+        // would only delay the second. A pause longer than the hold is that of other clients, or of another task.
+        let goes_on = pause <= hold && loaded <= answered;
+        self.latest = if goes_on { [pause, self.latest[0]] } else { [Duration::ZERO; 2] };
     }
 
     /// The time until which the next request is expected; None if nothing suggests one.
@@ -54,11 +57,11 @@ mod tests {
         let mut pauses = ClientPauses::default();
         pauses.begin(at(0));
         assert_eq!(pauses.expected_until(), None, "one answer is no series");
-        pauses.end(at(300), HOLD);
+        pauses.end(at(300), HOLD, at(0));
         assert_eq!(pauses.expected_until(), None, "its request is under way");
         pauses.begin(at(400));
         assert_eq!(pauses.expected_until(), Some(at(1100)));
-        pauses.end(at(500), HOLD);
+        pauses.end(at(500), HOLD, at(0));
         pauses.begin(at(600));
         assert_eq!(pauses.expected_until(), Some(at(1300)));
     }
@@ -67,9 +70,9 @@ mod tests {
     fn a_pause_longer_than_the_hold_ends_the_series() {
         let mut pauses = ClientPauses::default();
         pauses.begin(at(0));
-        pauses.end(at(300), HOLD);
+        pauses.end(at(300), HOLD, at(0));
         pauses.begin(at(400));
-        pauses.end(at(10_401), HOLD);
+        pauses.end(at(10_401), HOLD, at(0));
         pauses.begin(at(10_500));
         assert_eq!(pauses.expected_until(), None);
     }

@@ -19,13 +19,13 @@ impl Scheduler {
         if self.closing.is_some() {
             return self.refuse(id, refusal::shutting_down());
         }
-        let limit = self.settings.queue;
+        let (limit, loaded) = (self.settings.queue, self.models.last_ready);
         let Some(slot) = self.models.get_mut(model).filter(|slot| !slot.removed) else {
             return self.refuse(id, refusal::unconfigured());
         };
         // Counts for the time to live from the arrival on, or a long queue would let the model expire.
         slot.last_used = Some(now);
-        slot.pauses.end(now, slot.spec.hold);
+        slot.pauses.end(now, slot.spec.hold, loaded);
         // The fast path: where depth costs nothing and no request waits, there is nothing to decide.
         if slot.line.is_empty()
             && slot.tracked().is_none()

@@ -49,6 +49,7 @@ impl Scheduler {
         slot.load_wanted = None;
         slot.record.loaded();
         self.models.mark_states_dirty();
+        self.models.last_ready = now;
         // A run of unknown need held the whole card while it loaded; now its measured memory is enough.
         self.placements.ledger.settle(run_id);
         self.measure_queue(id);

@@ -57,6 +57,25 @@ fn a_client_that_has_called_once_holds_nothing() {
 }
 
 #[test]
+fn a_client_that_uses_two_models_in_turn_waits_for_no_hold() {
+    let mut desk = Desk::new(&[10], &[6, 6]);
+    desk.loaded(0);
+    for turn in 0..6 {
+        let model = (turn + 1) % 2;
+        wait(&mut desk, 20);
+        let request = desk.ask(model);
+        desk.surveyed(model);
+        let stopped = desk.stopped();
+        assert_eq!(stopped.len(), 1, "turn {turn}");
+        desk.gone(stopped[0].0);
+        let run = desk.started().unwrap();
+        wait(&mut desk, 5);
+        desk.ready(run);
+        desk.finish(request);
+    }
+}
+
+#[test]
 fn without_a_hold_an_idle_model_leaves_at_once() {
     let (mut desk, _) = with_an_agent(0);
     assert_eq!(desk.view(0).held_until, None);
