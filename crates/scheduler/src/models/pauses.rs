@@ -37,8 +37,10 @@ impl ClientPauses {
 
     /// The time until which the next request is expected; None if nothing suggests one.
     pub(crate) fn expected_until(&self) -> Option<Moment> {
-        let longest = self.latest.into_iter().max().filter(|pause| !pause.is_zero())?;
-        Some(self.answered? + 2 * longest + LATE)
+        // Two pauses are a series; one may be that of a client which then turns to another model.
+        let [latest, before] = self.latest;
+        let is_series = !latest.is_zero() && !before.is_zero();
+        Some(self.answered.filter(|_| is_series)? + 2 * latest.max(before) + LATE)
     }
 }
 
@@ -60,7 +62,7 @@ mod tests {
         pauses.end(at(300), HOLD, at(0));
         assert_eq!(pauses.expected_until(), None, "its request is under way");
         pauses.begin(at(400));
-        assert_eq!(pauses.expected_until(), Some(at(1100)));
+        assert_eq!(pauses.expected_until(), None, "one pause is no series");
         pauses.end(at(500), HOLD, at(0));
         pauses.begin(at(600));
         assert_eq!(pauses.expected_until(), Some(at(1300)));
@@ -70,10 +72,13 @@ mod tests {
     fn a_pause_longer_than_the_hold_ends_the_series() {
         let mut pauses = ClientPauses::default();
         pauses.begin(at(0));
-        pauses.end(at(300), HOLD, at(0));
-        pauses.begin(at(400));
-        pauses.end(at(10_401), HOLD, at(0));
-        pauses.begin(at(10_500));
+        for time in [400, 800] {
+            pauses.end(at(time - 100), HOLD, at(0));
+            pauses.begin(at(time));
+        }
+        assert!(pauses.expected_until().is_some());
+        pauses.end(at(10_801), HOLD, at(0));
+        pauses.begin(at(10_900));
         assert_eq!(pauses.expected_until(), None);
     }
 }

@@ -48,9 +48,11 @@ fn a_model_stays_while_its_client_goes_on_and_leaves_when_it_does_not() {
 }
 
 #[test]
-fn a_client_that_has_called_once_holds_nothing() {
+fn a_client_that_has_called_twice_holds_nothing() {
     let mut desk = Desk::new(&[10], &[6, 6]);
     let run = desk.loaded(0);
+    wait(&mut desk, 20);
+    call(&mut desk, 0);
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.stopped().len(), 1, "{run:?}");
@@ -72,6 +74,7 @@ fn a_client_that_uses_two_models_in_turn_waits_for_no_hold() {
         wait(&mut desk, 5);
         desk.ready(run);
         desk.finish(request);
+        call(&mut desk, model);
     }
 }
 
