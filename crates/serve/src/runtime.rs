@@ -229,7 +229,12 @@ impl Runtime {
         // Models first: an unknown card must leave the old keys in place, too.
         let changed = self.configure(config.roster.models)?;
         if self.settings.keys.replace(config.keys) {
-            tracing::info!("{}: the API keys were replaced", path.display());
+            match self.settings.keys.is_empty() {
+                true => {
+                    tracing::warn!("{}: the API keys were removed; no request needs one now", path.display());
+                }
+                false => tracing::info!("{}: the API keys were replaced", path.display()),
+            }
         }
         let count = changed.len();
         // A model that was removed needs no forecast.

@@ -127,13 +127,21 @@ impl Arguments {
     }
 }
 
+const OPTIONS_OF_A_UNIT: &str = "`--print-unit` prints a unit that starts `plimsoll serve CONFIG` alone\nhint: write the other options \
+    under [serve] in the configuration; each has a key there";
+
 pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
-    if arguments.print_unit {
-        print(unit::unit(arguments.config.as_deref(), arguments.user).map_err(ErrorReport::input)?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let check = arguments.check;
     let config = arguments.config.clone().unwrap_or_default();
+    if arguments.print_unit {
+        let (file, of_user) = (arguments.config.clone(), arguments.user);
+        // A unit that left them out would start another server than the one that was tried.
+        if arguments.settings() != ServeSettings::default() {
+            return Err(ErrorReport::input(ErrorReport::new(OPTIONS_OF_A_UNIT)));
+        }
+        print(unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let setup = Setup { config, serve: arguments.settings(), log };
     if check {
         return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });

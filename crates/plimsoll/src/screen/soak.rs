@@ -128,7 +128,10 @@ impl<'a> SoakReport<'a> {
             (true, _, _) => "It leaks".to_owned(),
             (false, true, _) => "The server no longer answers".to_owned(),
             (false, false, Some(why)) => format!("No verdict: {why}"),
-            (false, false, None) => "No leak was found".to_owned(),
+            (false, false, None) => match self.results.failed() {
+                0 => "No leak was found".to_owned(),
+                failed => format!("No leak was found, but {failed} requests failed"),
+            },
         }
     }
 

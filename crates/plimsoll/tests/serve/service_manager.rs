@@ -66,6 +66,9 @@ fn a_unit_names_this_program_and_needs_print_unit_to_be_asked_for() {
     assert!(unit.contains(&start) && unit.contains("\nType=notify\n"), "{unit}");
     assert_eq!(serve(&["--user", "x.toml"]).status.code(), Some(2));
     assert_eq!(serve(&[]).status.code(), Some(2));
+    let output = serve(&["--print-unit", "--user", "/srv/models.toml", "--listen", ":8080"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("under [serve]"));
 }
 
 #[test]

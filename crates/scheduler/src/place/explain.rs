@@ -136,12 +136,17 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
     let cards: Vec<Card> = usable().map(at_best).collect();
     let mut hints = query.demand.hints(&cards);
     if crowded_out {
-        let crowded = usable().filter(|account| {
-            let pinned = |run| tenants.iter().any(|t| t.run == run && t.standing == CardStanding::Stays);
-            !account.foreign().is_zero() || account.claims().iter().any(|claim| pinned(claim.run))
-        });
-        hints
-            .extend(crowded.map(|account| Hint::new(Advice::FreeCard { card: account.card().name.clone() })));
+        for account in usable() {
+            let card = &account.card().name;
+            let pinned = account.claims().iter().filter(|claim| stays(claim.run));
+            hints.extend(pinned.map(|claim| {
+                let text = format!("unpin {}, which holds {} on {card}", claim.holder, claim.bytes);
+                Hint::new(Advice::Other(text))
+            }));
+            if !account.foreign().is_zero() {
+                hints.push(Hint::new(Advice::FreeCard { card: card.clone() }));
+            }
+        }
     }
     if query.demand.alone() {
         hints.push(Hint::new(Advice::DeclareMemory));
