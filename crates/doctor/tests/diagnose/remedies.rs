@@ -182,3 +182,10 @@ fn lines_of_several_logs_are_named_by_file_and_number() {
     assert!(found.reason.to_string().contains("b.log:1: NVRM: Xid"), "{}", found.reason);
     assert_eq!(serde_json::to_value(&found).unwrap()["evidence"][0]["file"], "b.log");
 }
+
+#[test]
+fn a_node_of_comfyui_that_fails_is_told_comfyuis_options() {
+    let log = include_str!("../../../../data/logs/compute_buffer_too_large.decode.comfyui.log");
+    let text = hints(log);
+    assert!(text.contains("VAE Decode (Tiled)") && !text.contains("-ub"), "{text}");
+}
