@@ -135,8 +135,9 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
     let config = arguments.config.clone().unwrap_or_default();
     if arguments.print_unit {
         let (file, of_user) = (arguments.config.clone(), arguments.user);
+        let of_log = arguments.log_level.is_some() || arguments.verbose || arguments.log_format.is_some();
         // A unit that left them out would start another server than the one that was tried.
-        if arguments.settings() != ServeSettings::default() {
+        if of_log || arguments.settings() != ServeSettings::default() {
             return Err(ErrorReport::input(ErrorReport::new(OPTIONS_OF_A_UNIT)));
         }
         print(unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?)?;

@@ -66,9 +66,11 @@ fn a_unit_names_this_program_and_needs_print_unit_to_be_asked_for() {
     assert!(unit.contains(&start) && unit.contains("\nType=notify\n"), "{unit}");
     assert_eq!(serve(&["--user", "x.toml"]).status.code(), Some(2));
     assert_eq!(serve(&[]).status.code(), Some(2));
-    let output = serve(&["--print-unit", "--user", "/srv/models.toml", "--listen", ":8080"]);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("under [serve]"));
+    for option in ["--listen=:8080", "-v", "--log-format=json"] {
+        let output = serve(&["--print-unit", "--user", "/srv/models.toml", option]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{option}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("under [serve]"));
+    }
 }
 
 #[test]
