@@ -16,23 +16,23 @@ fn families(page: &str) -> BTreeMap<String, usize> {
     let mut current = String::new();
     for line in page.lines() {
         if let Some(head) = line.strip_prefix("# HELP ") {
-            current = head.split(' ').next().unwrap().to_owned();
+            current = head.split(' ').next().unwrap_or_default().to_owned();
             assert!(families.insert(current.clone(), 0).is_none(), "{current} has two heads");
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = kind.split_once(' ').unwrap();
+            let (name, kind) = kind.split_once(' ').expect("a type");
             assert_eq!(name, current);
             assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
         } else {
-            let (labels, value) = line.rsplit_once(' ').unwrap();
+            let (labels, value) = line.rsplit_once(' ').expect("a value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
-            let name = labels.split('{').next().unwrap();
+            let name = labels.split('{').next().unwrap_or_default();
             let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
             assert!(name == current || family == Some(&current), "{line} stands under {current}");
             // The order of the labels does not distinguish two series.
             let mut parts: Vec<&str> = labels.trim_end_matches('}').split(['{', ',']).collect();
             parts.sort_unstable();
             assert!(series.insert(parts.join(",")), "{line} is there twice");
-            *families.get_mut(&current).unwrap() += 1;
+            *families.get_mut(&current).expect("a head") += 1;
         }
     }
     families
