@@ -195,6 +195,11 @@ impl Scheduler {
         Some(refusal::wait(self.models.get(model)?, self.ledger()))
     }
 
+    /// One line for a client: the cause of the wait for a model, with the models that leave for it.
+    pub fn wait_line(&self, model: ModelId, now: Moment) -> Option<String> {
+        self.at(now).wait_line(model)
+    }
+
     /// True if the run's depth is tracked, so that the tokens of its answers matter.
     pub fn tracks_depth(&self, run: RunId) -> bool {
         let model = self.state().model_of(run);

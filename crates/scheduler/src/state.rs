@@ -11,6 +11,7 @@ mod snapshot;
 mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
+mod wait_line;
 
 pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
 
