@@ -217,8 +217,9 @@ impl Scheduler {
     }
 
     /// Calls off drains that no waiting model needs any more.
-    fn call_off_drains(&mut self) {
-        let needed = self.state().victims_of(|_| true);
+    pub(super) fn call_off_drains(&mut self) {
+        let mut needed = self.state().victims_of(|_| true);
+        needed.extend(self.yielding.runs());
         let living: Vec<(RunId, ModelId)> = self.runs.living().collect();
         for (run_id, id) in living {
             let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else {

@@ -5,7 +5,7 @@ use plimsoll_base::{CardId, RunId};
 use super::StateRef;
 use crate::effect::ModelState;
 use crate::models::{ModelSlot, RequestedState, RunState};
-use crate::time::ModelId;
+use crate::time::{ModelId, Moment};
 
 impl StateRef<'_> {
     /// The cause of the wait for a model, and the models that leave for it.
@@ -40,6 +40,18 @@ impl StateRef<'_> {
     }
 
     fn room_line(self, id: ModelId, slot: &ModelSlot) -> String {
+        let accounts = self.ledger.accounts().iter();
+        let kept = accounts
+            .filter_map(|account| Some((account.kept()?, account)))
+            .find(|(kept, account)| !account.kept_now().is_zero() && kept.until != Moment::NEVER);
+        if let Some((kept, account)) = kept.filter(|_| slot.victims().next().is_none()) {
+            let (size, left) = (kept.bytes, kept.until.since(self.now).as_secs() + 1);
+            let card = &account.card().name;
+            return format!(
+                "waiting for memory for {}; {size} of {card} are kept free for {left} s",
+                slot.name
+            );
+        }
         let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
             return format!("waiting for memory for {}", slot.name);
         };
