@@ -30,6 +30,7 @@ mod service_manager;
 mod sockets;
 mod storm;
 mod surface;
+mod top;
 mod trust_aborts;
 mod trust_answers;
 mod trust_keys;
