@@ -22,10 +22,11 @@ use crate::parse::word;
 use crate::serve_settings::ServeSettings;
 use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
 
-const OF_SERVER: [&str; 15] = [
+const OF_SERVER: [&str; 16] = [
     "listen",
     "patience",
     "wait",
+    "heartbeat",
     "engine",
     "api-key-file",
     "reclaim-before-load",
@@ -68,6 +69,7 @@ pub(super) fn of_server<'a>(
             "listen" => serve.listen = Some(read(file, line, "an address such as 127.0.0.1:8080")?),
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
+            "heartbeat" => serve.heartbeat = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
             "api-key-file" if line.value.is_empty() => {
                 return Err(bad(file, line, "the path of a file with one API key per line"));

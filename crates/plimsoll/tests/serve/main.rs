@@ -12,6 +12,7 @@ mod guarded;
 mod guarded_user;
 #[path = "../pages/hand_written.rs"]
 mod hand_written;
+mod heartbeat;
 mod held;
 mod http;
 mod import;

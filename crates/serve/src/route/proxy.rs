@@ -2,6 +2,8 @@
 //!
 //! A request may be sent again only until the first byte of the answer arrives.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
@@ -61,17 +63,23 @@ struct UpstreamAnswer {
     first: Bytes,
 }
 
-/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one.
+/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one. `waits` is true while it has no
+/// pass.
 pub(crate) async fn carry<P: Pass>(
-    request: ProxyRequest,
+    request: &ProxyRequest,
     mut pass: P,
     limits: &Limits,
+    waits: &Cell<bool>,
 ) -> Result<Response<Relay<P>>, HttpProblem> {
     loop {
+        waits.set(false);
         let upstream = pass.upstream().clone();
         match request.ask(&upstream, limits).await {
             Some(answer) => return Ok(request.relay(answer, pass)),
-            None => pass = pass.bounced(request.prompt()).await?,
+            None => {
+                waits.set(true);
+                pass = pass.bounced(request.prompt()).await?;
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ mod breaking;
 mod clients;
 mod control;
 mod crowds;
+mod heartbeat;
 mod hostile;
 mod hostile_engine;
 mod passing;

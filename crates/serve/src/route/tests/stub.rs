@@ -14,7 +14,7 @@ use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapsh
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
@@ -35,6 +35,27 @@ pub(super) struct StubService {
     pub(super) events: Events,
     pub(super) log: Log,
     pub(super) stall_limit: StallLimit,
+    /// While true, requests wait.
+    pub(super) is_full: watch::Sender<bool>,
+    pub(super) waiting: Rc<Cell<usize>>,
+    /// The refusal of the next request that would be admitted.
+    pub(super) refusal: RefCell<Option<HttpProblem>>,
+}
+
+/// Counts a request as waiting until it is dropped.
+struct Waiting(Rc<Cell<usize>>);
+
+impl Waiting {
+    fn begin(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 pub(super) struct StubPass {
@@ -62,6 +83,12 @@ impl ModelService for StubService {
         _: RequestPrompt<'_>,
     ) -> Result<StubPass, HttpProblem> {
         self.wishes.borrow_mut().push(wish);
+        let waiting = Waiting::begin(&self.waiting);
+        let _ = self.is_full.subscribe().wait_for(|full| !*full).await;
+        drop(waiting);
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(StubPass {
             upstream: Rc::clone(&self.upstream),
@@ -69,6 +96,10 @@ impl ModelService for StubService {
             bounces: Rc::clone(&self.bounces),
             stall_limit: self.stall_limit.clone(),
         })
+    }
+
+    fn wait_line(&self, _: ModelId) -> String {
+        "waiting for 3 GiB\non card 0".to_owned()
     }
 
     fn models(&self) -> Vec<ModelId> {
@@ -204,6 +235,9 @@ impl Stage {
             events: Events::default(),
             log: Log::new("real", Bytes::kib(4)),
             stall_limit: StallLimit::default(),
+            is_full: watch::Sender::new(false),
+            waiting: Rc::default(),
+            refusal: RefCell::default(),
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
