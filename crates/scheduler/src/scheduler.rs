@@ -197,7 +197,7 @@ impl Scheduler {
         self.at(now).stop_reason(run)
     }
 
-    /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
+    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
     pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
         Some(refusal::wait(self.models.get(model)?, self.ledger()))
     }

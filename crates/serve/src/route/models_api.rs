@@ -58,6 +58,7 @@ impl<H: ModelService> HttpServer<H> {
             Own::Status => {
                 let mut status = without_engine_words(json!(snapshot()));
                 status["server"] = self.service.about();
+                status["requests"] = self.service.requests();
                 reply::json(&status)
             }
             Own::StatusStream => {
@@ -161,6 +162,7 @@ impl<H: ModelService> HttpServer<H> {
     fn metrics(&self) -> Reply<H::Pass> {
         let mut page = Exposition::default();
         self.tally.write(&mut page, &self.service.snapshot());
+        self.wrong_keys.write(&mut page);
         self.service.write_metrics(&mut page);
         reply::text(METRICS, page.finish())
     }

@@ -20,7 +20,7 @@ use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
 use super::api::{self, Action, RouteMissing};
-use super::auth::ApiKeys;
+use super::auth::{ApiKeys, WrongKeys};
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
 use super::cors::Origins;
@@ -52,6 +52,7 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
+    pub(crate) wrong_keys: WrongKeys,
     is_ending: watch::Sender<bool>,
     /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
@@ -64,6 +65,7 @@ impl<H: ModelService> HttpServer<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
+            wrong_keys: WrongKeys::default(),
             is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
             hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
@@ -125,6 +127,7 @@ impl<H: ModelService> HttpServer<H> {
             Err(missing) => return Ok(no_route(&path, missing)),
         };
         if !found.action.is_public() && !admitted {
+            self.wrong_keys.count();
             return Err(wrong_key());
         }
         let changes = found.action.changes(&head.method, head.uri.query());
