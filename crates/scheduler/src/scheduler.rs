@@ -191,8 +191,9 @@ impl Scheduler {
     }
 
     /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
-    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+    pub fn wait_reason(&self, model: ModelId, now: Moment) -> Option<(&'static str, Reason)> {
+        let (word, reason) = refusal::wait(self.models.get(model)?, self.ledger());
+        Some((word, reason.because_all(self.at(now).wait_bound(model))))
     }
 
     /// True if the run's depth is tracked, so that the tokens of its answers matter.
