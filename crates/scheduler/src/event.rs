@@ -1,6 +1,7 @@
 //! Inputs of the scheduler, called events: observations of its caller, such as an arrived request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, End, MemoryModel, Reason, RunId};
 
@@ -59,6 +60,8 @@ pub enum SchedulerEvent {
     /// An operator pins the model until this time; one that has passed ends the pin. A pin of the configuration
     /// stays.
     PinWanted { model: ModelId, until: Moment },
+    /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it off.
+    KeepWanted { model: ModelId, time: Duration },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.

@@ -159,6 +159,7 @@ impl Scheduler {
             SchedulerEvent::LoadWanted { model } => self.load_wanted(model),
             SchedulerEvent::UnloadWanted { model } => self.unload_wanted(model),
             SchedulerEvent::PinWanted { model, until } => self.pin_wanted(model, until),
+            SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }

@@ -7,6 +7,7 @@ mod desk;
 mod failures;
 mod hold;
 mod invariants;
+mod keeping;
 mod neighbours;
 mod out_of_memory;
 mod pins;

@@ -6,5 +6,6 @@ mod control;
 mod crowds;
 mod hostile;
 mod hostile_engine;
+mod ollama;
 mod passing;
 mod stub;
