@@ -166,6 +166,7 @@ impl Scheduler {
             SchedulerEvent::PinWanted { model, until } => self.pin_wanted(model, until),
             SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
             SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
+            SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }

@@ -13,6 +13,7 @@ mod crowd;
 mod cuda;
 mod debian;
 mod depth;
+mod dialects;
 mod drift;
 mod exact;
 mod exact_rows;

@@ -8,6 +8,7 @@ mod failures;
 mod four;
 mod hold;
 mod invariants;
+mod keeping;
 mod neighbours;
 mod out_of_memory;
 mod pins;

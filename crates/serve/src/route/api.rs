@@ -5,6 +5,7 @@
 
 use http::Method;
 
+use super::ollama::{Endpoint, Listing};
 use super::query;
 
 /// Handling of a route: by an engine, or by this server.
@@ -15,6 +16,8 @@ pub(crate) enum Action {
     /// Passes the request to an engine if `?model=` is given; otherwise this server answers.
     EngineOr(Own),
     Own(Own),
+    /// Translates the request from Ollama's API for the engine whose model its body names.
+    Ollama(Endpoint),
     /// `/upstream/<model>/<path>`: to the engine, as it is.
     Upstream,
 }
@@ -41,6 +44,9 @@ pub(crate) enum Own {
     Metrics,
     Status,
     StatusStream,
+    Ollama(Listing),
+    LmStudioModels,
+    LmStudioModel,
 }
 
 #[derive(Debug)]
@@ -55,6 +61,7 @@ struct Route {
 const GET: &[Method] = &[Method::GET, Method::HEAD];
 const POST: &[Method] = &[Method::POST];
 const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
+const DELETE: &[Method] = &[Method::DELETE];
 const ANY: &[Method] = &[Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 const fn engine(path: &'static str) -> Route {
@@ -63,6 +70,10 @@ const fn engine(path: &'static str) -> Route {
 
 const fn own(methods: &'static [Method], path: &'static str, own: Own) -> Route {
     Route { path, methods, action: Action::Own(own) }
+}
+
+const fn ollama(path: &'static str, endpoint: Endpoint) -> Route {
+    Route { path, methods: POST, action: Action::Ollama(endpoint) }
 }
 
 const fn or_own(path: &'static str, own: Own) -> Route {
@@ -119,6 +130,26 @@ const ROUTES: &[Route] = &[
     own(GET, "/logs/stream/*", Own::LogStream),
     own(GET, "/ui", Own::Index),
     own(GET, "/api/version", Own::Version),
+    // Ollama, whose `/api/status` is another one than ours.
+    ollama("/api/chat", Endpoint::Chat),
+    ollama("/api/generate", Endpoint::Generate),
+    ollama("/api/embed", Endpoint::Embed),
+    ollama("/api/embeddings", Endpoint::Embeddings),
+    own(GET, "/api/tags", Own::Ollama(Listing::Tags)),
+    own(GET, "/api/ps", Own::Ollama(Listing::Running)),
+    own(POST, "/api/show", Own::Ollama(Listing::Show)),
+    own(POST, "/api/pull", Own::Ollama(Listing::Pull)),
+    own(POST, "/api/push", Own::Ollama(Listing::Refused)),
+    own(POST, "/api/create", Own::Ollama(Listing::Refused)),
+    own(POST, "/api/copy", Own::Ollama(Listing::Refused)),
+    own(POST, "/api/blobs/*", Own::Ollama(Listing::Refused)),
+    own(DELETE, "/api/delete", Own::Ollama(Listing::Refused)),
+    // LM Studio, whose other endpoints are those of OpenAI under another prefix.
+    own(GET, "/api/v0/models", Own::LmStudioModels),
+    own(GET, "/api/v0/models/*", Own::LmStudioModel),
+    engine("/api/v0/chat/completions"),
+    engine("/api/v0/completions"),
+    engine("/api/v0/embeddings"),
     // Ours.
     own(POST, "/api/models/pin", Own::Pin),
     own(POST, "/api/models/unpin", Own::Unpin),
@@ -132,7 +163,7 @@ const ROUTES: &[Route] = &[
 /// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
     let own = ROUTES.iter().filter(|route| {
-        matches!(route.action, Action::Own(own) if own != Own::Index)
+        matches!(route.action, Action::Own(own) if !matches!(own, Own::Index | Own::Ollama(Listing::Refused)))
             || matches!(route.action, Action::EngineOr(_))
     });
     let line = |route: &Route| {
@@ -186,7 +217,7 @@ impl Action {
         match self {
             _ if !method.is_safe() => true,
             // llama-swap's `/unload` takes GET, which any web page may send.
-            Self::Engine | Self::Upstream | Self::Own(Own::UnloadAll) => true,
+            Self::Engine | Self::Ollama(_) | Self::Upstream | Self::Own(Own::UnloadAll) => true,
             Self::EngineOr(_) => has("model"),
             Self::Own(Own::Models) => has("reload"),
             Self::Own(_) => false,

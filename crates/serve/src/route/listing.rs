@@ -1,10 +1,14 @@
 //! JSON entry of one model in `/v1/models` and `/running`, in the shapes of llama-server's router and
 //! llama-swap.
 
+use std::rc::Rc;
 use std::time::Duration;
 
+use plimsoll_base::Bytes;
 use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
+
+use super::model_facts::ModelFacts;
 
 /// Stands for a secret.
 const MASK: &str = "***";
@@ -28,12 +32,25 @@ pub(crate) struct ModelListing {
     /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
     pub(crate) modalities: Modalities,
+    /// Facts from its file and flags; `None` for an engine whose files are not read.
+    pub(crate) facts: Option<Rc<ModelFacts>>,
+    /// Memory of its run, measured or else claimed.
+    pub(crate) held: Option<HeldMemory>,
+    /// Time until its run ends if no more requests come; `None` for one that stays.
+    pub(crate) expires_in: Option<Duration>,
     /// Measured memory and growth, once there is a measurement.
     pub(crate) memory: Option<Value>,
     pub(crate) ttl: Option<Duration>,
     /// The engine's address.
     pub(crate) address: Option<String>,
     pub(crate) pid: Option<u32>,
+}
+
+/// Memory of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldMemory {
+    pub(crate) total: Bytes,
+    pub(crate) on_gpus: Bytes,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +69,12 @@ impl Default for Modalities {
 impl ModelListing {
     pub(crate) fn is_running(&self) -> bool {
         !matches!(self.state, ModelState::Unloaded | ModelState::Failed)
+    }
+
+    /// Tokens that one request may use: as the engine reports, or as planned.
+    pub(crate) fn context(&self) -> Option<u64> {
+        let reported = self.meta.as_ref().and_then(|meta| meta.get("n_ctx")?.as_u64());
+        reported.or_else(|| self.facts.as_ref()?.context)
     }
 
     /// The entry as in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
@@ -89,6 +112,17 @@ impl ModelListing {
         }
         if let Some(memory) = &self.memory {
             model["memory"] = memory.clone();
+        }
+        if let Some(context) = self.context() {
+            // Of OpenRouter and of vLLM; clients look for one or the other.
+            model["context_length"] = json!(context);
+            model["max_model_len"] = json!(context);
+        }
+        if let Some(facts) = &self.facts {
+            model["capabilities"] = json!(facts.capability_words());
+            if let Some(need) = facts.need {
+                model["memory"]["planned"] = json!(need);
+            }
         }
         model
     }
@@ -169,6 +203,9 @@ pub(crate) mod tests {
             exit_code: None,
             meta: None,
             modalities: Modalities::default(),
+            facts: None,
+            held: None,
+            expires_in: None,
             memory: None,
             ttl: Some(Duration::from_secs(300)),
             address: Some("http://127.0.0.1:4000".to_owned()),

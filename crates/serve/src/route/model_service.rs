@@ -66,6 +66,9 @@ pub(crate) trait ModelService: 'static {
     /// Keeps the model from being stopped for others or for being idle, for this long; zero ends that.
     fn pin(&self, model: ModelId, time: Duration);
 
+    /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the memory.
+    fn keep(&self, model: ModelId, time: Duration);
+
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;
 

@@ -13,8 +13,10 @@ use serde_json::{Value, json};
 
 use super::api::{self, Own};
 use super::exposition::Exposition;
+use super::listing::ModelListing;
 use super::logs;
 use super::model_service::ModelService;
+use super::ollama;
 use super::problem::{HttpProblem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
@@ -37,7 +39,18 @@ impl<H: ModelService> HttpServer<H> {
         Ok(match own {
             Own::Index => reply::text(TEXT, api::index()),
             Own::Health => reply::json(&json!({ "status": "ok" })),
-            Own::Version => reply::json(&json!({ "version": env!("CARGO_PKG_VERSION"), "name": "plimsoll" })),
+            // Ollama's clients compare the first.
+            Own::Version => reply::json(&json!({
+                "version": ollama::VERSION, "name": "plimsoll", "plimsoll": env!("CARGO_PKG_VERSION"),
+            })),
+            Own::Ollama(listing) => self.ollama_listing(listing, body).await?,
+            Own::LmStudioModels => {
+                let listed = self.listed().map(|listing| listing.as_lm_studio());
+                reply::json(&json!({ "object": "list", "data": listed.collect::<Vec<Value>>() }))
+            }
+            Own::LmStudioModel => {
+                reply::json(&self.service.listing(self.named_in_path(rest)?).as_lm_studio())
+            }
             Own::Props => reply::json(&props()),
             Own::Models => self.models(head).await?,
             Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
@@ -74,15 +87,14 @@ impl<H: ModelService> HttpServer<H> {
         }
         // llama-server reports the time of the answer here as well.
         let created = now();
-        let models: Vec<Value> = self
-            .service
-            .models()
-            .into_iter()
-            .map(|model| self.service.listing(model))
-            .filter(|listing| !listing.unlisted)
-            .map(|listing| listing.as_model(created))
-            .collect();
+        let models: Vec<Value> = self.listed().map(|listing| listing.as_model(created)).collect();
         Ok(reply::json(&json!({ "object": "list", "data": models })))
+    }
+
+    /// The models that listings show.
+    pub(super) fn listed(&self) -> impl Iterator<Item = ModelListing> {
+        let all = self.service.models().into_iter().map(|model| self.service.listing(model));
+        all.filter(|listing| !listing.unlisted)
     }
 
     fn listing(&self, model: &ModelId) -> Value {

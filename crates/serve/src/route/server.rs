@@ -29,7 +29,8 @@ use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, RouteOptions};
-use super::problem::HttpProblem;
+use super::ollama::ToldContexts;
+use super::problem::{ErrorShape, HttpProblem};
 use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::reply::{self, Reply, ReplyBody};
 use super::stream::{BrokenAnswer, Relay};
@@ -52,6 +53,7 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
+    pub(super) told_contexts: ToldContexts,
     is_ending: watch::Sender<bool>,
     /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
@@ -64,6 +66,7 @@ impl<H: ModelService> HttpServer<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
+            told_contexts: ToldContexts::default(),
             is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
             hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
@@ -81,11 +84,12 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Response<impl Body<Data = Bytes, Error = BrokenAnswer> + use<H>>, Infallible> {
         let in_use = client.begin();
         let origin = request.headers().get(ORIGIN).cloned();
+        let shape = ErrorShape::of(request.uri().path());
         let admitted = self.settings.keys.admit(request.headers());
         client.has_key.set(admitted);
         let mut reply = match self.dispatch(request, admitted).await {
             Ok(reply) => reply,
-            Err(problem) => reply::problem(&problem),
+            Err(problem) => reply::problem(&problem, shape),
         };
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
         // The next request of this connection may be for another model, or for none.
@@ -133,6 +137,7 @@ impl<H: ModelService> HttpServer<H> {
         }
         match found.action {
             Action::Engine => self.to_engine(head, body).await,
+            Action::Ollama(endpoint) => self.ollama(endpoint, head, body).await,
             Action::EngineOr(_) if query::parameter(head.uri.query(), "model").is_some() => {
                 self.to_engine(head, body).await
             }
@@ -157,6 +162,10 @@ impl<H: ModelService> HttpServer<H> {
         let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let target = match target.as_str().strip_prefix("/api/v0/") {
+            Some(rest) => format!("/v1/{rest}").parse().unwrap_or(target),
+            None => target,
+        };
         self.carry(model, ProxyRequest { head, target, received, named, holds_head: true }).await
     }
 
@@ -254,7 +263,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Waits for the model and sends it the request. `waits` is true until the model has it.
-    async fn exchange(
+    pub(super) async fn exchange(
         self: Rc<Self>,
         model: ModelId,
         request: Rc<ProxyRequest>,
@@ -306,13 +315,14 @@ fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) ->
     match missing {
         RouteMissing::Path => {
             let message = format!("no such path: {path}");
-            reply::problem(&HttpProblem::new(StatusCode::NOT_FOUND, "no_route", message))
+            let problem = HttpProblem::new(StatusCode::NOT_FOUND, "no_route", message);
+            reply::problem(&problem, ErrorShape::of(path))
         }
         RouteMissing::Method(methods) => {
             let methods = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
             let message = format!("{path} takes {methods}");
             let problem = HttpProblem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
-            let mut reply = reply::problem(&problem);
+            let mut reply = reply::problem(&problem, ErrorShape::of(path));
             if let Ok(methods) = HeaderValue::from_str(&methods) {
                 reply.headers_mut().insert(ALLOW, methods);
             }

@@ -7,5 +7,6 @@ mod crowds;
 mod heartbeat;
 mod hostile;
 mod hostile_engine;
+mod ollama;
 mod passing;
 mod stub;

@@ -4,16 +4,17 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
-use plimsoll_base::{Bytes, Share};
+use plimsoll_base::{Bytes, CardKind, Share};
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEvent, SchedulerSnapshot};
+use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 
 use super::admission::RunPass;
 use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
 use crate::route::{
-    Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions,
+    Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
+    RouteOptions,
 };
 
 impl ModelService for Runtime {
@@ -58,6 +59,7 @@ impl ModelService for Runtime {
     fn listing(&self, model: ModelId) -> ModelListing {
         let entry = self.entry(model);
         let run = self.statuses.with(model, |status| status.run.clone());
+        let view = self.state.borrow().scheduler.view(model, self.now());
         ModelListing {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
@@ -70,7 +72,10 @@ impl ModelService for Runtime {
             exit_code: run.as_ref().and_then(|run| run.exit_code()),
             meta: run.as_ref().and_then(|run| run.about()?.get("meta").cloned()),
             modalities: Modalities::default(),
-            memory: self.memory_of(model),
+            facts: self.statuses.with(model, |status| status.facts.clone()),
+            held: view.as_ref().map(|view| self.held(view)),
+            expires_in: view.as_ref().and_then(|view| Some(view.idle_end?.since(self.now()))),
+            memory: view.as_ref().and_then(memory),
             ttl: entry.ttl,
             pid: run.as_ref().filter(|run| run.exit_code().is_none()).and_then(|run| run.pid()),
             address: run.and_then(|run| run.upstream()).map(|it| it.address().to_string()),
@@ -95,6 +100,10 @@ impl ModelService for Runtime {
         let until = if time.is_zero() { Moment::START } else { self.now() + time };
         self.submit(SchedulerEvent::PinWanted { model, until });
         self.events.show(|| self.scheduler_snapshot());
+    }
+
+    fn keep(&self, model: ModelId, time: Duration) {
+        self.submit(SchedulerEvent::KeepWanted { model, time });
     }
 
     fn about(&self) -> Value {
@@ -144,18 +153,32 @@ impl ModelService for Runtime {
 }
 
 impl Runtime {
-    /// Measured memory and growth of a model; `None` until it was measured.
-    fn memory_of(&self, model: ModelId) -> Option<Value> {
-        let view = self.state.borrow().scheduler.view(model, self.now())?;
-        // A zero would read as a measurement.
-        let seen = !view.measured.is_empty() || view.growth.is_some();
-        let sum = |shares: &[Share]| shares.iter().map(|share| share.bytes).sum::<Bytes>();
-        seen.then(|| {
-            json!({
-                "claim": sum(&view.claim),
-                "measured": (!view.measured.is_empty()).then(|| sum(&view.measured)),
-                "growth": view.growth,
-            })
-        })
+    /// Memory of a run: measured, or else claimed.
+    fn held(&self, view: &ModelView) -> HeldMemory {
+        let shares = if view.measured.is_empty() { &view.claim } else { &view.measured };
+        let is_gpu = |share: &&Share| {
+            self.settings.cards().any(|card| card.id == share.card && card.kind != CardKind::Host)
+        };
+        HeldMemory {
+            total: sum(shares),
+            on_gpus: shares.iter().filter(is_gpu).map(|share| share.bytes).sum(),
+        }
     }
+}
+
+fn sum(shares: &[Share]) -> Bytes {
+    shares.iter().map(|share| share.bytes).sum()
+}
+
+/// Measured memory and growth of a model; `None` until it was measured.
+fn memory(view: &ModelView) -> Option<Value> {
+    // A zero would read as a measurement.
+    let seen = !view.measured.is_empty() || view.growth.is_some();
+    seen.then(|| {
+        json!({
+            "claim": sum(&view.claim),
+            "measured": (!view.measured.is_empty()).then(|| sum(&view.measured)),
+            "growth": view.growth,
+        })
+    })
 }

@@ -32,6 +32,7 @@ pub(super) struct StubService {
     bounces: Rc<Cell<usize>>,
     pub(super) state: Cell<ModelState>,
     pub(super) orders: RefCell<Vec<&'static str>>,
+    pub(super) kept: RefCell<Vec<Duration>>,
     pub(super) events: Events,
     pub(super) log: Log,
     pub(super) stall_limit: StallLimit,
@@ -122,6 +123,10 @@ impl ModelService for StubService {
         self.orders.borrow_mut().push(if time.is_zero() { "unpin" } else { "pin" });
     }
 
+    fn keep(&self, _: ModelId, time: Duration) {
+        self.kept.borrow_mut().push(time);
+    }
+
     fn about(&self) -> Value {
         json!({ "version": "0" })
     }
@@ -142,6 +147,7 @@ impl ModelService for StubService {
             in_flight: 1,
             queued: 2,
             last_used: None,
+            idle_end: None,
             held_until: None,
             claim: Vec::new(),
             alone: false,
@@ -232,6 +238,7 @@ impl Stage {
             bounces: Rc::new(Cell::new(bounces)),
             state: Cell::new(ModelState::Ready),
             orders: RefCell::default(),
+            kept: RefCell::default(),
             events: Events::default(),
             log: Log::new("real", Bytes::kib(4)),
             stall_limit: StallLimit::default(),
