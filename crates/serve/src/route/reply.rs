@@ -19,6 +19,7 @@ use super::logs::LogStream;
 use super::model_service::Pass;
 use super::problem::{HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
+use super::tunnel::Tunnel;
 
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -29,6 +30,8 @@ pub(crate) enum ReplyBody<P: Pass> {
     Relay(Relay<P>),
     Feed(FeedListener, Ending),
     Log(LogStream, Ending),
+    /// The end of HTTP on this connection; taken by the connection.
+    Tunnel(Option<Tunnel>),
 }
 
 pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
@@ -88,6 +91,7 @@ impl<P: Pass> Body for ReplyBody<P> {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         match &mut *self {
             Self::Whole(body) if body.is_empty() => Poll::Ready(None),
+            Self::Tunnel(_) => Poll::Ready(None),
             Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
             Self::Relay(relay) => Pin::new(relay).poll_frame(context),
             Self::Feed(listener, ending) => ending.or(context, |cx| listener.poll_next(cx)).map(as_frame),
@@ -100,6 +104,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) => body.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
             Self::Feed(..) | Self::Log(..) => false,
+            Self::Tunnel(_) => true,
         }
     }
 
@@ -109,6 +114,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
             Self::Feed(..) | Self::Log(..) => SizeHint::default(),
+            Self::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }
@@ -134,6 +140,7 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
             Self::Relay(_) => "Relay",
             Self::Feed(..) => "Feed",
             Self::Log(..) => "Log",
+            Self::Tunnel(_) => "Tunnel",
         })
     }
 }

@@ -3,8 +3,11 @@
 mod breaking;
 mod clients;
 mod control;
+mod conversations;
 mod crowds;
 mod hostile;
 mod hostile_engine;
+mod naming;
 mod passing;
 mod stub;
+mod upgrades;

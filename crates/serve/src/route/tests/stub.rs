@@ -35,6 +35,9 @@ pub(super) struct StubService {
     pub(super) events: Events,
     pub(super) log: Log,
     pub(super) stall_limit: StallLimit,
+    /// The model answers requests that name none, or an unknown one.
+    pub(super) is_only: Cell<bool>,
+    pub(super) has_tools: Cell<bool>,
 }
 
 pub(super) struct StubPass {
@@ -49,6 +52,30 @@ impl ModelService for StubService {
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         ["real", "alias", "user/real:Q4"].contains(&name).then_some(ModelId(0))
+    }
+
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        match name {
+            Some("refused") => None,
+            _ => self.is_only.get().then_some(ModelId(0)),
+        }
+    }
+
+    fn refusal(&self, name: &str) -> Option<HttpProblem> {
+        let refused = || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", "a flag");
+        (name == "refused").then(refused)
+    }
+
+    fn with_flag(&self, _: &[&str]) -> Option<ModelId> {
+        self.has_tools.get().then_some(ModelId(0))
+    }
+
+    fn autoloads(&self) -> bool {
+        true
+    }
+
+    fn upstream(&self, _: ModelId) -> Option<Rc<Upstream>> {
+        (self.is_only.get() && self.state.get() == ModelState::Ready).then(|| Rc::clone(&self.upstream))
     }
 
     fn names(&self) -> Vec<String> {
@@ -184,6 +211,7 @@ impl Drop for StubPass {
 pub(super) struct Stage {
     pub(super) address: SocketAddr,
     pub(super) service: Rc<StubService>,
+    pub(super) server: Rc<HttpServer<StubService>>,
     pub(super) engine: TcpListener,
     /// Dropping it asks the server to shut down.
     pub(super) running: oneshot::Sender<()>,
@@ -204,15 +232,17 @@ impl Stage {
             events: Events::default(),
             log: Log::new("real", Bytes::kib(4)),
             stall_limit: StallLimit::default(),
+            is_only: Cell::new(false),
+            has_tools: Cell::new(false),
         });
-        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).await.unwrap();
+        let address = listeners[0].local_addr().unwrap();
         let server = Rc::new(HttpServer::new(Rc::clone(&service), settings));
         let (running, stopped) = oneshot::channel::<()>();
-        tokio::task::spawn_local(serve(listener, server, async move {
+        tokio::task::spawn_local(serve(listeners, Rc::clone(&server), async move {
             let _ = stopped.await;
         }));
-        Self { address, service, engine, running }
+        Self { address, service, server, engine, running }
     }
 
     pub(super) async fn client(&self) -> TcpStream {
