@@ -13,18 +13,22 @@ mod models_api;
 mod server;
 
 mod body;
+mod conversations;
 mod model_key;
 mod multipart;
+mod naming;
 mod prompt;
 mod query;
 mod rope;
 
+mod engine_page;
 mod headers;
 mod model_facts;
 mod model_service;
 mod proxy;
 mod read_limit;
 mod rewrite;
+mod tunnel;
 mod upstream;
 
 mod events;
@@ -51,7 +55,7 @@ pub(crate) use heartbeat::HEARTBEAT;
 pub(crate) use limits::Limits;
 pub use listener::Listen;
 pub(crate) use listener::{bind, serve};
-pub(crate) use listing::{HeldMemory, Modalities, ModelListing};
+pub(crate) use listing::{HeldMemory, Modalities, ModelListing, status};
 pub(crate) use model_facts::{Capability, ModelFacts};
 pub(crate) use model_service::{ModelService, Pass, RouteOptions};
 pub(crate) use problem::HttpProblem;

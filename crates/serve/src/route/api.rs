@@ -18,6 +18,11 @@ pub(crate) enum Action {
     Own(Own),
     /// Translates the request from Ollama's API for the engine whose model its body names.
     Ollama(Endpoint),
+    /// Passes the request to the engine that it names, or else to one that offers it.
+    AnyEngine,
+    /// A conversation's event stream, of the engine that has it.
+    Stream,
+    StreamLookup,
     /// `/upstream/<model>/<path>`: to the engine, as it is.
     Upstream,
 }
@@ -62,6 +67,7 @@ const GET: &[Method] = &[Method::GET, Method::HEAD];
 const POST: &[Method] = &[Method::POST];
 const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
 const DELETE: &[Method] = &[Method::DELETE];
+const GET_OR_DELETE: &[Method] = &[Method::GET, Method::HEAD, Method::DELETE];
 const ANY: &[Method] = &[Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 const fn engine(path: &'static str) -> Route {
@@ -105,6 +111,13 @@ const ROUTES: &[Route] = &[
     engine("/props"),
     engine("/lora-adapters"),
     engine("/slots/*"),
+    // Vertex AI's form of any of these, which llama-server has with AIP_MODE=PREDICTION.
+    engine("/predict"),
+    Route { path: "/tools", methods: GET_OR_POST, action: Action::AnyEngine },
+    Route { path: "/cors-proxy", methods: GET_OR_POST, action: Action::AnyEngine },
+    Route { path: "/v1/stream", methods: GET_OR_DELETE, action: Action::Stream },
+    Route { path: "/v1/stream/*", methods: GET_OR_DELETE, action: Action::Stream },
+    Route { path: "/v1/streams/lookup", methods: POST, action: Action::StreamLookup },
     // A row of its own, because `engine` makes rows for POST only.
     Route { path: "/lora-adapters", methods: GET, action: Action::Engine },
     Route { path: "/slots", methods: GET, action: Action::Engine },
@@ -217,10 +230,12 @@ impl Action {
         match self {
             _ if !method.is_safe() => true,
             // llama-swap's `/unload` takes GET, which any web page may send.
-            Self::Engine | Self::Ollama(_) | Self::Upstream | Self::Own(Own::UnloadAll) => true,
+            Self::Engine | Self::AnyEngine | Self::Ollama(_) | Self::Upstream | Self::Own(Own::UnloadAll) => {
+                true
+            }
             Self::EngineOr(_) => has("model"),
             Self::Own(Own::Models) => has("reload"),
-            Self::Own(_) => false,
+            Self::Own(_) | Self::Stream | Self::StreamLookup => false,
         }
     }
 
@@ -265,10 +280,15 @@ mod tests {
             ("/v1/models", Some("reload"), true),
             ("/v1/models", None, false),
             ("/unload", None, true),
+            ("/cors-proxy", Some("url=http://x"), true),
+            ("/v1/stream", Some("conv_id=a"), false),
         ] {
             let action = find(&Method::GET, path).unwrap().action;
             assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
         }
+        assert_eq!(find(&Method::GET, "/tools").unwrap().action, Action::AnyEngine);
+        assert_eq!(find(&Method::DELETE, "/v1/stream").unwrap().action, Action::Stream);
+        assert_eq!(find(&Method::GET, "/v1/stream/a::b").unwrap().rest, "a::b");
         assert_eq!(find(&Method::GET, "/nowhere"), Err(RouteMissing::Path));
         assert_eq!(find(&Method::GET, "/tokenize"), Err(RouteMissing::Method(vec![Method::POST])));
     }

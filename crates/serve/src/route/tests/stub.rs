@@ -41,6 +41,9 @@ pub(super) struct StubService {
     pub(super) waiting: Rc<Cell<usize>>,
     /// The refusal of the next request that would be admitted.
     pub(super) refusal: RefCell<Option<HttpProblem>>,
+    /// The model answers requests that name none, or an unknown one.
+    pub(super) is_only: Cell<bool>,
+    pub(super) has_tools: Cell<bool>,
 }
 
 /// Counts a request as waiting until it is dropped.
@@ -71,6 +74,30 @@ impl ModelService for StubService {
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         ["real", "alias", "user/real:Q4"].contains(&name).then_some(ModelId(0))
+    }
+
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        match name {
+            Some("refused") => None,
+            _ => self.is_only.get().then_some(ModelId(0)),
+        }
+    }
+
+    fn refusal(&self, name: &str) -> Option<HttpProblem> {
+        let refused = || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", "a flag");
+        (name == "refused").then(refused)
+    }
+
+    fn with_flag(&self, _: &[&str]) -> Option<ModelId> {
+        self.has_tools.get().then_some(ModelId(0))
+    }
+
+    fn autoloads(&self) -> bool {
+        true
+    }
+
+    fn upstream(&self, _: ModelId) -> Option<Rc<Upstream>> {
+        (self.is_only.get() && self.state.get() == ModelState::Ready).then(|| Rc::clone(&self.upstream))
     }
 
     fn names(&self) -> Vec<String> {
@@ -221,6 +248,7 @@ impl Drop for StubPass {
 pub(super) struct Stage {
     pub(super) address: SocketAddr,
     pub(super) service: Rc<StubService>,
+    pub(super) server: Rc<HttpServer<StubService>>,
     pub(super) engine: TcpListener,
     /// Dropping it asks the server to shut down.
     pub(super) running: oneshot::Sender<()>,
@@ -245,15 +273,17 @@ impl Stage {
             is_full: watch::Sender::new(false),
             waiting: Rc::default(),
             refusal: RefCell::default(),
+            is_only: Cell::new(false),
+            has_tools: Cell::new(false),
         });
-        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).await.unwrap();
+        let address = listeners[0].local_addr().unwrap();
         let server = Rc::new(HttpServer::new(Rc::clone(&service), settings));
         let (running, stopped) = oneshot::channel::<()>();
-        tokio::task::spawn_local(serve(listener, server, async move {
+        tokio::task::spawn_local(serve(listeners, Rc::clone(&server), async move {
             let _ = stopped.await;
         }));
-        Self { address, service, engine, running }
+        Self { address, service, server, engine, running }
     }
 
     pub(super) async fn client(&self) -> TcpStream {
