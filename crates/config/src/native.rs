@@ -69,6 +69,7 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         api_key_files: serve.api_key_files.clone(),
         patience: serve.patience.map(Into::into),
         wait: serve.wait.map(Into::into),
+        heartbeat: serve.heartbeat.map(Into::into),
         engine: engine.transpose()?,
         open: serve.open,
         cards: each(lines, &serve.cards, card, |one, other| one.id == other.id)?,

@@ -70,6 +70,8 @@ serve_settings! {
     patience: Option<Duration>,
     /// Longest wait of a request in the queue.
     wait: Option<Duration>,
+    /// Time between two comments of a stream that waits for its model; zero for none.
+    heartbeat: Option<Duration>,
     /// The program for models that give only flags, with leading arguments if it takes any.
     engine: Option<Vec<String>>,
     /// Budgets on cards and descriptions of cards; empty means all cards of the machine.

@@ -34,6 +34,7 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("api-key-files", given(&settings.api_key_files)),
         ("patience", settings.patience.map(time)),
         ("wait", settings.wait.map(time)),
+        ("heartbeat", settings.heartbeat.map(time)),
         ("cards", given(&cards)),
         ("reserve", settings.reserve.map(size)),
         ("log-file", settings.log_file.as_ref().map(|file| value(&file.to_string_lossy()))),

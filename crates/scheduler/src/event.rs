@@ -59,6 +59,11 @@ pub enum SchedulerEvent {
     /// An operator pins the model until this time; one that has passed ends the pin. A pin of the configuration
     /// stays.
     PinWanted { model: ModelId, until: Moment },
+    /// An operator keeps this much of a card free for other processes until then; zero bytes, or a time that has
+    /// passed, ends that. Idle runs leave at once, and busy ones after their answers.
+    YieldWanted { card: CardId, bytes: Bytes, until: Moment },
+    /// The program `name` began to use the card, and the configuration gives it precedence: idle runs leave.
+    PrecedenceTaken { card: CardId, name: String },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.

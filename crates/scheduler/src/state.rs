@@ -11,8 +11,9 @@ mod snapshot;
 mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
+mod wait_line;
 
-pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
+pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot, YieldView};
 
 pub(crate) use depth_gate::DepthGate;
 
@@ -24,6 +25,7 @@ use super::queue::Queue;
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::time::{ModelId, Moment};
+use super::yielding::Yielding;
 use crate::place::Ledger;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,7 @@ pub(crate) struct StateRef<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) runs: &'a Runs,
     pub(crate) budgets: &'a BudgetRequests,
+    pub(crate) yielding: &'a Yielding,
     pub(crate) ledger: &'a Ledger,
     pub(crate) now: Moment,
     pub(crate) closing: bool,

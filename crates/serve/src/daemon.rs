@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
-use crate::route::{ApiKeys, HttpServer, Limits, Listen, ModelService, Origins};
+use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 use service_manager::ServiceManager;
@@ -208,6 +208,7 @@ impl Daemon {
         let settings = route::HttpSettings {
             keys,
             origins: origins(serve.allow_origins),
+            heartbeat: Some(serve.heartbeat.unwrap_or(HEARTBEAT)).filter(|every| !every.is_zero()),
             limits: Limits {
                 connections: descriptors::connections(Limits::default().connections),
                 ..Limits::default()

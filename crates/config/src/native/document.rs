@@ -59,6 +59,9 @@ pub(super) struct Serve {
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue, e.g. `10m`.
     pub(super) wait: Option<Length>,
+    /// Time after which a streaming request that waits for its model gets status 200 and a comment, and time
+    /// between two comments; with `0`, it gets the status of its answer. Default: `5s`.
+    pub(super) heartbeat: Option<Length>,
     /// Cards to serve from, or budgets on them, e.g. `name=H200,total=80GiB`, as with `--card`; without any, all
     /// cards of the machine.
     #[schemars(with = "Vec<String>")]

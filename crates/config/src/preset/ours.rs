@@ -23,10 +23,11 @@ use crate::parse::word;
 use crate::serve_settings::ServeSettings;
 use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
 
-const OF_SERVER: [&str; 18] = [
+const OF_SERVER: [&str; 19] = [
     "listen",
     "patience",
     "wait",
+    "heartbeat",
     "engine",
     "api-key-file",
     "reclaim-before-load",
@@ -75,6 +76,7 @@ pub(super) fn of_server<'a>(
             "autoload" => serve.autoload = Some(switch(file, line)?),
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
+            "heartbeat" => serve.heartbeat = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
             "api-key-file" if line.value.is_empty() => {
                 return Err(bad(file, line, "the path of a file with one API key per line"));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, MemoryModel, RunId};
+use plimsoll_base::{Bytes, CardId, MemoryModel, RunId};
 
 use super::pauses::ClientPauses;
 use super::run::{RunPhase, RunState};
@@ -60,6 +60,7 @@ pub(crate) struct RoomSearch {
     pub(crate) victims: Vec<RunId>,
     /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
+    pub(crate) cards: Vec<CardId>,
     /// The model's need on empty cards, if the largest model loads first.
     pub(crate) size: Bytes,
     pub(crate) since: Moment,
@@ -75,6 +76,7 @@ impl RoomSearch {
             cache: DemandCache::default(),
             victims: Vec::new(),
             needs: Bytes::ZERO,
+            cards: Vec::new(),
             size: Bytes::ZERO,
             since,
             after,

@@ -95,6 +95,7 @@ impl Scheduler {
                 let impatient = since + self.settings.patience;
                 if self.clock.now() < impatient {
                     self.set_victims(id, Vec::new());
+                    self.note_need(id, &placement);
                     self.arm(impatient);
                 } else {
                     self.commit(id, &placement, busy, reserved);
@@ -192,8 +193,13 @@ impl Scheduler {
         reserved.reserve(placement, &victims, self.ledger());
         self.drain_victims(&victims);
         self.set_victims(id, victims);
+        self.note_need(id, placement);
+    }
+
+    fn note_need(&mut self, id: ModelId, placement: &Placement) {
         if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
             room.needs = placement.total();
+            room.cards = placement.cards().cloned().collect();
         }
     }
 
@@ -211,8 +217,9 @@ impl Scheduler {
     }
 
     /// Calls off drains that no waiting model needs any more.
-    fn call_off_drains(&mut self) {
-        let needed = self.state().victims_of(|_| true);
+    pub(super) fn call_off_drains(&mut self) {
+        let mut needed = self.state().victims_of(|_| true);
+        needed.extend(self.yielding.runs());
         let living: Vec<(RunId, ModelId)> = self.runs.living().collect();
         for (run_id, id) in living {
             let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else {

@@ -95,7 +95,20 @@ pub struct CardView {
     pub free: Bytes,
     /// Used by other processes.
     pub foreign: Bytes,
+    /// Memory that an operator keeps free for other processes.
+    #[serde(rename = "yield", skip_serializing_if = "Option::is_none")]
+    pub yielded: Option<YieldView>,
     pub holders: Vec<HolderView>,
+}
+
+/// Memory of a card that an operator keeps free for other processes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct YieldView {
+    pub bytes: Bytes,
+    /// Claims of models that still lie within it.
+    pub lacks: Bytes,
+    /// The end; None for none.
+    pub until: Option<Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -179,6 +192,11 @@ fn card_view(account: &Account) -> CardView {
         claimed: account.claimed(),
         free: account.free(),
         foreign: account.foreign(),
+        yielded: account.kept().map(|kept| YieldView {
+            bytes: kept.bytes,
+            lacks: account.overdrawn(),
+            until: Some(kept.until).filter(|until| *until != Moment::NEVER),
+        }),
         holders: holders.collect(),
     }
 }

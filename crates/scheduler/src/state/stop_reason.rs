@@ -26,6 +26,7 @@ impl StateRef<'_> {
         let evicted = state.draining == Some(Drain::Evict);
         let newcomer = evicted.then(|| self.newcomer(run)).flatten();
         newcomer
+            .or_else(|| self.yielding.reason(run))
             .or_else(|| reconfigured(slot))
             .or_else(|| expired(slot, self.now))
             .or_else(|| Some(Reason::new("unloaded", "the model was unloaded by hand")))

@@ -6,7 +6,9 @@ use plimsoll_base::{DeclaredSize, Placement, RunId};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RunPhase, RunState};
-use crate::place::{CardStanding, CardTenant, PlacementQuery, PlacementVerdict, Reservations, place};
+use crate::place::{
+    Account, CardStanding, CardTenant, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
+};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
@@ -41,7 +43,28 @@ impl StateRef<'_> {
                 None => other,
             },
         };
+        let verdict = match verdict {
+            // The memory that it needs is kept free for other processes, and no longer than its client waits.
+            PlacementVerdict::Never(never) if never.crowded_out => {
+                let later = self.after_yields(slot).map(|ledger| place(&query, &ledger, reserved, &tenants));
+                match later {
+                    None | Some(PlacementVerdict::Never(_)) => PlacementVerdict::Never(never),
+                    Some(_) => PlacementVerdict::Later,
+                }
+            }
+            verdict => verdict,
+        };
         Some((verdict, barred))
+    }
+
+    /// The ledger after the yields that end before the last of the model's requests gives up; `None` without any.
+    fn after_yields(self, slot: &ModelSlot) -> Option<Ledger> {
+        let requests = slot.line.iter().filter_map(|id| self.queue.get(id));
+        let last = requests.map(|request| request.deadline).max()?;
+        let ends = |account: &Account| account.kept().is_some_and(|kept| kept.until < last);
+        let mut ledger = self.ledger.accounts().iter().any(ends).then(|| self.ledger.clone())?;
+        ledger.end_kept(last);
+        Some(ledger)
     }
 
     /// Runs that hold memory, with their readiness to stop for the model `asking`. A run whose own next

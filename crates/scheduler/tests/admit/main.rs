@@ -17,3 +17,4 @@ mod script;
 mod trust;
 mod turns;
 mod world;
+mod yields;

@@ -64,6 +64,9 @@ pub(crate) trait ModelService: 'static {
         prompt: RequestPrompt<'_>,
     ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
 
+    /// One line that says what a request for the model waits for.
+    fn wait_line(&self, model: ModelId) -> String;
+
     /// All models, in the order in which they are listed.
     fn models(&self) -> Vec<ModelId>;
 

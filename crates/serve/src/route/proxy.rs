@@ -2,6 +2,8 @@
 //!
 //! A request may be sent again only until the first byte of the answer arrives.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
@@ -15,7 +17,6 @@ use super::model_key::ModelKey;
 use super::model_service::Pass;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
-use super::reply::{Reply, ReplyBody};
 use super::rewrite;
 use super::rope::Rope;
 use super::sse::EventDialect;
@@ -65,20 +66,26 @@ struct UpstreamAnswer {
     first: Bytes,
 }
 
-/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one.
+/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one. `waits` is true while it has no
+/// pass.
 pub(crate) async fn carry<P: Pass>(
-    request: ProxyRequest,
+    request: &ProxyRequest,
     mut pass: P,
     limits: &Limits,
-) -> Result<Reply<P>, HttpProblem> {
+    waits: &Cell<bool>,
+) -> Result<Response<Relay<P>>, HttpProblem> {
     loop {
+        waits.set(false);
         let upstream = pass.upstream().clone();
         match request.ask(&upstream, limits).await {
             Some(answer) if answer.head.status == StatusCode::SWITCHING_PROTOCOLS => {
                 return request.tunnel(answer, pass).await;
             }
-            Some(answer) => return Ok(request.relay(answer, pass).map(ReplyBody::Relay)),
-            None => pass = pass.bounced(request.prompt()).await?,
+            Some(answer) => return Ok(request.relay(answer, pass)),
+            None => {
+                waits.set(true);
+                pass = pass.bounced(request.prompt()).await?;
+            }
         }
     }
 }
@@ -132,7 +139,11 @@ impl ProxyRequest {
     }
 
     /// Joins the client with the engine, which has agreed to an upgrade.
-    async fn tunnel<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Result<Reply<P>, HttpProblem> {
+    async fn tunnel<P: Pass>(
+        &self,
+        answer: UpstreamAnswer,
+        mut pass: P,
+    ) -> Result<Response<Relay<P>>, HttpProblem> {
         let UpstreamAnswer { mut head, source, .. } = answer;
         pass.answers(head.status);
         let upgrade = head.headers.clone();
@@ -145,7 +156,7 @@ impl ProxyRequest {
         };
         let (stream, early) = stream.ok_or_else(bad_upgrade)?;
         let tunnel = Tunnel::new(stream, early, move || pass.finished(None));
-        Ok(Response::from_parts(head, ReplyBody::Tunnel(Some(tunnel))))
+        Ok(Response::from_parts(head, Relay::upgraded(tunnel)))
     }
 
     fn body_for(&self, upstream: &Upstream) -> Rope {

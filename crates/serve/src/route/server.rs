@@ -1,9 +1,10 @@
 //! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to the daemon's
 //! own endpoints.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ALLOW, HeaderValue, ORIGIN, UPGRADE};
@@ -23,6 +24,7 @@ use super::connection::ClientConnection;
 use super::conversations::{self, Conversations};
 use super::cors::Origins;
 use super::feed::Ending;
+use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, RouteOptions};
@@ -31,7 +33,7 @@ use super::problem::HttpProblem;
 use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
-use super::stream::BrokenAnswer;
+use super::stream::{BrokenAnswer, Relay};
 use super::tally::TokenTally;
 
 /// Flags with which llama-server serves `/tools`, and `/cors-proxy`.
@@ -44,6 +46,8 @@ pub(crate) struct HttpSettings {
     pub(crate) keys: ApiKeys,
     pub(crate) origins: Origins,
     pub(crate) limits: Limits,
+    /// Time after which a waiting stream gets a comment, and again so long after each; `None` for never.
+    pub(crate) heartbeat: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -89,12 +93,12 @@ impl<H: ModelService> HttpServer<H> {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem),
         };
-        if let ReplyBody::Tunnel(tunnel) = reply.body_mut() {
-            tunnel.take().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
+        if let ReplyBody::Relay(relay) = reply.body_mut() {
+            relay.take_tunnel().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
         }
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
         // The next request of this connection may be for another model, or for none.
-        client.limit_stalls(reply.body().stall_limit());
+        reply.body_mut().limit_stalls(&client);
         // The body carries the mark, because hyper drops it once it has been sent.
         Ok(reply.map(|body| {
             body.map_err(move |error| {
@@ -230,7 +234,12 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
-    async fn upstream(&self, rest: &str, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
+    async fn upstream(
+        self: &Rc<Self>,
+        rest: &str,
+        head: Parts,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         let (model, path) = self.split_upstream(rest).ok_or_else(|| self.unknown_model(rest))?;
         let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let target = format!("/{path}{query}").parse();
@@ -263,10 +272,41 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     pub(crate) async fn carry(
-        &self,
+        self: &Rc<Self>,
         model: ModelId,
         request: ProxyRequest,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let waits = Rc::new(Cell::new(true));
+        let Some(every) = heartbeat::every(&request.head.headers, self.settings.heartbeat) else {
+            let answer = Rc::clone(self).exchange(model, Rc::new(request), waits).await;
+            return answer.map(|answer| answer.map(ReplyBody::Relay));
+        };
+        let request = Rc::new(request);
+        let exchange = Rc::clone(self).exchange(model, Rc::clone(&request), Rc::clone(&waits));
+        let mut exchange = Box::pin(exchange);
+        let answer = match heartbeat::unless_waiting(every, &waits, &mut exchange).await {
+            Some(answer) => answer,
+            None if request.prompt().streams().await => {
+                let server = Rc::clone(self);
+                let line = move || match waits.get() {
+                    true => server.service.wait_line(model),
+                    false => "the engine has the request".to_owned(),
+                };
+                let heartbeat = Heartbeat::new(exchange, every, request.target.path(), line);
+                return Ok(reply::feed("text/event-stream", ReplyBody::Heartbeat(heartbeat)));
+            }
+            None => exchange.await,
+        };
+        answer.map(|answer| answer.map(ReplyBody::Relay))
+    }
+
+    /// Waits for the model and sends it the request. `waits` is true until the model has it.
+    pub(crate) async fn exchange(
+        self: Rc<Self>,
+        model: ModelId,
+        request: Rc<ProxyRequest>,
+        waits: Rc<Cell<bool>>,
+    ) -> Result<Response<Relay<H::Pass>>, HttpProblem> {
         let autoload = query::parameter(request.head.uri.query(), "autoload");
         let wish = RouteOptions {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
@@ -274,22 +314,14 @@ impl<H: ModelService> HttpServer<H> {
         };
         // Taken before admission: the time to the first byte includes the wait for the model.
         let asked = Instant::now();
-        let answer = self.admitted(model, wish, request).await;
+        let answer = match Rc::clone(&self.service).admit(model, wish, request.prompt()).await {
+            Ok(pass) => proxy::carry(&request, pass, &self.settings.limits, &waits).await,
+            Err(problem) => Err(problem),
+        };
         // Refusals count as well: they are what a client sees of the model.
         let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
         self.tally.count(model, status, asked.elapsed());
         answer
-    }
-
-    async fn admitted(
-        &self,
-        model: ModelId,
-        wish: RouteOptions,
-        request: ProxyRequest,
-    ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let pass = Rc::clone(&self.service).admit(model, wish, request.prompt()).await?;
-        let answer = proxy::carry(request, pass, &self.settings.limits).await?;
-        Ok(answer)
     }
 }
 

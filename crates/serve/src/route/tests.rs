@@ -5,6 +5,7 @@ mod clients;
 mod control;
 mod conversations;
 mod crowds;
+mod heartbeat;
 mod hostile;
 mod hostile_engine;
 mod naming;

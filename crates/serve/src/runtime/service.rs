@@ -79,6 +79,11 @@ impl ModelService for Runtime {
         self.arrive(model, wish.client, prompt, record).await
     }
 
+    fn wait_line(&self, model: ModelId) -> String {
+        let line = self.state.borrow().scheduler.wait_line(model, self.now());
+        line.unwrap_or_else(|| "waiting for the model".to_owned())
+    }
+
     fn models(&self) -> Vec<ModelId> {
         self.state.borrow().registry.present().map(|(model, _)| model).collect()
     }

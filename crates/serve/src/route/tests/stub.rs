@@ -14,7 +14,7 @@ use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapsh
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
@@ -38,6 +38,27 @@ pub(super) struct StubService {
     /// The model answers requests that name none, or an unknown one.
     pub(super) is_only: Cell<bool>,
     pub(super) has_tools: Cell<bool>,
+    /// While true, requests wait.
+    pub(super) is_full: watch::Sender<bool>,
+    pub(super) waiting: Rc<Cell<usize>>,
+    /// The refusal of the next request that would be admitted.
+    pub(super) refusal: RefCell<Option<HttpProblem>>,
+}
+
+/// Counts a request as waiting until it is dropped.
+struct Waiting(Rc<Cell<usize>>);
+
+impl Waiting {
+    fn begin(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 pub(super) struct StubPass {
@@ -89,6 +110,12 @@ impl ModelService for StubService {
         _: RequestPrompt<'_>,
     ) -> Result<StubPass, HttpProblem> {
         self.wishes.borrow_mut().push(wish);
+        let waiting = Waiting::begin(&self.waiting);
+        let _ = self.is_full.subscribe().wait_for(|full| !*full).await;
+        drop(waiting);
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(StubPass {
             upstream: Rc::clone(&self.upstream),
@@ -96,6 +123,10 @@ impl ModelService for StubService {
             bounces: Rc::clone(&self.bounces),
             stall_limit: self.stall_limit.clone(),
         })
+    }
+
+    fn wait_line(&self, _: ModelId) -> String {
+        "waiting for 3 GiB\non card 0".to_owned()
     }
 
     fn models(&self) -> Vec<ModelId> {
@@ -234,6 +265,9 @@ impl Stage {
             stall_limit: StallLimit::default(),
             is_only: Cell::new(false),
             has_tools: Cell::new(false),
+            is_full: watch::Sender::new(false),
+            waiting: Rc::default(),
+            refusal: RefCell::default(),
         });
         let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).await.unwrap();
         let address = listeners[0].local_addr().unwrap();
