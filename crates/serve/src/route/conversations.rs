@@ -25,7 +25,7 @@ use super::model_service::ModelService;
 use super::problem::HttpProblem;
 use super::proxy::ProxyRequest;
 use super::query;
-use super::reply::{self, Reply};
+use super::reply::{self, Reply, ReplyBody};
 use super::server::HttpServer;
 
 const X_CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
@@ -89,10 +89,13 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let conversation = self.conversations.begin(id, model);
         let (tell, told) = oneshot::channel();
+        // Without heartbeats: their head would be an answer, and a stop could no longer refuse the request.
         let server = Rc::clone(self);
         spawn_local(async move {
             let outcome = tokio::select! {
-                outcome = server.carry(model, request) => outcome,
+                outcome = server.exchange(model, Rc::new(request), Rc::default()) => {
+                    outcome.map(|answer| answer.map(ReplyBody::Relay))
+                }
                 () = conversation.cancel.notified() => Err(cancelled()),
             };
             conversation.is_waiting.set(false);
