@@ -38,3 +38,4 @@ mod trust_neighbours;
 mod trust_readings;
 mod unified;
 mod waiting;
+mod yields;

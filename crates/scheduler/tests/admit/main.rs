@@ -16,5 +16,6 @@ mod room;
 mod script;
 mod trust;
 mod turns;
+mod wait_lines;
 mod world;
 mod yields;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
+use plimsoll_base::Bytes;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
@@ -65,6 +66,10 @@ pub(crate) trait ModelService: 'static {
 
     /// Keeps the model from being stopped for others or for being idle, for this long; zero ends that.
     fn pin(&self, model: ModelId, time: Duration);
+
+    /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card, the only one
+    /// is meant, or to end it all are.
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem>;
 
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use http::StatusCode;
+use plimsoll_base::Bytes;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, SchedulerSnapshot};
 
 use super::exposition::{Exposition, Histogram, MetricKind};
@@ -97,6 +98,7 @@ fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
         ("plimsoll_card_capacity_bytes", "Memory of a card that can be reserved for models"),
         ("plimsoll_card_claimed_bytes", "Memory of a card that is reserved for models"),
         ("plimsoll_card_foreign_bytes", "Memory that other processes use on a card"),
+        ("plimsoll_yield_bytes", "Memory of a card that is kept free for other programs"),
     ] {
         page.family(name, MetricKind::Gauge, help);
         for card in &snapshot.cards {
@@ -104,7 +106,8 @@ fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
                 "plimsoll_card_total_bytes" => card.total,
                 "plimsoll_card_capacity_bytes" => card.capacity,
                 "plimsoll_card_claimed_bytes" => card.claimed,
-                _ => card.foreign,
+                "plimsoll_card_foreign_bytes" => card.foreign,
+                _ => card.yielded.as_ref().map_or(Bytes::ZERO, |kept| kept.bytes),
             };
             page.sample(name, &[("card", &card.name)], bytes.get());
         }
