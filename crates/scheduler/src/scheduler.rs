@@ -198,8 +198,9 @@ impl Scheduler {
     }
 
     /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
-    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+    pub fn wait_reason(&self, model: ModelId, now: Moment) -> Option<(&'static str, Reason)> {
+        let (word, reason) = refusal::wait(self.models.get(model)?, self.ledger());
+        Some((word, reason.because_all(self.at(now).wait_bound(model))))
     }
 
     /// The word alone, which takes no memory.

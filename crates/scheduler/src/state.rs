@@ -6,6 +6,7 @@
 pub(crate) mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
+mod hold;
 mod slack;
 mod snapshot;
 mod stop_reason;
@@ -83,7 +84,8 @@ impl<'a> StateRef<'a> {
     /// between two requests, ends.
     pub(crate) fn next_unprotected(self) -> Option<Moment> {
         let ends = self.models.running().flat_map(|(_, slot, run)| {
-            [run.ready_at.map(|ready| ready + self.settings.patience), slot.held_until()]
+            let protected = |late| Some(run.ready_at? + self.protection(slot, late));
+            [protected(true), protected(false), self.held_until(slot)]
         });
         ends.flatten().filter(|at| *at > self.now).min()
     }

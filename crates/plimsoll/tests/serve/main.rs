@@ -20,6 +20,7 @@ mod isolation;
 mod limits;
 mod log;
 mod memory;
+mod metrics;
 mod neighbours;
 mod nobody;
 mod operator;

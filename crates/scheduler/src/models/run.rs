@@ -40,6 +40,7 @@ pub(crate) struct RunState {
     pub(crate) killed_for: Option<Reason>,
     /// The run was started by the configuration, without a request.
     pub(crate) preloaded: bool,
+    pub(crate) started: Moment,
     pub(crate) ready_at: Option<Moment>,
     /// The cards when it was started.
     pub(crate) start: Vec<StartFigure>,
@@ -106,6 +107,7 @@ impl RunState {
             restarts: false,
             killed_for: None,
             preloaded: false,
+            started: Moment::START,
             ready_at: None,
             start: Vec::new(),
             load_check: Vec::new(),

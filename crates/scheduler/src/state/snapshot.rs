@@ -144,7 +144,7 @@ impl StateRef<'_> {
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
             last_used: slot.last_used,
-            held_until: slot.held_until().filter(|until| *until > self.now),
+            held_until: self.held_until(slot).filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),

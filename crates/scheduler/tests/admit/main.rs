@@ -5,6 +5,7 @@ mod configuration;
 mod depth;
 mod desk;
 mod failures;
+mod four;
 mod hold;
 mod invariants;
 mod neighbours;
