@@ -74,6 +74,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         open: serve.open,
         cards: each(lines, &serve.cards, card, |one, other| one.id == other.id)?,
         reserve: serve.reserve.as_ref().map(|size| size.0),
+        yield_below: serve.yield_below.as_ref().map(|size| size.0),
+        yield_to: serve.yield_to.clone(),
         log_file: serve.log_file.as_ref().map(|file| file.0.clone()),
         guard: serve.guard,
         ask: serve.ask.as_ref().map(|time| time.0),

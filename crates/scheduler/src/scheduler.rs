@@ -204,6 +204,11 @@ impl Scheduler {
         Some((word, reason.because_all(self.at(now).wait_bound(model))))
     }
 
+    /// The word alone, which takes no memory.
+    pub fn wait_cause(&self, model: ModelId) -> Option<&'static str> {
+        Some(refusal::wait_cause(self.models.get(model)?).0)
+    }
+
     /// One line for a client: the cause of the wait for a model, with the models that leave for it.
     pub fn wait_line(&self, model: ModelId, now: Moment) -> Option<String> {
         self.at(now).wait_line(model)

@@ -307,7 +307,11 @@ fn settings(
     keys: ApiKeys,
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
     let unified = machine.unified;
-    let cards = cards::choose(&serve.cards, serve.reserve, machine);
+    let mut cards = cards::choose(&serve.cards, serve.reserve, machine);
+    // What other processes find free until idle models have left for them.
+    for limit in &mut cards {
+        limit.reserve = limit.reserve.max(serve.yield_below.unwrap_or_default());
+    }
     // Neither a card nor /proc/meminfo: this happens in a sandbox only.
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
@@ -321,6 +325,7 @@ fn settings(
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
+    scheduler.gives_way = serve.yield_below.is_some();
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
         guard: serve.guard,

@@ -19,6 +19,7 @@ mod run;
 mod service;
 mod status;
 mod survey;
+mod yields;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -146,6 +147,8 @@ pub(crate) struct Runtime {
     next_folder: Cell<u64>,
     /// Programs that did not create the socket that they were given.
     only_ports: RefCell<HashSet<PathBuf>>,
+    /// Processes with precedence on each card, at the last reading.
+    with_precedence: RefCell<HashSet<(CardId, u32)>>,
     /// What engines said of their memory.
     answers: ExactAnswers,
     /// Held by a forecast, so that forecasts are logged in the order in which they were begun.
@@ -197,6 +200,7 @@ impl Runtime {
             folders: OnceCell::new(),
             next_folder: Cell::new(0),
             only_ports: RefCell::default(),
+            with_precedence: RefCell::default(),
             answers: ExactAnswers::new(Some(news)),
             forecasting: tokio::sync::Mutex::default(),
         });

@@ -1,8 +1,9 @@
-//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `reload`, `logs`, `stop` and `top`: requests to
+//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `reload`, `logs`, `stop` and `top`: requests to
 //! a running `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
+mod give_way;
 mod stop;
 mod top;
 
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use crate::report::ErrorReport;
 use crate::screen;
 
+pub(crate) use give_way::{Yield, give_way};
 pub(crate) use stop::{Stop, stop};
 pub(crate) use top::{Top, top};
 

@@ -18,5 +18,6 @@ mod room;
 mod script;
 mod trust;
 mod turns;
+mod wait_lines;
 mod world;
 mod yields;

@@ -52,6 +52,10 @@ pub(crate) enum Own {
     Ollama(Listing),
     LmStudioModels,
     LmStudioModel,
+    /// Memory that is kept free for other programs: the list, a new one, the end of one.
+    Yields,
+    Yield,
+    EndYield,
 }
 
 #[derive(Debug)]
@@ -166,6 +170,9 @@ const ROUTES: &[Route] = &[
     // Ours.
     own(POST, "/api/models/pin", Own::Pin),
     own(POST, "/api/models/unpin", Own::Unpin),
+    own(GET, "/api/yield", Own::Yields),
+    own(POST, "/api/yield", Own::Yield),
+    own(DELETE, "/api/yield", Own::EndYield),
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
     Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
@@ -180,11 +187,9 @@ pub(crate) fn index() -> String {
             || matches!(route.action, Action::EngineOr(_))
     });
     let line = |route: &Route| {
-        let method = if route.action.changes(&Method::GET, None) || !route.methods.contains(&Method::GET) {
-            "POST"
-        } else {
-            "GET"
-        };
+        let changes = route.action.changes(&Method::GET, None);
+        let get = route.methods.iter().find(|method| **method == Method::GET).filter(|_| !changes);
+        let method = get.unwrap_or(&route.methods[route.methods.len() - 1]).as_str();
         format!("  {method:<4} {}\n", route.path.replace('*', "MODEL"))
     };
     let lines: String = own.map(line).collect();

@@ -74,6 +74,9 @@ impl<H: ModelService> HttpServer<H> {
                 status["server"] = self.service.about();
                 reply::json(&status)
             }
+            Own::Yields => self.yields(),
+            Own::Yield => self.give_way(body).await?,
+            Own::EndYield => self.end_yield(head)?,
             Own::StatusStream => {
                 let listener = self.service.events().listen_to_snapshots(&snapshot());
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))

@@ -79,6 +79,10 @@ impl RequestRecord {
     /// Logs the cause of the wait, unless it was told before.
     pub(super) fn waits(&mut self) {
         let state = self.runtime.state.borrow();
+        // Asked again and again for every request that waits, so the reason is made only where it is told.
+        if state.scheduler.wait_cause(self.model) == self.cause {
+            return;
+        }
         let Some((cause, reason)) = state.scheduler.wait_reason(self.model, self.runtime.now()) else {
             return;
         };

@@ -139,6 +139,10 @@ impl ModelService for Runtime {
         self.submit(SchedulerEvent::KeepWanted { model, time });
     }
 
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+        self.yield_memory(card, size, time)
+    }
+
     fn about(&self) -> Value {
         let up = self.up_since().elapsed().as_secs();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
