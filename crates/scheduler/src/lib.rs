@@ -35,5 +35,8 @@ pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;
 pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
-pub use state::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
+pub use state::{
+    CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, WaitView, WhatIf,
+    WhatIfVerdict,
+};
 pub use time::{ClientId, ModelId, Moment, RequestId};

@@ -6,13 +6,17 @@
 pub(crate) mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
+mod outlook;
 mod slack;
 mod snapshot;
 mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
+mod what_if;
 
+pub use outlook::{ModelOutlook, WaitView};
 pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
+pub use what_if::{WhatIf, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
 

@@ -25,12 +25,14 @@ mod proxy;
 mod read_limit;
 mod rewrite;
 mod upstream;
+mod what_if;
 
 mod events;
 mod exposition;
 mod feed;
 mod listing;
 mod logs;
+mod page;
 mod problem;
 mod reply;
 mod sse;
@@ -53,6 +55,7 @@ pub(crate) use prompt::RequestPrompt;
 pub(crate) use rope::Rope;
 pub(crate) use server::{HttpServer, HttpSettings};
 pub(crate) use upstream::Upstream;
+pub(crate) use what_if::WhatIfError;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 //! [`Extension`]s add guard (the preloaded library), reclaim and metrics.
 
 mod admission;
+mod board;
 mod extension;
 mod forecast;
 mod health;
@@ -42,6 +43,7 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::{spawn_blocking, spawn_local};
 
 use self::admission::AdmissionAnswer;
+use self::board::Board;
 use self::operator_log::OperatorLog;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
@@ -135,6 +137,7 @@ pub(crate) struct Runtime {
     pub(crate) statuses: ModelStatuses,
     extensions: Vec<Rc<dyn Extension>>,
     operator_log: OperatorLog,
+    board: Board,
     pub(crate) counts: RequestCounts,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
@@ -188,6 +191,7 @@ impl Runtime {
             statuses: ModelStatuses::default(),
             extensions,
             operator_log: OperatorLog::default(),
+            board: Board::default(),
             counts: RequestCounts::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
@@ -202,6 +206,7 @@ impl Runtime {
         });
         spawn_local(tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
+        spawn_local(board::publish(Rc::clone(&runtime)));
         spawn_local(survey::hear(Rc::clone(&runtime), heard));
         for extension in &runtime.extensions {
             Rc::clone(extension).start(&runtime);
@@ -272,11 +277,13 @@ impl Runtime {
                 self.name_holders(&mut refusal.reason);
             }
             self.carry_out(&effect);
+            self.mark_effect(&effect);
             // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {
                 extension.on_effect(&runtime, &effect);
             }
         }
+        self.board.touch();
     }
 
     /// Carries out one effect. It never submits an event itself, because effects would then be carried out in
@@ -377,7 +384,6 @@ impl Runtime {
     /// Publishes the state of a model, with `info` about it, to event streams.
     fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
         self.events.state_changed(&self.entry(model).name, state, info);
-        self.events.show(|| self.scheduler_snapshot());
     }
 
     /// Access to the answers of engines; `None` where they are not asked.

@@ -9,6 +9,7 @@ mod hold;
 mod invariants;
 mod neighbours;
 mod out_of_memory;
+mod outlook;
 mod pins;
 mod pleas;
 mod requests;

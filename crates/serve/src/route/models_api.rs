@@ -15,10 +15,12 @@ use super::api::{self, Own};
 use super::exposition::Exposition;
 use super::logs;
 use super::model_service::ModelService;
+use super::page;
 use super::problem::{HttpProblem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::server::HttpServer;
+use super::what_if;
 
 const EVENTS: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -33,9 +35,9 @@ impl<H: ModelService> HttpServer<H> {
         head: &Parts,
         body: Incoming,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let snapshot = || self.service.snapshot();
         Ok(match own {
             Own::Index => reply::text(TEXT, api::index()),
+            Own::Page(file) => page::answer(file),
             Own::Health => reply::json(&json!({ "status": "ok" })),
             Own::Version => reply::json(&json!({ "version": env!("CARGO_PKG_VERSION"), "name": "plimsoll" })),
             Own::Props => reply::json(&props()),
@@ -55,13 +57,10 @@ impl<H: ModelService> HttpServer<H> {
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics(),
             // A reason may quote an engine's log, and with it another client's prompt.
-            Own::Status => {
-                let mut status = without_engine_words(json!(snapshot()));
-                status["server"] = self.service.about();
-                reply::json(&status)
-            }
+            Own::Status => reply::json(&without_engine_words(self.service.document())),
+            Own::WhatIf => self.what_if(head).await?,
             Own::StatusStream => {
-                let listener = self.service.events().listen_to_snapshots(&snapshot());
+                let listener = self.service.events().listen_to_snapshots(self.service.document());
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
             }
         })
@@ -135,6 +134,12 @@ impl<H: ModelService> HttpServer<H> {
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "pinned_by_configuration", message));
         }
         Ok(success())
+    }
+
+    async fn what_if(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+        let flags = what_if::flags(head.uri.query())?;
+        let answer = self.service.what_if(self.model_of(head, None)?, flags).await?;
+        Ok(reply::json(&without_engine_words(answer)))
     }
 
     fn unload_all(&self) -> Reply<H::Pass> {

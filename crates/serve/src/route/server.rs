@@ -18,7 +18,7 @@ use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
-use super::api::{self, Action, RouteMissing};
+use super::api::{self, Action, RouteMatch, RouteMissing};
 use super::auth::ApiKeys;
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
@@ -32,7 +32,7 @@ use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::reply::{self, Reply, ReplyBody};
 use super::stream::BrokenAnswer;
 use super::tally::TokenTally;
-use super::{headers, multipart, query};
+use super::{headers, multipart, page, query};
 
 /// Settings of the server.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl<H: ModelService> HttpServer<H> {
         // Copied, because `head` is moved while the route still refers to the path.
         let path = head.uri.path().to_owned();
         let found = match api::find(&head.method, &path) {
-            Ok(found) => found,
+            Ok(found) => RouteMatch { action: page::for_browser(found.action, &head.headers), ..found },
             Err(missing) => return Ok(no_route(&path, missing)),
         };
         if !found.action.is_public() && !admitted {
@@ -157,7 +157,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Finds the model named in the body, or else in `?model=`.
-    fn model_of(&self, head: &Parts, named: Option<&ModelKey>) -> Result<ModelId, HttpProblem> {
+    pub(crate) fn model_of(&self, head: &Parts, named: Option<&ModelKey>) -> Result<ModelId, HttpProblem> {
         let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
         let name = in_body
             .filter(|name| !name.is_empty())

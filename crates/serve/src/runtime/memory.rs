@@ -24,6 +24,7 @@ const BACK: (u64, u64) = (3, 4);
 pub(super) async fn watch(runtime: Rc<Runtime>) {
     loop {
         runtime.read_cards().await;
+        runtime.sample().await;
         // After the answer, so that a slow driver is never asked faster than it answers.
         tokio::time::sleep(PERIOD).await;
     }

@@ -14,6 +14,7 @@ use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
 use crate::route::{
     Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions,
+    WhatIfError,
 };
 
 impl ModelService for Runtime {
@@ -89,7 +90,6 @@ impl ModelService for Runtime {
         }
         let until = if time.is_zero() { Moment::START } else { self.now() + time };
         self.submit(SchedulerEvent::PinWanted { model, until });
-        self.events.show(|| self.scheduler_snapshot());
     }
 
     fn about(&self) -> Value {
@@ -115,6 +115,14 @@ impl ModelService for Runtime {
 
     fn snapshot(&self) -> SchedulerSnapshot {
         self.state.borrow().scheduler.snapshot(self.now())
+    }
+
+    async fn what_if(&self, model: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
+        self.dry_run(model, flags).await
+    }
+
+    fn document(&self) -> Value {
+        Self::document(self, 0)
     }
 
     fn events(&self) -> &Events {
