@@ -30,6 +30,7 @@ mod read_limit;
 mod rewrite;
 mod tunnel;
 mod upstream;
+mod what_if;
 
 mod events;
 mod exposition;
@@ -39,6 +40,7 @@ mod listing;
 mod lm_studio;
 mod logs;
 mod ollama;
+mod page;
 mod problem;
 mod reply;
 mod sse;
@@ -64,6 +66,7 @@ pub(crate) use prompt::RequestPrompt;
 pub(crate) use rope::Rope;
 pub(crate) use server::{HttpServer, HttpSettings};
 pub(crate) use upstream::Upstream;
+pub(crate) use what_if::WhatIfError;
 
 #[cfg(test)]
 mod tests;

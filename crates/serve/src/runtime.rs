@@ -5,6 +5,7 @@
 //! [`Extension`]s add guard (the preloaded library), reclaim and metrics.
 
 mod admission;
+mod board;
 mod extension;
 mod forecast;
 mod health;
@@ -43,6 +44,7 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::{spawn_blocking, spawn_local};
 
 use self::admission::AdmissionAnswer;
+use self::board::Board;
 use self::operator_log::OperatorLog;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
@@ -136,6 +138,7 @@ pub(crate) struct Runtime {
     pub(crate) statuses: ModelStatuses,
     extensions: Vec<Rc<dyn Extension>>,
     operator_log: OperatorLog,
+    board: Board,
     pub(crate) counts: RequestCounts,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
@@ -191,6 +194,7 @@ impl Runtime {
             statuses: ModelStatuses::default(),
             extensions,
             operator_log: OperatorLog::default(),
+            board: Board::default(),
             counts: RequestCounts::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
@@ -206,6 +210,7 @@ impl Runtime {
         });
         spawn_local(tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
+        spawn_local(board::publish(Rc::clone(&runtime)));
         spawn_local(survey::hear(Rc::clone(&runtime), heard));
         for extension in &runtime.extensions {
             Rc::clone(extension).start(&runtime);
@@ -283,11 +288,13 @@ impl Runtime {
                 self.name_holders(&mut refusal.reason);
             }
             self.carry_out(&effect);
+            self.mark_effect(&effect);
             // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {
                 extension.on_effect(&runtime, &effect);
             }
         }
+        self.board.touch();
     }
 
     /// Carries out one effect. It never submits an event itself, because effects would then be carried out in
@@ -388,7 +395,6 @@ impl Runtime {
     /// Publishes the state of a model, with `info` about it, to event streams.
     fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
         self.events.state_changed(&self.entry(model).name, state, info);
-        self.events.show(|| self.scheduler_snapshot());
     }
 
     /// Publishes a model's new state, unless clients have the same word for the state before.
@@ -396,9 +402,8 @@ impl Runtime {
         let is_new = before.is_none_or(|before| route::status(before) != route::status(state));
         // A loaded model is told by its run, which knows what the engine says of it.
         if is_new && state != ModelState::Ready {
-            return self.publish(model, state, &Value::Null);
+            self.publish(model, state, &Value::Null);
         }
-        self.events.show(|| self.scheduler_snapshot());
     }
 
     /// Access to the answers of engines; `None` where they are not asked.

@@ -11,6 +11,7 @@ mod invariants;
 mod keeping;
 mod neighbours;
 mod out_of_memory;
+mod outlook;
 mod pins;
 mod pleas;
 mod requests;

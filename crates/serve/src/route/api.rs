@@ -6,6 +6,7 @@
 use http::Method;
 
 use super::ollama::{Endpoint, Listing};
+use super::page::PageFile;
 use super::query;
 
 /// Handling of a route: by an engine, or by this server.
@@ -31,6 +32,8 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Index,
+    /// A file of the web page.
+    Page(PageFile),
     Health,
     Version,
     Props,
@@ -56,6 +59,7 @@ pub(crate) enum Own {
     Yields,
     Yield,
     EndYield,
+    WhatIf,
 }
 
 #[derive(Debug)]
@@ -145,7 +149,11 @@ const ROUTES: &[Route] = &[
     own(GET, "/logs", Own::Logs),
     own(GET, "/logs/stream", Own::LogStream),
     own(GET, "/logs/stream/*", Own::LogStream),
-    own(GET, "/ui", Own::Index),
+    own(GET, "/ui", Own::Page(PageFile::Document)),
+    own(GET, "/ui/", Own::Page(PageFile::Document)),
+    own(GET, "/ui/page.js", Own::Page(PageFile::Script)),
+    own(GET, "/ui/page.css", Own::Page(PageFile::Style)),
+    own(GET, "/ui/icon.svg", Own::Page(PageFile::Icon)),
     own(GET, "/api/version", Own::Version),
     // Ollama, whose `/api/status` is another one than ours.
     ollama("/api/chat", Endpoint::Chat),
@@ -175,6 +183,7 @@ const ROUTES: &[Route] = &[
     own(DELETE, "/api/yield", Own::EndYield),
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
+    own(GET, "/api/what-if", Own::WhatIf),
     Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
     // Last, because the first row that fits is taken and the rows above allow fewer methods.
     Route { path: "/v1/*", methods: ANY, action: Action::Engine },
@@ -183,7 +192,8 @@ const ROUTES: &[Route] = &[
 /// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
     let own = ROUTES.iter().filter(|route| {
-        matches!(route.action, Action::Own(own) if !matches!(own, Own::Index | Own::Ollama(Listing::Refused)))
+        let is_listed = |own: Own| !matches!(own, Own::Index | Own::Ollama(Listing::Refused));
+        matches!(route.action, Action::Own(own) if is_listed(own) && !route.path.starts_with("/ui/"))
             || matches!(route.action, Action::EngineOr(_))
     });
     let line = |route: &Route| {
@@ -246,8 +256,8 @@ impl Action {
 
     /// True if it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
-        // Load balancers and container health checks have no key.
-        matches!(self, Self::Own(Own::Health))
+        // Load balancers and container health checks have no key. The page asks for one, and holds no data itself.
+        matches!(self, Self::Own(Own::Health | Own::Page(_)))
     }
 }
 

@@ -1,10 +1,10 @@
-//! Event streams of model states (`/models/sse`) and of scheduler snapshots (`/api/status/stream`).
+//! Event streams of model states (`/models/sse`) and of the status document (`/api/status/stream`).
 //!
 //! `/models/sse` sends the same events as llama-server's router.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;
-use plimsoll_scheduler::{ModelState, SchedulerSnapshot};
+use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 use super::feed::{Feed, FeedListener};
@@ -64,11 +64,16 @@ impl Events {
         self.tell(model, "page_cache_dropped", &json!({ "cached": cached }));
     }
 
-    /// Shows the scheduler as it is now; `snapshot` is called only if there is a listener.
-    pub(crate) fn show(&self, snapshot: impl FnOnce() -> SchedulerSnapshot) {
+    /// Sends the status document; `document` is called only if there is a listener.
+    pub(crate) fn show(&self, document: impl FnOnce() -> Value) {
         if self.snapshots.is_heard() {
-            self.snapshots.publish(&snapshot_event(&snapshot()));
+            self.snapshots.publish(&snapshot_event(document()));
         }
+    }
+
+    /// True if there is a listener to the status document.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.snapshots.is_heard()
     }
 
     pub(crate) fn listen_to_models(&self) -> FeedListener {
@@ -76,7 +81,7 @@ impl Events {
     }
 
     /// Starts with `now`, so that a watcher needs nothing else.
-    pub(crate) fn listen_to_snapshots(&self, now: &SchedulerSnapshot) -> FeedListener {
+    pub(crate) fn listen_to_snapshots(&self, now: Value) -> FeedListener {
         self.snapshots.listen(Some(snapshot_event(now)))
     }
 
@@ -87,9 +92,9 @@ impl Events {
     }
 }
 
-fn snapshot_event(snapshot: &SchedulerSnapshot) -> Bytes {
-    // A snapshot holds reasons, which may quote an engine's log.
-    data_event(&without_engine_words(json!(snapshot)))
+fn snapshot_event(document: Value) -> Bytes {
+    // The document holds reasons, which may quote an engine's log.
+    data_event(&without_engine_words(document))
 }
 
 fn data_event(data: &Value) -> Bytes {

@@ -21,6 +21,7 @@ use super::listing::ModelListing;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
 use super::upstream::Upstream;
+use super::what_if::WhatIfError;
 
 /// Options that a request sets about its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +97,13 @@ pub(crate) trait ModelService: 'static {
     fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;
 
     fn snapshot(&self) -> SchedulerSnapshot;
+
+    /// Plans the model with these flags over its own; what a load would take and stop, as JSON.
+    fn what_if(&self, model: ModelId, flags: Vec<String>)
+    -> impl Future<Output = Result<Value, WhatIfError>>;
+
+    /// The status document of displays, with the snapshot at its root.
+    fn document(&self) -> Value;
 
     fn events(&self) -> &Events;
 

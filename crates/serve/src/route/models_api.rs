@@ -18,10 +18,12 @@ use super::listing::ModelListing;
 use super::logs;
 use super::model_service::ModelService;
 use super::ollama;
+use super::page;
 use super::problem::{HttpProblem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::server::{HttpServer, PROXY_FLAG};
+use super::what_if;
 
 const EVENTS: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -36,9 +38,9 @@ impl<H: ModelService> HttpServer<H> {
         head: &Parts,
         body: Incoming,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let snapshot = || self.service.snapshot();
         Ok(match own {
             Own::Index => reply::text(TEXT, api::index()),
+            Own::Page(file) => page::answer(file),
             Own::Health => reply::json(&json!({ "status": "ok" })),
             // Ollama's clients compare the first.
             Own::Version => reply::json(&json!({
@@ -69,16 +71,13 @@ impl<H: ModelService> HttpServer<H> {
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics().await,
             // A reason may quote an engine's log, and with it another client's prompt.
-            Own::Status => {
-                let mut status = without_engine_words(json!(snapshot()));
-                status["server"] = self.service.about();
-                reply::json(&status)
-            }
+            Own::Status => reply::json(&without_engine_words(self.service.document())),
+            Own::WhatIf => self.what_if(head).await?,
             Own::Yields => self.yields(),
             Own::Yield => self.give_way(body).await?,
             Own::EndYield => self.end_yield(head)?,
             Own::StatusStream => {
-                let listener = self.service.events().listen_to_snapshots(&snapshot());
+                let listener = self.service.events().listen_to_snapshots(self.service.document());
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
             }
         })
@@ -167,6 +166,14 @@ impl<H: ModelService> HttpServer<H> {
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "pinned_by_configuration", message));
         }
         Ok(success())
+    }
+
+    async fn what_if(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+        let flags = what_if::flags(head.uri.query())?;
+        let name = query::parameter(head.uri.query(), "model").unwrap_or_default();
+        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(&name))?;
+        let answer = self.service.what_if(model, flags).await?;
+        Ok(reply::json(&without_engine_words(answer)))
     }
 
     fn unload_all(&self) -> Reply<H::Pass> {

@@ -17,7 +17,7 @@ use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
-use super::api::{self, Action, Own, RouteMissing};
+use super::api::{self, Action, Own, RouteMatch, RouteMissing};
 use super::auth::ApiKeys;
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
@@ -30,6 +30,7 @@ use super::model_key::ModelKey;
 use super::model_service::{ModelService, RouteOptions};
 use super::naming::named_in_body;
 use super::ollama::ToldContexts;
+use super::page;
 use super::problem::{ErrorShape, HttpProblem};
 use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::query;
@@ -136,7 +137,7 @@ impl<H: ModelService> HttpServer<H> {
         // Copied, because `head` is moved while the route still refers to the path.
         let path = head.uri.path().to_owned();
         let found = match api::find(&head.method, &path) {
-            Ok(found) => found,
+            Ok(found) => RouteMatch { action: page::for_browser(found.action, &head.headers), ..found },
             Err(missing) => return Ok(no_route(&path, missing)),
         };
         if !found.action.is_public() && !admitted {

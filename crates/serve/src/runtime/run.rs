@@ -207,6 +207,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         extension.ended(&runtime, &run, &verdict.end);
     }
     runtime.log_end(&run, &verdict.end);
+    runtime.mark_end(&run, &verdict);
     runtime.submit(SchedulerEvent::Ended { run: run.id, end: verdict.end });
 }
 
@@ -314,6 +315,7 @@ impl Starter<'_> {
     fn progressed(&self, progress: &Value) {
         // A line of output comes without a payload; only the control channel reports a figure.
         let measured = !progress.is_null();
+        self.runtime.statuses.with(self.run.model, |status| status.progress = Some(progress.clone()));
         self.runtime.submit(SchedulerEvent::Progressed { run: self.run.id, measured });
         self.runtime.publish(self.run.model, ModelState::Loading, &json!({ "progress": progress }));
     }

@@ -15,7 +15,7 @@ use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
 use crate::route::{
     Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
-    RouteOptions, Upstream,
+    RouteOptions, Upstream, WhatIfError,
 };
 
 impl ModelService for Runtime {
@@ -132,7 +132,6 @@ impl ModelService for Runtime {
         }
         let until = if time.is_zero() { Moment::START } else { self.now() + time };
         self.submit(SchedulerEvent::PinWanted { model, until });
-        self.events.show(|| self.scheduler_snapshot());
     }
 
     fn keep(&self, model: ModelId, time: Duration) {
@@ -166,6 +165,14 @@ impl ModelService for Runtime {
 
     fn snapshot(&self) -> SchedulerSnapshot {
         self.state.borrow().scheduler.snapshot(self.now())
+    }
+
+    async fn what_if(&self, model: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
+        self.dry_run(model, flags).await
+    }
+
+    fn document(&self) -> Value {
+        Self::document(self, 0)
     }
 
     fn events(&self) -> &Events {

@@ -114,7 +114,7 @@ fn changes_are_told_to_those_who_watch() {
             told.contains(r#""event":"model_status""#) && told.contains(r#"{"status":"loading"}"#),
             "{told}"
         );
-        stage.service.events.show(|| crate::route::ModelService::snapshot(&*stage.service));
+        stage.service.events.show(|| crate::route::ModelService::document(&*stage.service));
         read_until(&mut status, "}\n\n\r\n").await;
     });
 }

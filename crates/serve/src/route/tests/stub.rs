@@ -20,7 +20,7 @@ use tokio::task::LocalSet;
 use crate::route::listing::tests::listing;
 use crate::route::{
     Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind, ModelListing, ModelService, Pass,
-    RequestPrompt, RouteOptions, StallLimit, Upstream, bind, serve,
+    RequestPrompt, RouteOptions, StallLimit, Upstream, WhatIfError, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -197,6 +197,14 @@ impl ModelService for StubService {
             load_check: Vec::new(),
         };
         SchedulerSnapshot { now: Moment::START, models: vec![model], cards: Vec::new() }
+    }
+
+    async fn what_if(&self, _: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
+        Ok(json!({ "flags": flags }))
+    }
+
+    fn document(&self) -> Value {
+        json!(self.snapshot())
     }
 
     fn events(&self) -> &Events {
