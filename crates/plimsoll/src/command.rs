@@ -132,6 +132,8 @@ enum Command {
             \x20 plimsoll watch show run.watch --html run.html\n\n\
             Exit status: that of the program; without a program, 0, or 1 on failure and 2 for bad input.")]
     Watch(Box<watch::Arguments>),
+    /// Keep memory of a card free for other programs
+    Yield(server_verbs::Yield),
     #[command(hide = true)]
     Look(look::Arguments),
     #[command(hide = true)]
@@ -193,6 +195,7 @@ pub fn main() -> ExitCode {
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Top(arguments) => server_verbs::top(&arguments).map_err(server_verbs::report),
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
+        Command::Yield(arguments) => server_verbs::give_way(&arguments),
         Command::Unpin(arguments) => server_verbs::unpin(&arguments).map_err(server_verbs::report),
         Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),

@@ -221,10 +221,10 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
     refusal(RequestRefusalKind::Deadline, Some(SOON), reason)
 }
 
-/// The cause of the wait for a model, in a word and with its reason.
-pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason) {
+/// The cause of the wait for a model, in a word and in a sentence.
+pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
     // The state tells an operator which wait was too long.
-    let (word, text) = match (model.state(), model.seeking()) {
+    match (model.state(), model.seeking()) {
         (ModelState::Queued, RequestedState::Room(_)) => {
             ("room", "the model still waits for memory that other models hold")
         }
@@ -238,7 +238,12 @@ pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason)
             ("load", "the model is being stopped, and will be started again")
         }
         (ModelState::Unloaded | ModelState::Failed, _) => ("load", "the model is not loaded"),
-    };
+    }
+}
+
+/// The cause of the wait for a model, in a word and with its reason.
+pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason) {
+    let (word, text) = wait_cause(model);
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {
         let runs = u64::try_from(deep.victims.len()).unwrap_or(u64::MAX);

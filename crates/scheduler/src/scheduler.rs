@@ -16,7 +16,7 @@ mod running;
 mod timers;
 mod yields;
 
-use plimsoll_base::{Reason, RunId};
+use plimsoll_base::{MemoryModel, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
@@ -27,7 +27,7 @@ use super::queue::Queue;
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
-use super::state::{ModelView, SchedulerSnapshot, StateRef};
+use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf};
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
 use crate::place::Ledger;
@@ -166,6 +166,7 @@ impl Scheduler {
             SchedulerEvent::PinWanted { model, until } => self.pin_wanted(model, until),
             SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
             SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
+            SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }
@@ -187,6 +188,16 @@ impl Scheduler {
         Some(state.model_view(id, state.model(id)?))
     }
 
+    /// Dry run of a load of the model with this need; `None` for an unknown model.
+    pub fn what_if(&self, id: ModelId, demand: &dyn MemoryModel, now: Moment) -> Option<WhatIf> {
+        self.at(now).what_if(id, demand)
+    }
+
+    /// What may happen to each model next.
+    pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
+        self.at(now).outlook()
+    }
+
     /// Runs that could be sent a request and have none.
     pub fn idle_runs(&self) -> Vec<RunId> {
         self.state().idle_runs()
@@ -198,8 +209,14 @@ impl Scheduler {
     }
 
     /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
-    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+    pub fn wait_reason(&self, model: ModelId, now: Moment) -> Option<(&'static str, Reason)> {
+        let (word, reason) = refusal::wait(self.models.get(model)?, self.ledger());
+        Some((word, reason.because_all(self.at(now).wait_bound(model))))
+    }
+
+    /// The word alone, which takes no memory.
+    pub fn wait_cause(&self, model: ModelId) -> Option<&'static str> {
+        Some(refusal::wait_cause(self.models.get(model)?).0)
     }
 
     /// One line for a client: the cause of the wait for a model, with the models that leave for it.

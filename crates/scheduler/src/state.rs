@@ -6,14 +6,19 @@
 pub(crate) mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
+mod hold;
+mod outlook;
 mod slack;
 mod snapshot;
 mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
 mod wait_line;
+mod what_if;
 
+pub use outlook::{ModelOutlook, WaitView};
 pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot, YieldView};
+pub use what_if::{WhatIf, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
 
@@ -83,7 +88,8 @@ impl<'a> StateRef<'a> {
     /// between two requests, ends.
     pub(crate) fn next_unprotected(self) -> Option<Moment> {
         let ends = self.models.running().flat_map(|(_, slot, run)| {
-            [run.ready_at.map(|ready| ready + self.settings.patience), slot.held_until()]
+            let protected = |late| Some(run.ready_at? + self.protection(slot, late));
+            [protected(true), protected(false), self.held_until(slot)]
         });
         ends.flatten().filter(|at| *at > self.now).min()
     }

@@ -170,7 +170,7 @@ impl Asker {
         let Some((_, interface)) = said.split_once(" backend for ") else {
             return Err(format!("the engine was not asked: {}", exact["warnings"][0]["text"]));
         };
-        let interface = interface.split([' ', ')']).next().unwrap_or_default().to_owned();
+        let interface = interface.split([' ', ',', ')']).next().unwrap_or_default().to_owned();
         let mib = |plan: &Value, pointer: &str| {
             plan.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0) / f64::from(1 << 20)
         };

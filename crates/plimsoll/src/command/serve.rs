@@ -51,10 +51,10 @@ pub(crate) struct Arguments {
     /// With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", requires = "check")]
     json: Option<PathBuf>,
-    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces
-    /// [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", value_parser = plimsoll_config::listen_address)]
-    listen: Option<SocketAddr>,
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several
+    /// between commas [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = plimsoll_config::listen_address)]
+    listen: Vec<SocketAddr>,
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,

@@ -1,9 +1,10 @@
-//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `reload`, `logs`, `stop` and `top`: requests to
+//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `reload`, `logs`, `stop` and `top`: requests to
 //! a running `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
 mod address;
+mod give_way;
 mod stop;
 mod top;
 
@@ -23,6 +24,7 @@ use crate::report::{ErrorReport, print_as};
 use crate::screen;
 
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
+pub(crate) use give_way::{Yield, give_way};
 pub(crate) use stop::{Stop, stop};
 pub(crate) use top::{Top, top};
 

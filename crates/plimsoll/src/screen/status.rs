@@ -21,12 +21,40 @@ pub(crate) fn status(status: &Value) -> String {
     };
     let cards = table(&["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
     let models = table(&["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
+    let kept: String = list("cards").iter().filter_map(|card| kept(card, now)).collect();
     // Only where there are some: most of the time there are none.
     let requests = match requests.is_empty() {
         true => String::new(),
         false => format!("\n{}", table(&["REQUEST", "MODEL", "ARRIVED", "STATE"], requests)),
     };
-    format!("{cards}\n{models}{requests}")
+    format!("{cards}{kept}\n{models}{requests}")
+}
+
+/// What a card keeps free for other programs.
+fn kept(card: &Value, now: Option<f64>) -> Option<String> {
+    let kept = card.get("yield").filter(|kept| kept.is_object())?;
+    let left = now.zip(kept["until"].as_f64()).map(|(now, end)| end - now);
+    Some(yielded(&card["name"], &kept["bytes"], &kept["lacks"], left))
+}
+
+/// Formats the JSON of `/api/yield`.
+pub(crate) fn yields(answer: &Value) -> String {
+    let yields = answer["yields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let line = |one: &Value| yielded(&one["name"], &one["size"], &one["lacks"], one["for"].as_f64());
+    match yields {
+        [] => "no memory is kept free for other programs\n".to_owned(),
+        yields => yields.iter().map(line).collect(),
+    }
+}
+
+fn yielded(name: &Value, bytes: &Value, lacks: &Value, left: Option<f64>) -> String {
+    let (name, bytes) = (name.as_str().unwrap_or("?"), size(bytes.as_u64()));
+    let left = left.map_or_else(String::new, |left| format!(" for {}", time(left.max(0.0))));
+    let lacks = match lacks.as_u64() {
+        None | Some(0) => String::new(),
+        Some(lacks) => format!("; models still hold {} of it", Bytes::new(lacks)),
+    };
+    format!("{name} keeps {bytes} free for other programs{left}{lacks}\n")
 }
 
 /// Formats what concerns the server itself. Fields that are missing are shown as `?`.
@@ -174,9 +202,9 @@ code        unloaded         -         -                     -          -
         });
         let expected = "\
 REQUEST  MODEL         ARRIVED                              STATE
-      7   chat  1 min 10 s ago           in progress for 1 min 00 s
-      9   code         1 s ago  waits: the model is still loading
-      ?      ?               ?                              waits
+7         chat  1 min 10 s ago         in progress for 1 min 00 s
+9         code         1 s ago  waits: the model is still loading
+?            ?               ?                              waits
 ";
         let text = super::status(&status);
         assert!(text.ends_with(expected), "{text}\n{expected}");
@@ -203,11 +231,24 @@ requests: 15 answered, 2 failed, 1 abandoned; 2 in progress, 4 waiting
     }
 
     #[test]
+    fn what_is_kept_free_is_a_line_below_the_cards() {
+        let gib = 1_u64 << 30;
+        let kept = json!({ "bytes": 8 * gib, "lacks": gib, "until": 3600.0 });
+        let status = json!({ "now": 0.0, "cards": [{ "name": "RTX3090", "yield": kept }] });
+        let line = "RTX3090 keeps 8192 MiB free for other programs for 1 h 00 min; models still hold 1024 MiB of it\n";
+        assert!(super::status(&status).contains(line), "{}", super::status(&status));
+        let one = json!({ "name": "RTX3090", "size": 8 * gib, "lacks": gib, "for": 3600 });
+        assert_eq!(super::yields(&json!({ "yields": [one] })), line);
+        assert_eq!(super::yields(&json!(null)), "no memory is kept free for other programs\n");
+        assert!(super::yields(&json!({ "yields": [1] })).starts_with("? keeps - free"));
+    }
+
+    #[test]
     fn any_json_is_shown_without_a_panic() {
         for status in [
             json!(null),
             json!([1]),
-            json!({ "cards": [1, {}], "models": [null, { "claim": [{ "bytes": u64::MAX }, { "bytes": -1 }] }] }),
+            json!({ "cards": [1, {}, { "yield": {} }], "models": [null, { "claim": [{ "bytes": u64::MAX }, { "bytes": -1 }] }] }),
         ] {
             assert!(super::status(&status).contains("MODEL"));
             assert!(super::server(&status, "x").starts_with("plimsoll ? at x"));

@@ -5,7 +5,7 @@ use plimsoll_base::{Bytes, CardId, Reason, RunId};
 
 use super::Scheduler;
 use crate::models::{Drain, ModelSlot, RunPhase, RunState};
-use crate::place::{Account, EvictionCandidate, smallest};
+use crate::place::{Account, EvictionCandidate, cheapest};
 use crate::time::Moment;
 
 /// Readiness of a run to leave for another process; smaller values are readier.
@@ -88,7 +88,7 @@ impl Scheduler {
             }
             let candidates = self.candidates(card, rank);
             let all = || candidates.iter().map(|candidate| candidate.run).collect();
-            let leaving: Vec<RunId> = smallest(&[lack], &candidates).unwrap_or_else(all);
+            let leaving: Vec<RunId> = cheapest(&[lack], &candidates).unwrap_or_else(all);
             for candidate in candidates.iter().filter(|candidate| leaving.contains(&candidate.run)) {
                 lack = lack.saturating_sub(candidate.frees[0]);
                 self.leave(candidate.run, card, reason.clone());
@@ -124,9 +124,12 @@ impl Scheduler {
         let running = self.models.running();
         let mut ranked: Vec<(u64, EvictionCandidate)> = running
             .filter(|(_, slot, run)| leave_rank(slot, run) == Some(rank))
-            .map(|(_, _, run)| (run.stamp, run.id, self.state().held_by(run.id, card)))
-            .filter(|(_, _, held)| !held.is_zero())
-            .map(|(stamp, run, held)| (stamp, EvictionCandidate { run, frees: vec![held] }))
+            .map(|(_, slot, run)| {
+                let (frees, cost) =
+                    (self.state().held_by(run.id, card), self.state().eviction_cost(slot, run));
+                (run.stamp, EvictionCandidate { run: run.id, frees: vec![frees], cost })
+            })
+            .filter(|(_, candidate)| !candidate.frees[0].is_zero())
             .collect();
         ranked.sort_by_key(|(stamp, _)| *stamp);
         ranked.into_iter().map(|(_, candidate)| candidate).collect()

@@ -101,13 +101,20 @@ impl RequestRecord {
     pub(super) fn waits(&mut self) {
         let state = self.runtime.state.borrow();
         let OpenRequest { model, arrived, .. } = *self.open;
-        let Some((cause, reason)) = state.scheduler.wait_reason(model) else { return };
-        let is_first = self.cause.is_none();
+        // Asked again and again for every request that waits, so the reason is made only where it is told.
+        let cause = state.scheduler.wait_cause(model);
+        if cause == self.cause && self.told {
+            return;
+        }
+        // Every load begins with a check of some milliseconds; only a long one is worth a line.
+        if self.cause.is_none() && cause == Some(CHECK) {
+            self.cause = cause;
+            return;
+        }
+        let Some((cause, reason)) = state.scheduler.wait_reason(model, self.runtime.now()) else {
+            return;
+        };
         if self.cause.replace(cause) != Some(cause) || !self.told {
-            // Every load begins with a check of some milliseconds; only a long one is worth a line.
-            if is_first && cause == CHECK {
-                return;
-            }
             self.told = true;
             let (name, waited_ms) = (&state.registry.entry(model).name, millis(arrived.elapsed()));
             tracing::info!(model = name, waits_for = cause, waited_ms, "wait {name}: {}", in_a_line(&reason));
@@ -183,7 +190,7 @@ impl Runtime {
         let list = open.iter().map(|(id, open)| {
             let arrived = open.arrived.saturating_duration_since(start);
             let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());
-            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model)?.1));
+            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model, self.now())?.1));
             json!({
                 "id": id,
                 "model": state.registry.entry(open.model).name,

@@ -56,7 +56,7 @@ impl World {
             SchedulerEffect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
             SchedulerEffect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
             SchedulerEffect::WakeAt(at) => {
-                let at = u64::try_from(at.since_start().as_millis()).unwrap();
+                let at = u64::try_from(at.since_start().as_micros().div_ceil(1000)).unwrap();
                 self.later(at, Happening::Wake);
             }
             SchedulerEffect::AnswerBudget { run, claim } => {
