@@ -208,7 +208,7 @@ impl Scheduler {
         self.at(now).stop_reason(run)
     }
 
-    /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
+    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
     pub fn wait_reason(&self, model: ModelId, now: Moment) -> Option<(&'static str, Reason)> {
         let (word, reason) = refusal::wait(self.models.get(model)?, self.ledger());
         Some((word, reason.because_all(self.at(now).wait_bound(model))))

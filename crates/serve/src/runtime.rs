@@ -108,6 +108,10 @@ impl RuntimeSettings {
     }
 }
 
+pub(crate) fn counted(models: usize) -> String {
+    format!("{models} {}", if models == 1 { "model" } else { "models" })
+}
+
 /// Checks that the cards named by models exist.
 pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
     ModelRegistry::check(models, cards)
@@ -218,9 +222,22 @@ impl Runtime {
         runtime
     }
 
-    /// Reads a configuration and applies it; an error changes nothing. The files may lie on a disk that hangs, so
-    /// another thread reads them.
-    pub(crate) async fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+    /// Reads a configuration, applies it and logs the result; an error changes nothing.
+    pub(crate) async fn read_config(&self, path: &Path) -> Result<(), ConfigureError> {
+        match self.apply_config(path).await {
+            Ok(changed) => {
+                tracing::info!("{}: read again, {} changed", path.display(), counted(changed));
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!("{error}; the old configuration remains in effect");
+                Err(error)
+            }
+        }
+    }
+
+    /// The files may lie on a disk that hangs, so another thread reads them.
+    async fn apply_config(&self, path: &Path) -> Result<usize, ConfigureError> {
         // One after the other, so that the file that was read last is the one that stays.
         let _turn = self.reloading.lock().await;
         let file = path.to_owned();
