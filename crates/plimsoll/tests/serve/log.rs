@@ -114,8 +114,8 @@ fn a_name_from_a_client_makes_no_line_and_no_escape() {
         post(daemon.address, "/v1/completions", &json!({"model": name, "prompt": "x".repeat(1 << 20)}));
     assert_eq!(answer.status, 503);
     let long = post(daemon.address, "/v1/completions", &json!({"model": "y\n".repeat(1 << 19)}));
-    // A name of this length is not even read.
-    assert_eq!(long.status, 400);
+    // A name of this length is not even read, so the only model is asked.
+    assert_eq!(long.status, 503);
     daemon.told("request x\\n2026");
     let talk = end(daemon);
     assert!(talk.lines().all(|line| line.starts_with("20") && !line.starts_with("2026-01-01")), "{talk}");

@@ -66,11 +66,11 @@ impl StateRef<'_> {
         })
     }
 
-    /// Cost of stopping a run: the time of its next load in milliseconds, less if it is less likely to be
-    /// loaded again.
+    /// Cost of stopping a run: the time of its next load in seconds, less if it is less likely to be loaded
+    /// again. Rounded up, so that the age decides between loads that differ by less.
     pub(crate) fn eviction_cost(self, slot: &ModelSlot, run: &RunState) -> u64 {
         let idle = run.idle_since().map_or(Duration::ZERO, |since| self.now.since(since));
         let cost = slot.load_time.as_millis() * RECENT.as_millis() / idle.max(RECENT).as_millis();
-        u64::try_from(cost).unwrap_or(u64::MAX).max(1)
+        u64::try_from(cost.div_ceil(1000)).unwrap_or(u64::MAX).max(1)
     }
 }
