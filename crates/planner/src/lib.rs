@@ -32,6 +32,7 @@ mod weights;
 
 use plimsoll_base::{Card, Reason};
 
+// Types that most files of this crate use, by their names alone.
 use self::architecture::{GraphVariant, WantedRows};
 use self::compute::ModelLayers;
 use self::cost::{PlanCalculator, RequestCost};
