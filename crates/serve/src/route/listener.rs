@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -17,8 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plimsoll_nostd::heap;
 use plimsoll_probe::process::{MeasuredProcess, command_line};
-use plimsoll_scheduler::ClientId;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::body::{BodyBudget, READ_BUFFER};
@@ -184,12 +182,11 @@ pub(crate) async fn serve<H: ModelService>(
             accepted = accepted => match accepted {
                 Ok((stream, _)) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
-                    let source = client_of(&stream);
                     let (client, stream) = ClientConnection::open(stream, server.settings.keys.is_empty());
                     let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection((client, stream), source, &builder, server, draining).await;
+                        serve_connection((client, stream), &builder, server, draining).await;
                         drop(place);
                     });
                 }
@@ -215,19 +212,8 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
-/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
-fn client_of(stream: &TcpStream) -> ClientId {
-    let mut hasher = DefaultHasher::new();
-    match stream.peer_addr() {
-        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
-        peer => peer.ok().hash(&mut hasher),
-    }
-    ClientId(hasher.finish())
-}
-
 async fn serve_connection<H: ModelService>(
     (client, stream): (Rc<ClientConnection>, ClientStream),
-    source: ClientId,
     builder: &http1::Builder,
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
@@ -235,10 +221,7 @@ async fn serve_connection<H: ModelService>(
     let limits = server.settings.limits.clone();
     let io = TokioIo::new(stream);
     let its = Rc::clone(&client);
-    let service = service_fn(move |mut request| {
-        request.extensions_mut().insert(source);
-        Rc::clone(&server).answer(request, Rc::clone(&its))
-    });
+    let service = service_fn(move |request| Rc::clone(&server).answer(request, Rc::clone(&its)));
     let mut connection = pin!(builder.serve_connection(io, service));
     let (tell, mut told) = oneshot::channel();
     // A task of its own: in this one, each read and write would poll all the timers and signals as well, which

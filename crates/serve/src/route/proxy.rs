@@ -7,6 +7,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri, Version};
+use plimsoll_scheduler::ClientId;
 
 use super::body::Received;
 use super::headers;
@@ -31,6 +32,7 @@ const FRESH: u32 = 2;
 pub(crate) struct ProxyRequest {
     pub(crate) head: Parts,
     pub(crate) target: PathAndQuery,
+    pub(crate) client: ClientId,
     pub(crate) received: Received,
     /// The place of the model's name, and the form in which a name is written there.
     pub(crate) named: Option<(ModelKey, WrittenBytes)>,

@@ -15,7 +15,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use plimsoll_base::{Advice, Hint};
-use plimsoll_scheduler::ModelId;
+use plimsoll_scheduler::{ClientId, ModelId};
 use tokio::sync::watch;
 
 use super::api::{self, Action, RouteMissing};
@@ -79,7 +79,7 @@ impl<H: ModelService> HttpServer<H> {
         let origin = request.headers().get(ORIGIN).cloned();
         let admitted = self.settings.keys.admit(request.headers());
         client.has_key.set(admitted);
-        let mut reply = match self.dispatch(request, admitted).await {
+        let mut reply = match self.dispatch(request, admitted, client.client).await {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem),
         };
@@ -99,6 +99,7 @@ impl<H: ModelService> HttpServer<H> {
         &self,
         request: Request<Incoming>,
         admitted: bool,
+        client: ClientId,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let (head, body) = request.into_parts();
         // Browsers send preflights without a key, and they change nothing.
@@ -128,11 +129,11 @@ impl<H: ModelService> HttpServer<H> {
             return Err(foreign_page());
         }
         match found.action {
-            Action::Engine => self.to_engine(head, body).await,
+            Action::Engine => self.to_engine(head, body, client).await,
             Action::EngineOr(_) if query::parameter(head.uri.query(), "model").is_some() => {
-                self.to_engine(head, body).await
+                self.to_engine(head, body, client).await
             }
-            Action::Upstream => self.upstream(found.rest, head, body).await,
+            Action::Upstream => self.upstream(found.rest, head, body, client).await,
             Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
         }
     }
@@ -147,13 +148,18 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Sends a request to the engine of the model that it names.
-    async fn to_engine(&self, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
+    async fn to_engine(
+        &self,
+        head: Parts,
+        body: Incoming,
+        client: ClientId,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
         let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        self.carry(model, ProxyRequest { head, target, received, named, holds_head: true }).await
+        self.carry(model, ProxyRequest { head, target, client, received, named, holds_head: true }).await
     }
 
     /// Finds the model named in the body, or else in `?model=`.
@@ -179,7 +185,13 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
-    async fn upstream(&self, rest: &str, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
+    async fn upstream(
+        &self,
+        rest: &str,
+        head: Parts,
+        body: Incoming,
+        client: ClientId,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         // The engine's connection is plain HTTP/1.1 with one request at a time, which an upgrade would take
         // over.
         if head.headers.contains_key(UPGRADE) {
@@ -195,6 +207,7 @@ impl<H: ModelService> HttpServer<H> {
             ProxyRequest {
                 head,
                 target,
+                client,
                 received,
                 // The path names the model here, so the engine gets the body unchanged.
                 named: None,
@@ -219,7 +232,7 @@ impl<H: ModelService> HttpServer<H> {
         let autoload = query::parameter(request.head.uri.query(), "autoload");
         let wish = RouteOptions {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
-            client: request.head.extensions.get().copied().unwrap_or_default(),
+            client: request.client,
         };
         // Taken before admission: the time to the first byte includes the wait for the model.
         let asked = Instant::now();

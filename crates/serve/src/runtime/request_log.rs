@@ -71,6 +71,10 @@ impl RequestRecord {
         }
     }
 
+    pub(super) fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
     /// True if the line will be written, so that its figures are worth finding.
     pub(super) fn is_logged() -> bool {
         tracing::enabled!(Level::INFO)
@@ -87,8 +91,7 @@ impl RequestRecord {
     }
 
     pub(super) fn sent_to(&mut self, run: &EngineRun) {
-        let waited = self.arrived.elapsed();
-        self.sent = Some((waited, run.age() < waited));
+        self.sent = Some((self.arrived.elapsed(), run.began_after(self.arrived)));
     }
 
     pub(super) fn status(&mut self, status: StatusCode) {
