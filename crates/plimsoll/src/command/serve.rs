@@ -206,7 +206,7 @@ fn check_as_json(check: &ConfigCheck) -> Value {
         json!({ "id": card.id, "name": card.name, "available": account.limit(), "total": card.total })
     });
     let models = check.models.iter().map(|model| {
-        let Forecast { name, text, refused, hints } = model;
+        let Forecast { name, text, refused, hints, .. } = model;
         json!({ "name": name, "fits": refused.is_none(), "text": text, "reason": refused, "hints": hints })
     });
     let (cards, models): (Vec<Value>, Vec<Value>) = (cards.collect(), models.collect());
