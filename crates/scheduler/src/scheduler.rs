@@ -16,7 +16,7 @@ mod running;
 mod timers;
 mod yields;
 
-use plimsoll_base::{Reason, RunId};
+use plimsoll_base::{MemoryModel, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
@@ -27,7 +27,7 @@ use super::queue::Queue;
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
-use super::state::{ModelView, SchedulerSnapshot, StateRef};
+use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf};
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
 use crate::place::Ledger;
@@ -166,6 +166,7 @@ impl Scheduler {
             SchedulerEvent::PinWanted { model, until } => self.pin_wanted(model, until),
             SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
             SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
+            SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }
@@ -185,6 +186,16 @@ impl Scheduler {
     pub fn view(&self, id: ModelId, now: Moment) -> Option<ModelView> {
         let state = self.at(now);
         Some(state.model_view(id, state.model(id)?))
+    }
+
+    /// Dry run of a load of the model with this need; `None` for an unknown model.
+    pub fn what_if(&self, id: ModelId, demand: &dyn MemoryModel, now: Moment) -> Option<WhatIf> {
+        self.at(now).what_if(id, demand)
+    }
+
+    /// What may happen to each model next.
+    pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
+        self.at(now).outlook()
     }
 
     /// Runs that could be sent a request and have none.

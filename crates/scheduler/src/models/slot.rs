@@ -231,8 +231,19 @@ impl ModelSlot {
     /// The end of an idle run's time to live.
     pub(crate) fn idle_end(&self) -> Option<Moment> {
         let idle_since = self.run.as_ref()?.idle_since()?;
+        Some(idle_since + self.time_to_live()?)
+    }
+
+    /// The same of a run that may be busy, as if it became idle now.
+    pub(crate) fn run_end_if_idle(&self, now: Moment) -> Option<Moment> {
+        self.run.as_ref()?;
+        self.idle_end().or_else(|| Some(now + self.time_to_live()?))
+    }
+
+    /// Idle time after which the run ends; `None` for a run that stays.
+    pub(crate) fn time_to_live(&self) -> Option<Duration> {
+        let of_run = self.run.as_ref().and_then(|run| run.keep);
         // A pinned model never expires, whatever its time to live says.
-        let ttl = self.spec.ttl.filter(|_| !self.is_pinned())?;
-        Some(idle_since + ttl)
+        of_run.or(self.spec.ttl).filter(|ttl| *ttl < Duration::MAX && !self.is_pinned())
     }
 }

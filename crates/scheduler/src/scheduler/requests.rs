@@ -147,7 +147,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(model) else {
             return;
         };
-        let ttl = slot.spec.ttl.filter(|_| !slot.is_pinned());
+        let ttl = slot.time_to_live();
         let Some(run) = slot.run.as_mut().filter(|run| run.in_flight() == 0) else {
             return;
         };

@@ -38,6 +38,9 @@ pub struct ModelView {
     /// Time until which the run counts as busy between two requests; None if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Moment>,
+    /// Time at which the run ends if no more requests come; of a busy one, if it became idle now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_end: Option<Moment>,
     /// Memory that the run may take.
     pub claim: Vec<Share>,
     /// The claim is a whole card, because the need is unknown.
@@ -144,6 +147,7 @@ impl StateRef<'_> {
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
             last_used: slot.last_used,
+            idle_end: slot.run_end_if_idle(self.now),
             held_until: self.held_until(slot).filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),

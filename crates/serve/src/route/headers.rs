@@ -94,6 +94,14 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     lengths.all(|other| other == Some(first)).then_some(first)
 }
 
+/// Passes an upgrade on, which is between neighbours like every hop-by-hop line.
+pub(crate) fn keep_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
+    if let Some(protocol) = from.get(header::UPGRADE) {
+        to.insert(header::UPGRADE, protocol.clone());
+        to.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+}
+
 /// Tells a proxy before us not to collect a stream.
 pub(crate) fn forbid_buffering(headers: &mut HeaderMap) {
     // nginx buffers a proxied answer unless this header says no.

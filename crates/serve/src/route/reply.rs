@@ -19,7 +19,8 @@ use super::headers;
 use super::heartbeat::{Beat, Heartbeat};
 use super::logs::LogStream;
 use super::model_service::Pass;
-use super::problem::{HttpProblem, whole_seconds};
+use super::ollama::OllamaStream;
+use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
 
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
@@ -30,6 +31,8 @@ pub(crate) enum ReplyBody<P: Pass> {
     Whole(Bytes),
     Relay(Relay<P>),
     Heartbeat(Heartbeat<P>),
+    /// Boxed, because it is three times as large as the others.
+    Ollama(Box<OllamaStream<P>>),
     Feed(FeedListener, Ending),
     Log(LogStream, Ending),
 }
@@ -67,8 +70,8 @@ pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> 
     reply
 }
 
-pub(crate) fn problem<P: Pass>(problem: &HttpProblem) -> Reply<P> {
-    let mut reply = text("application/json; charset=utf-8", problem.body());
+pub(crate) fn problem<P: Pass>(problem: &HttpProblem, shape: ErrorShape) -> Reply<P> {
+    let mut reply = text("application/json; charset=utf-8", problem.body(shape));
     *reply.status_mut() = problem.status;
     if let Some(wait) = problem.retry_after {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
@@ -104,6 +107,7 @@ impl<P: Pass> Body for ReplyBody<P> {
                     self.poll_frame(context)
                 }
             },
+            Self::Ollama(stream) => stream.poll_lines(context).map(as_frame),
             Self::Feed(listener, ending) => ending.or(context, |cx| listener.poll_next(cx)).map(as_frame),
             Self::Log(stream, ending) => ending.or(context, |cx| stream.poll_next(cx)).map(as_frame),
         }
@@ -114,6 +118,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) => body.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
             Self::Heartbeat(_) | Self::Feed(..) | Self::Log(..) => false,
+            Self::Ollama(stream) => stream.is_over(),
         }
     }
 
@@ -122,7 +127,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             // hyper turns an exact size into Content-Length; without one it sends chunks.
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
-            Self::Heartbeat(_) | Self::Feed(..) | Self::Log(..) => SizeHint::default(),
+            Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(..) | Self::Log(..) => SizeHint::default(),
         }
     }
 }
@@ -134,6 +139,7 @@ impl<P: Pass> ReplyBody<P> {
             // Only an engine's answer holds memory of a card while its client reads nothing.
             Self::Relay(relay) => relay.stall_limit(),
             Self::Heartbeat(heartbeat) => heartbeat.go_to(client),
+            Self::Ollama(stream) => stream.stall_limit(),
             _ => StallLimit::default(),
         });
     }
@@ -149,6 +155,7 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
             Self::Whole(_) => "Whole",
             Self::Relay(_) => "Relay",
             Self::Heartbeat(_) => "Heartbeat",
+            Self::Ollama(_) => "Ollama",
             Self::Feed(..) => "Feed",
             Self::Log(..) => "Log",
         })

@@ -28,6 +28,7 @@ pub(super) async fn watch(runtime: Rc<Runtime>) {
     let period = if is_short { SHORT_PERIOD } else { PERIOD };
     loop {
         runtime.read_cards().await;
+        runtime.sample().await;
         // After the answer, so that a slow driver is never asked faster than it answers.
         tokio::time::sleep(period).await;
     }

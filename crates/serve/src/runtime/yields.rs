@@ -55,7 +55,6 @@ impl Runtime {
             }
             self.submit(SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until });
         }
-        self.events.show(|| self.scheduler_snapshot());
         Ok(())
     }
 

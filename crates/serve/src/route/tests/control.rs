@@ -103,7 +103,7 @@ fn changes_are_told_to_those_who_watch() {
     on_stage(|stage| async move {
         let mut models = stage.client().await;
         write(&mut models, "GET /models/sse HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-        assert!(read_until(&mut models, "\r\n\r\n").await.contains("content-type: text/event-stream\r\n"));
+        assert!(read_until(&mut models, "\r\n\r\n").await.contains("Content-Type: text/event-stream\r\n"));
         let mut status = stage.client().await;
         write(&mut status, "GET /api/status/stream HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         let first = read_until(&mut status, "}\n\n\r\n").await;
@@ -114,7 +114,7 @@ fn changes_are_told_to_those_who_watch() {
             told.contains(r#""event":"model_status""#) && told.contains(r#"{"status":"loading"}"#),
             "{told}"
         );
-        stage.service.events.show(|| crate::route::ModelService::snapshot(&*stage.service));
+        stage.service.events.show(|| crate::route::ModelService::document(&*stage.service));
         read_until(&mut status, "}\n\n\r\n").await;
     });
 }
