@@ -26,6 +26,7 @@ mod slope;
 mod spec;
 mod state;
 mod time;
+mod yielding;
 
 pub use depth::RequestDepth;
 pub use effect::{ModelState, RequestRefusal, RequestRefusalKind, SchedulerEffect, Stopping};
@@ -35,5 +36,8 @@ pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;
 pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
-pub use state::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
+pub use state::{
+    CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, WaitView, WhatIf,
+    WhatIfVerdict, YieldView,
+};
 pub use time::{ClientId, ModelId, Moment, RequestId};

@@ -14,8 +14,9 @@ mod readings;
 mod requests;
 mod running;
 mod timers;
+mod yields;
 
-use plimsoll_base::{Reason, RunId};
+use plimsoll_base::{MemoryModel, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
@@ -26,8 +27,9 @@ use super::queue::Queue;
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
-use super::state::{ModelView, SchedulerSnapshot, StateRef};
+use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf};
 use super::time::{ModelId, Moment};
+use super::yielding::Yielding;
 use crate::place::Ledger;
 use crate::refusal;
 
@@ -93,6 +95,7 @@ pub struct Scheduler {
     runs: Runs,
     placements: Placements,
     budgets: BudgetRequests,
+    yielding: Yielding,
     clock: Clock,
     /// The end of the drain time, once shutdown has begun.
     closing: Option<Moment>,
@@ -111,6 +114,7 @@ impl Scheduler {
             runs: Runs::new(),
             placements: Placements::new(ledger),
             budgets: BudgetRequests::default(),
+            yielding: Yielding::default(),
             clock: Clock::new(),
             closing: None,
             drained: false,
@@ -124,6 +128,7 @@ impl Scheduler {
         // The caller's vector is used, so that the fast path allocates nothing.
         std::mem::swap(&mut self.effects, effects);
         self.handle(event);
+        self.give_way();
         if self.placements.is_dirty() {
             self.make_room();
         }
@@ -159,6 +164,9 @@ impl Scheduler {
             SchedulerEvent::LoadWanted { model } => self.load_wanted(model),
             SchedulerEvent::UnloadWanted { model } => self.unload_wanted(model),
             SchedulerEvent::PinWanted { model, until } => self.pin_wanted(model, until),
+            SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
+            SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
+            SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }
@@ -180,6 +188,16 @@ impl Scheduler {
         Some(state.model_view(id, state.model(id)?))
     }
 
+    /// Dry run of a load of the model with this need; `None` for an unknown model.
+    pub fn what_if(&self, id: ModelId, demand: &dyn MemoryModel, now: Moment) -> Option<WhatIf> {
+        self.at(now).what_if(id, demand)
+    }
+
+    /// What may happen to each model next.
+    pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
+        self.at(now).outlook()
+    }
+
     /// Runs that could be sent a request and have none.
     pub fn idle_runs(&self) -> Vec<RunId> {
         self.state().idle_runs()
@@ -190,9 +208,20 @@ impl Scheduler {
         self.at(now).stop_reason(run)
     }
 
-    /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
-    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
+    pub fn wait_reason(&self, model: ModelId, now: Moment) -> Option<(&'static str, Reason)> {
+        let (word, reason) = refusal::wait(self.models.get(model)?, self.ledger());
+        Some((word, reason.because_all(self.at(now).wait_bound(model))))
+    }
+
+    /// The word alone, which takes no memory.
+    pub fn wait_cause(&self, model: ModelId) -> Option<&'static str> {
+        Some(refusal::wait_cause(self.models.get(model)?).0)
+    }
+
+    /// One line for a client: the cause of the wait for a model, with the models that leave for it.
+    pub fn wait_line(&self, model: ModelId, now: Moment) -> Option<String> {
+        self.at(now).wait_line(model)
     }
 
     /// True if the run's depth is tracked, so that the tokens of its answers matter.
@@ -212,6 +241,7 @@ impl Scheduler {
             queue: &self.queue,
             runs: &self.runs,
             budgets: &self.budgets,
+            yielding: &self.yielding,
             ledger: &self.placements.ledger,
             now,
             closing: self.closing.is_some(),

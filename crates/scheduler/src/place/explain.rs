@@ -97,13 +97,15 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         .fact("need", need)
         .fact("total", total)
         .fact("available", capacity.saturating_sub(held));
-    if let Some(budget) = account.budget() {
+    // A budget of the whole card explains nothing.
+    if let Some(budget) = account.budget().filter(|budget| *budget < total) {
         let text = format!("the budget is {budget} of the card's {total}");
         reason = reason.because(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [
         ("foreign", account.foreign(), "other processes hold"),
         ("reserve", account.reserve(), "the reserve is"),
+        ("yield", account.kept_now(), "a yield to other programs keeps free"),
     ] {
         if !bytes.is_zero() {
             reason = reason.because(Reason::new(code, format!("{text} {bytes}")).fact(code, bytes));
@@ -143,6 +145,10 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
                 let text = format!("unpin {}, which holds {} on {card}", claim.holder, claim.bytes);
                 Hint::new(Advice::Other(text))
             }));
+            if !account.kept_now().is_zero() {
+                let text = format!("end the yield on {card}: plimsoll yield --end");
+                hints.push(Hint::new(Advice::Other(text)));
+            }
             if !account.foreign().is_zero() {
                 hints.push(Hint::new(Advice::FreeCard { card: card.clone() }));
             }

@@ -78,6 +78,20 @@ impl Drop for Received {
     }
 }
 
+impl Received {
+    /// Puts another body in the place of this one, and counts its bytes.
+    pub(crate) fn replace(&mut self, rope: Rope, limits: &Limits) -> Result<(), HttpProblem> {
+        let length = u64::try_from(rope.len()).unwrap_or(u64::MAX);
+        if length > limits.body.get() {
+            return Err(too_large(limits));
+        }
+        let (held, counted) = (&self.budget.0.held, self.upload.counted.replace(length));
+        held.set(held.get().saturating_sub(counted).saturating_add(length));
+        self.rope = rope;
+        Ok(())
+    }
+}
+
 impl BodyBudget {
     /// Bytes that bodies have freed since the last call.
     pub(crate) fn take_released(&self) -> u64 {
@@ -132,8 +146,7 @@ impl Upload {
         }
     }
 
-    fn count(&self, bytes: u64) {
-        let now = Instant::now();
+    fn count(&self, bytes: u64, now: Instant) {
         let mut arrived = self.arrived.get();
         if now - self.interval.get() >= RECENT {
             arrived = [self.pace(now).min(arrived[1]), 0];
@@ -211,7 +224,8 @@ impl<'a> BodyReader<'a> {
         if upload.is_dropped.get() {
             return Err(too_many());
         }
-        upload.count(length);
+        let now = Instant::now();
+        upload.count(length, now);
         budget.0.held.set(budget.0.held.get() + length);
         if upload.counted.get() > self.limits.body.get() {
             return Err(too_large(self.limits));
@@ -226,7 +240,7 @@ impl<'a> BodyReader<'a> {
             return Err(too_many());
         }
         let earned = Duration::from_millis(length * 1000 / self.limits.body_rate.get().max(1));
-        self.deadline = (self.deadline + earned).min(Instant::now() + 2 * self.limits.body_time);
+        self.deadline = (self.deadline + earned).min(now + 2 * self.limits.body_time);
         self.received.search.feed(&data);
         self.keep(data);
         Ok(())

@@ -4,6 +4,7 @@
 //! card to itself.
 
 mod asking;
+mod facts;
 pub(crate) mod named;
 mod planned;
 mod questions;
@@ -24,6 +25,7 @@ use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
 use tokio::sync::mpsc;
 
 pub(crate) use self::asking::{ExactAnswers, Patience};
+pub(super) use self::facts::facts;
 use self::named::OnNamed;
 use self::planned::PlannedModel;
 pub(crate) use self::questions::Asking;
@@ -46,6 +48,7 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
         for extension in &runtime.extensions {
             extension.surveyed(model, demand);
         }
+        runtime.statuses.with(model, |status| status.demand = Some(Arc::clone(demand)));
         runtime.lowered(model, demand.lowered_context());
     }
     runtime.submit(SchedulerEvent::Surveyed { model, result });
