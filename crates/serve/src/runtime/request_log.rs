@@ -92,6 +92,10 @@ impl RequestRecord {
         }
     }
 
+    pub(super) fn arrived(&self) -> Instant {
+        self.open.arrived
+    }
+
     /// True if the line will be written, so that its figures are worth finding.
     pub(super) fn is_logged() -> bool {
         tracing::enabled!(Level::INFO)
@@ -122,8 +126,7 @@ impl RequestRecord {
     }
 
     pub(super) fn sent_to(&mut self, run: &EngineRun) {
-        let waited = self.open.arrived.elapsed();
-        self.open.sent.set(Some((waited, run.age() < waited)));
+        self.open.sent.set(Some((self.open.arrived.elapsed(), run.began_after(self.open.arrived))));
     }
 
     pub(super) fn status(&mut self, status: StatusCode) {
