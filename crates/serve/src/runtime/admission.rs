@@ -197,7 +197,7 @@ impl Runtime {
         let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
         // Counted from the end of the upload, not from the connection.
         let deadline = self.now() + self.settings.wait;
-        self.submit(SchedulerEvent::Arrived { request, model, deadline });
+        self.submit(SchedulerEvent::Arrived { request, model, client, deadline });
         ticket.wait(prompt).await
     }
 
