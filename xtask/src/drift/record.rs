@@ -161,7 +161,9 @@ impl Record {
         let version = self.version.split(" (").next().unwrap_or_default();
         let build = self.version.split_once("(build ").and_then(|(_, rest)| rest.split(',').next());
         match build {
-            Some(build) if !version.starts_with(|letter: char| letter.is_ascii_digit()) => format!("b{build}"),
+            Some(build) if !version.starts_with(|letter: char| letter.is_ascii_digit()) => {
+                format!("b{build}")
+            }
             _ => version.to_owned(),
         }
     }

@@ -201,7 +201,7 @@ impl Runtime {
         let now = self.moment(record.arrived());
         let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
         let deadline = now + self.settings.wait;
-        self.submit_at(now, SchedulerEvent::Arrived { request, model, deadline });
+        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, deadline });
         ticket.wait(prompt).await
     }
 

@@ -115,9 +115,7 @@ impl RequestRecord {
             self.cause = cause;
             return;
         }
-        let Some((cause, reason)) = state.scheduler.wait_reason(model, self.runtime.now()) else {
-            return;
-        };
+        let Some((cause, reason)) = state.scheduler.wait_reason(model) else { return };
         if self.cause.replace(cause) != Some(cause) || !self.told {
             self.told = true;
             let (name, waited_ms) = (&state.registry.entry(model).name, millis(arrived.elapsed()));
@@ -193,7 +191,7 @@ impl Runtime {
         let list = open.iter().map(|(id, open)| {
             let arrived = open.arrived.saturating_duration_since(start);
             let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());
-            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model, self.now())?.1));
+            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model)?.1));
             json!({
                 "id": id,
                 "model": state.registry.entry(open.model).name,
