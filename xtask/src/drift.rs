@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 mod architectures;
 mod ask;
@@ -103,20 +105,41 @@ fn compared(asker: &Asker, engine: &Engine, options: &Options) -> Result<Record,
     eprintln!("── {}: {version} ──", engine.name);
     let mut record = Record::new(engine, version);
     record.flags = flags::compare(&asker.help(engine)?);
-    for name in architectures::known(engine, &options.only)? {
-        match models::of(asker, engine, &name, &options.only) {
-            Ok(models) => {
-                let asked = models.iter().flat_map(|model| asker.differences(engine, model));
-                eprintln!("{name}");
-                record.add(&name, &asked.collect::<Vec<Result<Difference, String>>>());
-            }
+    let names = architectures::known(engine, &options.only)?;
+    for (name, rows) in names.iter().zip(asked(asker, engine, &names, options)) {
+        match rows {
+            Ok(rows) => record.add(name, &rows),
             // A name in the library that is none of an architecture's.
             Err(models::Ungrown::Unknown) => {}
-            Err(models::Ungrown::Stuck(words)) => {
-                record.unanswered.insert(name, words);
-            }
+            Err(models::Ungrown::Stuck(words)) => drop(record.unanswered.insert(name.clone(), words)),
             Err(models::Ungrown::Failed(error)) => return Err(error),
         }
     }
     Ok(record)
+}
+
+type Rows = Result<Vec<Result<Difference, String>>, models::Ungrown>;
+
+/// The rows of each architecture. The engine runs once for each processor at a time.
+fn asked(asker: &Asker, engine: &Engine, names: &[String], options: &Options) -> Vec<Rows> {
+    let waiting = Mutex::new(names.iter().zip(0_usize..));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let worker = || {
+        let mut answers = Vec::new();
+        while let Some((name, at)) = next() {
+            let models = models::of(asker, engine, name, &options.only);
+            let rows = models
+                .map(|models| models.iter().flat_map(|model| asker.differences(engine, model)).collect());
+            eprintln!("{name}");
+            answers.push((at, rows));
+        }
+        answers
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let mut answers: Vec<(usize, Rows)> = thread::scope(|scope| {
+        let started: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        started.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
+    });
+    answers.sort_unstable_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, rows)| rows).collect()
 }

@@ -9,6 +9,7 @@ use plimsoll_base::Bytes;
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use super::depth::TooLarge;
+use super::failure::ConfigError;
 use super::guard::GuardSettings;
 use super::serve_settings::ServeSettings;
 
@@ -18,7 +19,17 @@ pub struct Configuration {
     pub serve: ServeSettings,
     /// In the order of the file.
     pub models: Vec<ConfiguredModel>,
+    /// Models that cannot be served because of a flag.
+    pub refused: Vec<RefusedModel>,
     pub warnings: Vec<Warning>,
+}
+
+/// A model with a flag that cannot be used; the other models of the file are served.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusedModel {
+    pub name: String,
+    pub aliases: Vec<String>,
+    pub error: ConfigError,
 }
 
 /// A model that clients can request, with its settings.

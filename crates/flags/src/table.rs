@@ -1,8 +1,8 @@
 //! Table of llama-server's flags: spellings, environment variable, and the setter that stores the value in
 //! [`ModelParams`].
 //!
-//! The rows follow `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of older builds and of
-//! ik_llama.cpp. CONTRIBUTING.md says how to add a flag.
+//! The rows follow `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of 0.5.0 and b11549, of older
+//! builds and of ik_llama.cpp. CONTRIBUTING.md says how to add a flag.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -288,9 +288,11 @@ mod tests {
 
     /// Spellings and variables of every server flag of b10605, one flag a line, drawn from its source once.
     const NAMES: &str = include_str!("../../../data/llama-server-flags-b10605.txt");
+    /// Those that 0.5.0 and b11549 have in addition, from their `--help`.
+    const NEWER: &str = include_str!("../../../data/llama-server-flags-newer.txt");
 
     #[test]
-    fn the_table_holds_every_flag_of_b10605_and_no_other_as_todays() {
+    fn the_table_holds_every_flag_of_b10605_and_of_newer_builds_and_no_other_as_todays() {
         let ours: BTreeSet<String> = FLAGS
             .iter()
             .filter(|flag| {
@@ -302,7 +304,7 @@ mod tests {
                 spellings.chain(flag.env).collect::<Vec<_>>().join(" ")
             })
             .collect();
-        let theirs: BTreeSet<String> = NAMES.lines().map(str::to_owned).collect();
+        let theirs: BTreeSet<String> = NAMES.lines().chain(NEWER.lines()).map(str::to_owned).collect();
         assert_eq!(ours, theirs);
     }
 

@@ -12,11 +12,13 @@ mod hyper;
 pub mod split;
 mod tensor;
 pub mod tiny;
+mod traits;
 pub mod types;
 
 pub use error::ModelError;
 pub use hyper::{Experts, HyperParameters, Indexer, Mla, PerLayer, Pooling, Recurrent, SlidingWindow};
 pub use tensor::{Tensor, TensorType};
+pub use traits::ModelTraits;
 pub use types::Dialect;
 
 /// A model as described by its header, over all files of a split set.
@@ -26,6 +28,7 @@ pub struct Model {
     pub name: Option<String>,
     /// `general.architecture`, e.g. `llama`, `qwen3moe`, `gpt-oss`.
     pub architecture: String,
+    pub traits: ModelTraits,
     pub hyper: HyperParameters,
     pub tensors: Vec<Tensor>,
 }
@@ -42,6 +45,7 @@ impl Model {
         Ok(Self {
             // A name is for people: one that is no text is no reason to refuse the model.
             name: first.text("general.name").ok().flatten().map(str::to_owned),
+            traits: ModelTraits::of(first),
             hyper: arch::read(first, architecture, &tensors)?,
             architecture: architecture.to_owned(),
             tensors,

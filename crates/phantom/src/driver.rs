@@ -7,8 +7,8 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use crate::machine::{INVALID, INVALID_DEVICE, NO_DEVICE, OUT_OF_MEMORY, SUCCESS, give, machine};
 use crate::memory::PAGE;
-use crate::runtime::error_text;
-use crate::say::say;
+use crate::report::say;
+use crate::runtime::{cudaDeviceGetAttribute, error_text};
 
 crate::succeeding! { cuMemSetAccess cuCtxSynchronize cuProfilerStart cuProfilerStop }
 
@@ -22,146 +22,79 @@ pub(crate) struct AllocationProperties {
     location: c_int,
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuInit(_flags: c_uint) -> c_int {
-    let machine = machine();
-    if machine.runtime == 0 {
-        say!("static CUDA runtime");
-        return NO_DEVICE;
+crate::exported! {
+    fn cuInit(_flags: c_uint) -> c_int {
+        if machine().runtime == 0 {
+            say!("static CUDA runtime");
+            return NO_DEVICE;
+        }
+        SUCCESS
     }
-    SUCCESS
-}
 
-/// # Safety
-/// The address of a number.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the caller's promise. 13.0 serves every runtime.
-    unsafe { give(version, 13_000) }
-}
+    /// 13.0 serves every runtime.
+    fn cuDriverGetVersion(version: *mut c_int) -> c_int { give(version, 13_000) }
 
-/// # Safety
-/// As of the driver.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { give(count, c_int::try_from(machine().cards.len()).unwrap_or(0)) }
-}
-
-/// # Safety
-/// The address of a number.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
-    match machine().card(ordinal) {
-        // SAFETY: the caller's promise.
-        Some(_) => unsafe { give(device, ordinal) },
-        None => INVALID_DEVICE,
+    fn cuDeviceGetCount(count: *mut c_int) -> c_int {
+        give(count, c_int::try_from(machine().cards.len()).unwrap_or(0))
     }
-}
 
-/// # Safety
-/// The address of a number.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuDeviceGetAttribute(
-    value: *mut c_int,
-    attribute: c_int,
-    device: c_int,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { crate::runtime::cudaDeviceGetAttribute(value, attribute, device) }
-}
-
-/// # Safety
-/// The address of a pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { give(text, error_text(error).as_ptr()) }
-}
-
-/// # Safety
-/// The address of an address.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuMemAddressReserve(
-    place: *mut *mut c_void,
-    bytes: usize,
-    _alignment: usize,
-    _wish: *mut c_void,
-    _flags: c_ulonglong,
-) -> c_int {
-    let address = machine().memory.reserve(bytes);
-    if address.is_null() {
-        return OUT_OF_MEMORY;
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
+        machine().card(ordinal).map_or(INVALID_DEVICE, |_| give(device, ordinal))
     }
-    // SAFETY: the caller's promise.
-    unsafe { give(place, address) }
-}
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuMemAddressFree(address: *mut c_void, _bytes: usize) -> c_int {
-    machine().memory.unreserve(address);
-    SUCCESS
-}
-
-/// # Safety
-/// The addresses of a handle, and of a structure that names the card.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuMemCreate(
-    handle: *mut c_ulonglong,
-    bytes: usize,
-    properties: *const AllocationProperties,
-    _flags: c_ulonglong,
-) -> c_int {
-    // SAFETY: null, or the structure.
-    let Some(properties) = (unsafe { properties.as_ref() }) else {
-        return INVALID;
-    };
-    let machine = machine();
-    let number = usize::try_from(properties.location).unwrap_or(usize::MAX);
-    if number >= machine.cards.len() {
-        return INVALID_DEVICE;
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
+        cudaDeviceGetAttribute(value, attribute, device)
     }
-    match machine.memory.create(number, bytes) {
-        // SAFETY: the caller's promise.
-        Some(made) => unsafe { give(handle, made) },
-        None => OUT_OF_MEMORY,
+
+    fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
+        give(text, error_text(error).as_ptr())
     }
-}
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuMemRelease(handle: c_ulonglong) -> c_int {
-    machine().memory.release(handle);
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuMemMap(
-    address: *mut c_void,
-    _bytes: usize,
-    _offset: usize,
-    handle: c_ulonglong,
-    _flags: c_ulonglong,
-) -> c_int {
-    match machine().memory.attach(address.addr(), handle) {
-        true => SUCCESS,
-        false => INVALID,
+    fn cuMemAddressReserve(
+        place: *mut *mut c_void, bytes: usize, _alignment: usize, _wish: *mut c_void, _flags: c_ulonglong,
+    ) -> c_int {
+        let address = machine().memory.reserve(bytes);
+        if address.is_null() { OUT_OF_MEMORY } else { give(place, address) }
     }
-}
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuMemUnmap(address: *mut c_void, bytes: usize) -> c_int {
-    machine().memory.detach(address.addr(), bytes);
-    SUCCESS
-}
+    fn cuMemAddressFree(address: *mut c_void, _bytes: usize) -> c_int {
+        machine().memory.unreserve(address);
+        SUCCESS
+    }
 
-/// # Safety
-/// The address of a size.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cuMemGetAllocationGranularity(
-    size: *mut usize,
-    _properties: *const AllocationProperties,
-    _option: c_int,
-) -> c_int {
-    // SAFETY: the caller's promise. Both granularities were this on an H200.
-    unsafe { give(size, usize::try_from(PAGE).unwrap_or(usize::MAX)) }
+    fn cuMemCreate(
+        handle: *mut c_ulonglong, bytes: usize, properties: *const AllocationProperties, _flags: c_ulonglong,
+    ) -> c_int {
+        let Some(properties) = properties.as_ref() else {
+            return INVALID;
+        };
+        let number = usize::try_from(properties.location).unwrap_or(usize::MAX);
+        if number >= machine().cards.len() {
+            return INVALID_DEVICE;
+        }
+        machine().memory.create(number, bytes).map_or(OUT_OF_MEMORY, |made| give(handle, made))
+    }
+
+    fn cuMemRelease(handle: c_ulonglong) -> c_int {
+        machine().memory.release(handle);
+        SUCCESS
+    }
+
+    fn cuMemMap(
+        address: *mut c_void, _bytes: usize, _offset: usize, handle: c_ulonglong, _flags: c_ulonglong,
+    ) -> c_int {
+        if machine().memory.attach(address.addr(), handle) { SUCCESS } else { INVALID }
+    }
+
+    fn cuMemUnmap(address: *mut c_void, bytes: usize) -> c_int {
+        machine().memory.detach(address.addr(), bytes);
+        SUCCESS
+    }
+
+    /// Both granularities were this on an H200.
+    fn cuMemGetAllocationGranularity(
+        size: *mut usize, _properties: *const AllocationProperties, _option: c_int,
+    ) -> c_int {
+        give(size, usize::try_from(PAGE).unwrap_or(usize::MAX))
+    }
 }

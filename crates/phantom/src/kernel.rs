@@ -37,11 +37,6 @@ struct Kernels {
 static KERNELS: Lock<Kernels> =
     Lock::new(Kernels { known: BTreeMap::new(), read: BTreeMap::new(), told: BTreeSet::new() });
 
-/// The handle of a fat binary: its own address, which is never null.
-pub(crate) fn register_binary(address: usize) -> usize {
-    address.max(1)
-}
-
 pub(crate) fn register(host: usize, binary: usize, name: usize) {
     KERNELS.hold().known.insert(host, (binary, name));
 }

@@ -5,31 +5,27 @@
 //!
 //! - `cards`: properties of the simulated cards.
 //! - `memory`: address ranges without memory, and real memory for what the host reads.
-//! - `runtime`, `driver`, `blas`: the exported functions of CUDA. Kernel launches and copies do nothing.
+//! - `runtime`, `driver`: the exported functions of CUDA and cuBLAS. Kernel launches and copies do nothing.
 //! - `hip`: the same functions under AMD's names.
 //! - `vulkan_limits`, `vulkan`: limits of a card by its vendor, and Vulkan's functions.
 //! - `kernel`: occupancy, which determines the temporary memory of attention.
 //! - `report`: every allocation, as JSON lines.
-//! - `populate`, `weights`: replaced functions, so that weights are not read and caches are not cleared.
+//! - `weights`: replaced functions, so that weights are not read and caches are not cleared.
 //!
 //! With the profile `guard` (panic = abort), the library is `no_std` and needs only libc.
 #![cfg_attr(panic = "abort", no_std)]
 
 extern crate alloc;
 
-mod blas;
 mod cards;
 mod driver;
 mod hip;
 mod kernel;
 mod machine;
 mod memory;
-#[cfg(not(test))]
-mod populate;
 mod properties;
 mod report;
 mod runtime;
-mod say;
 #[cfg(panic = "abort")]
 mod unwind;
 mod visible;
@@ -53,15 +49,26 @@ macro_rules! succeeding {
 
 /// Functions that make an object: the address of a word goes through the first pointer.
 macro_rules! making {
-    ($($name:ident)*) => { $(
+    ($($name:ident)*) => {
+        $crate::exported! { $(fn $name(made: *mut *mut core::ffi::c_void) -> core::ffi::c_int {
+            $crate::machine::make(made)
+        })* }
+    };
+}
+
+/// Functions that a foreign interface declares. Their pointers are null, or lead to what their types say.
+macro_rules! exported {
+    ($($(#[$about:meta])* fn $name:ident($($given:tt: $type:ty),* $(,)?) $(-> $answer:ty)? $body:block)*) => { $(
+        $(#[$about])*
         /// # Safety
-        /// The first argument is null, or the address of a pointer.
+        /// As of the interface that declares the function.
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(made: *mut *mut core::ffi::c_void) -> core::ffi::c_int {
+        #[allow(unused_unsafe, reason = "some of them need no promise")]
+        pub(crate) unsafe extern "C" fn $name($($given: $type),*) $(-> $answer)? {
             // SAFETY: the caller's promise.
-            unsafe { $crate::machine::make(made) }
+            unsafe { $body }
         }
     )* };
 }
 
-pub(crate) use {making, succeeding};
+pub(crate) use {exported, making, succeeding};

@@ -14,8 +14,7 @@ use plimsoll_wire::env;
 
 use crate::cards::{self, Card};
 use crate::memory::Memory;
-use crate::report::Report;
-use crate::say::say;
+use crate::report::{Report, say};
 use crate::visible::AmdSelection;
 
 /// Success of every interface.

@@ -4,65 +4,20 @@ use core::ffi::{c_int, c_void};
 
 use crate::cards::Card;
 
-/// Size of the structure, and offsets of what an engine reads (`driver_types.h` of CUDA 11.8, 12.9, 13.0).
+/// The structure of a runtime (`driver_types.h` of CUDA 11.8, 12.9, 13.0).
 #[derive(Debug)]
 pub(crate) struct Layout {
     size: usize,
-    processors: usize,
-    integrated: usize,
-    can_map: usize,
-    bus: usize,
-    unified: usize,
-    threads: usize,
-    shared: usize,
-    registers: usize,
-    managed: usize,
-    concurrent_managed: usize,
-    cooperative: usize,
-    opt_in: usize,
-    blocks: usize,
-    reserved: usize,
+    /// CUDA 12 appended to the structure of CUDA 11, and 13 took members out.
+    is_13: bool,
 }
 
-/// CUDA 12 appended to the structure of CUDA 11, and 13 took members out.
-pub(crate) const CUDA_11: Layout = Layout {
-    size: 728,
-    processors: 388,
-    integrated: 396,
-    can_map: 400,
-    bus: 584,
-    unified: 604,
-    threads: 624,
-    shared: 640,
-    registers: 648,
-    managed: 652,
-    concurrent_managed: 676,
-    cooperative: 688,
-    opt_in: 696,
-    blocks: 712,
-    reserved: 720,
-};
-pub(crate) const CUDA_12: Layout = Layout { size: 1032, ..CUDA_11 };
-pub(crate) const CUDA_13: Layout = Layout {
-    size: 1008,
-    processors: 384,
-    integrated: 388,
-    can_map: 392,
-    bus: 568,
-    unified: 588,
-    threads: 604,
-    shared: 624,
-    registers: 632,
-    managed: 636,
-    concurrent_managed: 656,
-    cooperative: 668,
-    opt_in: 672,
-    blocks: 688,
-    reserved: 696,
-};
+pub(crate) const CUDA_11: Layout = Layout { size: 728, is_13: false };
+pub(crate) const CUDA_12: Layout = Layout { size: 1032, is_13: false };
+pub(crate) const CUDA_13: Layout = Layout { size: 1008, is_13: true };
 
 impl Layout {
-    /// Writes what the card says of itself.
+    /// Writes what the card says of itself, as far as an engine reads it.
     ///
     /// # Safety
     /// `place` is the address of a structure of this layout.
@@ -70,47 +25,48 @@ impl Layout {
         let base = place.cast::<u8>();
         // SAFETY: the structure has this size.
         unsafe { base.write_bytes(0, self.size) };
-        let word = |at: usize, value: u32| {
-            // SAFETY: an offset of an aligned `int` in the structure.
-            unsafe { base.add(at).cast::<u32>().write(value) };
-        };
-        let long = |at: usize, value: u64| {
-            // SAFETY: an offset of an aligned `size_t` in the structure.
-            unsafe { base.add(at).cast::<u64>().write(value) };
-        };
         let name = card.name.as_bytes();
         // The name has 256 bytes, of which the last stays zero.
         // SAFETY: both are at least so long, and do not overlap.
         unsafe { base.copy_from_nonoverlapping(name.as_ptr(), name.len().min(255)) };
+        let limits = card.limits();
+        let sizes = [
+            (288, 288, card.total),
+            (296, 296, 49_152),
+            (640, 624, limits.shared.into()),
+            (696, 672, limits.opt_in.into()),
+            (720, 696, card.reserved().into()),
+        ];
+        for (old, new, value) in sizes {
+            // SAFETY: an offset of an aligned `size_t` in the structure.
+            unsafe { base.add(if self.is_13 { new } else { old }).cast::<u64>().write(value) };
+        }
+        let word = |at: usize, value: u32| {
+            // SAFETY: an offset of an aligned `int` in the structure.
+            unsafe { base.add(at).cast::<u32>().write(value) };
+        };
         // Up to the capability, all versions agree.
-        long(288, card.total);
         for (at, number) in [(308, 10), (320, 1), (324, 2), (328, 3), (332, 4), (336, 5), (340, 6), (344, 7)]
         {
             word(at, card.attribute(number));
         }
-        long(296, 49_152);
-        word(304, Card::REGISTERS);
-        word(360, card.capability.0);
-        word(364, card.capability.1);
-        let limits = card.limits();
-        for (at, value) in [
-            (self.processors, card.processors),
-            (self.integrated, u32::from(card.integrated)),
-            (self.can_map, 1),
-            (self.bus, u32::try_from(index).unwrap_or(0) + 1),
-            (self.unified, 1),
-            (self.threads, limits.threads),
-            (self.registers, Card::REGISTERS),
-            (self.managed, 1),
-            (self.concurrent_managed, 1),
-            (self.cooperative, 1),
-            (self.blocks, limits.blocks),
-        ] {
+        for (at, value) in [(304, Card::REGISTERS), (360, card.capability.0), (364, card.capability.1)] {
             word(at, value);
         }
-        long(self.shared, limits.shared.into());
-        long(self.opt_in, limits.opt_in.into());
-        long(self.reserved, card.reserved().into());
+        let bus = u32::try_from(index).unwrap_or(0) + 1;
+        // Mapped host memory, unified addressing, managed memory (two members) and cooperative launches are there.
+        let there = [(400, 392, 1), (604, 588, 1), (652, 636, 1), (676, 656, 1), (688, 668, 1)];
+        let own = [
+            (388, 384, card.processors),
+            (396, 388, u32::from(card.integrated)),
+            (584, 568, bus),
+            (624, 604, limits.threads),
+            (648, 632, Card::REGISTERS),
+            (712, 688, limits.blocks),
+        ];
+        for (old, new, value) in there.into_iter().chain(own) {
+            word(if self.is_13 { new } else { old }, value);
+        }
     }
 }
 
@@ -125,9 +81,8 @@ pub(crate) struct FunctionAttributes {
     pub(crate) registers: c_int,
     pub(crate) ptx_version: c_int,
     pub(crate) binary_version: c_int,
-    pub(crate) cache_mode: c_int,
-    pub(crate) most_dynamic: c_int,
-    pub(crate) carve_out: c_int,
+    /// Cache mode, most dynamic shared memory, and carve-out.
+    pub(crate) others: [c_int; 3],
 }
 
 #[cfg(test)]

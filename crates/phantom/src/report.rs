@@ -8,7 +8,8 @@
 //! | `blas` | cuBLAS was opened | `device` |
 //! | `guess` | an occupancy that is estimated for lack of code for the card | `kernel`, `blocks` |
 //!
-//! Each line is one `write(2)` to a file opened for append, so no line is lost when the engine is killed.
+//! Each line is one `write(2)` to a file opened for append, so no line is lost when the engine is killed. Messages to
+//! the user are lines on stderr, in the format of the engine's own log.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -19,7 +20,15 @@ use core::fmt::{self, Write};
 
 use crate::cards::Card;
 use crate::memory::Kind;
-use crate::say::say;
+
+/// Writes a line on stderr that begins with the name of the library.
+macro_rules! say {
+    ($($word:tt)*) => {
+        $crate::report::line(libc::STDERR_FILENO, format_args!("plimsoll_phantom: {}", format_args!($($word)*)))
+    };
+}
+
+pub(crate) use say;
 
 pub(crate) struct Report {
     file: c_int,
@@ -35,10 +44,7 @@ impl Report {
 
     fn line(&self, words: fmt::Arguments<'_>) {
         if self.file >= 0 {
-            // Formatted first, so that the line goes out in one write.
-            let mut line = String::new();
-            let _ = writeln!(line, "{words}");
-            write(self.file, &line);
+            line(self.file, words);
         }
     }
 
@@ -86,12 +92,13 @@ fn open(path: &str) -> c_int {
     file
 }
 
-/// Writes text. A full disk loses lines, but does not end the engine.
-fn write(file: c_int, text: &str) {
-    if file >= 0 {
-        // SAFETY: the bytes are ours.
-        unsafe { libc::write(file, text.as_ptr().cast(), text.len()) };
-    }
+/// Writes a line. A full disk loses lines, and stderr may be closed, but that does not end the engine.
+pub(crate) fn line(file: c_int, words: fmt::Arguments<'_>) {
+    // Formatted first, so that the line goes out in one write.
+    let mut line = String::new();
+    let _ = writeln!(line, "{words}");
+    // SAFETY: the bytes are ours.
+    unsafe { libc::write(file, line.as_ptr().cast(), line.len()) };
 }
 
 fn card(card: &Card) -> String {

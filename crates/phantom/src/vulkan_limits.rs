@@ -52,22 +52,6 @@ const USUAL: VulkanLimits = VulkanLimits {
 };
 
 impl VulkanLimits {
-    /// Words by which each of them can be told.
-    pub(crate) const KEYS: [&str; 12] = [
-        "vendor",
-        "type",
-        "range",
-        "align",
-        "mapalign",
-        "allocation",
-        "buffer",
-        "round",
-        "subgroup",
-        "cores",
-        "matrix",
-        "dot",
-    ];
-
     /// Limits of a vendor's driver on Linux: Mesa's for AMD and Intel.
     fn of(vendor: u32) -> Self {
         let mesa = Self { vendor, align: 4, map_align: 4096, allocation: 4_294_967_292, matrix: 1, ..USUAL };
@@ -79,7 +63,7 @@ impl VulkanLimits {
         }
     }
 
-    /// Takes a pair of [`KEYS`](Self::KEYS), the vendor before the others.
+    /// Takes a limit by its key, the vendor before the others.
     pub(crate) fn take(&mut self, key: &str, value: u64) -> Result<(), String> {
         let small = || u32::try_from(value).map_err(|_| format!("{key}={value} is too large"));
         match key {
@@ -94,7 +78,12 @@ impl VulkanLimits {
             "subgroup" => self.subgroup = small()?,
             "cores" => self.cores = small()?,
             "matrix" => self.matrix = small()?,
-            _ => self.dot = value > 0,
+            "dot" => self.dot = value > 0,
+            _ => {
+                return Err(format!(
+                    "`{key}` is none of total, free, cc, sms, integrated, vmm, gfx, name, or a limit of Vulkan's"
+                ));
+            }
         }
         Ok(())
     }

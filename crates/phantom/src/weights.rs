@@ -1,80 +1,81 @@
-//! Replacement of ggml's copy function, so that weights of a mapped model file are never read.
+//! Replacements of libc and ggml functions, so that model files are not read and caches are not cleared.
 //!
-//! A Vulkan backend copies weights into its host-visible buffers with `memcpy`, and that would read the whole
-//! file.
+//! Nothing computes with these bytes here. llama.cpp would read a whole file when it maps the file (`llama-mmap.cpp @
+//! b10605`), a Vulkan backend when it copies weights into its host-visible buffers.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use libc::{MAP_POPULATE, SYS_mmap, SYS_munmap, off_t, syscall};
 use plimsoll_nostd::elf::ElfImage;
 use plimsoll_nostd::lock::Lock;
 
 /// Mapped files: where each ends, by its beginning.
 static FILES: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
 
-/// Notes a file that was mapped.
-pub(crate) fn mapped(address: *mut c_void, length: usize) {
-    FILES.hold().insert(address.addr(), address.addr().saturating_add(length));
-}
-
-/// Forgets the files that a range touches.
-fn unmapped(start: usize, length: usize) {
-    let end = start.saturating_add(length);
-    FILES.hold().retain(|&from, &mut to| to <= start || from >= end);
-}
-
 fn is_mapped(data: *const c_void) -> bool {
     let data = data.addr();
     FILES.hold().range(..=data).next_back().is_some_and(|(_, &end)| data < end)
 }
 
-/// # Safety
-/// As of munmap(2).
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
-    unmapped(address.addr(), length);
-    // SAFETY: the caller's promise. On failure both this and munmap return -1 and set errno.
-    let status = unsafe { libc::syscall(libc::SYS_munmap, address, length) };
-    c_int::try_from(status).unwrap_or(-1)
-}
-
 type Set = unsafe extern "C" fn(*mut c_void, *const c_void, usize, usize);
 type SetAsync = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize);
 
-/// # Safety
-/// As of ggml.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ggml_backend_tensor_set(
-    tensor: *mut c_void,
-    data: *const c_void,
-    offset: usize,
-    size: usize,
-) {
-    static OWN: AtomicUsize = AtomicUsize::new(0);
-    let own = || ggml(&OWN, c"ggml_backend_tensor_set", ggml_backend_tensor_set as *const c_void);
-    if let Some(own) = (!is_mapped(data)).then(own).flatten() {
-        // SAFETY: ggml's function of this name, with the caller's arguments.
-        unsafe { transmute::<*const c_void, Set>(own)(tensor, data, offset, size) };
+crate::exported! {
+    /// `mmap`, which maps files without reading them.
+    fn mmap(
+        address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: off_t,
+    ) -> *mut c_void {
+        let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
+        // The arguments are the caller's, but for a flag that only says when pages are read. On failure both this and
+        // mmap return -1 and set errno.
+        let mapped = syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void;
+        if file >= 0 && mapped != libc::MAP_FAILED {
+            FILES.hold().insert(mapped.addr(), mapped.addr().saturating_add(length));
+        }
+        mapped
     }
-}
 
-/// # Safety
-/// As of ggml.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ggml_backend_tensor_set_async(
-    backend: *mut c_void,
-    tensor: *mut c_void,
-    data: *const c_void,
-    offset: usize,
-    size: usize,
-) {
-    static OWN: AtomicUsize = AtomicUsize::new(0);
-    let own = || ggml(&OWN, c"ggml_backend_tensor_set_async", ggml_backend_tensor_set_async as *const c_void);
-    if let Some(own) = (!is_mapped(data)).then(own).flatten() {
-        // SAFETY: as above.
-        unsafe { transmute::<*const c_void, SetAsync>(own)(backend, tensor, data, offset, size) };
+    /// The same function by its other name: offsets have 64 bits on every machine that this is built for.
+    fn mmap64(
+        address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: off_t,
+    ) -> *mut c_void {
+        mmap(address, length, protection, flags, file, offset)
+    }
+
+    fn munmap(address: *mut c_void, length: usize) -> c_int {
+        let end = address.addr().saturating_add(length);
+        FILES.hold().retain(|&from, &mut to| to <= address.addr() || from >= end);
+        // On failure both this and munmap return -1 and set errno.
+        c_int::try_from(syscall(SYS_munmap, address, length)).unwrap_or(-1)
+    }
+
+    /// `posix_madvise`, which takes no advice: it never has to.
+    fn posix_madvise(_address: *mut c_void, _length: usize, _advice: c_int) -> c_int { 0 }
+
+    /// ggml's own `clear` of a buffer, whose contents are never read (called by `llama-kv-cache.cpp`,
+    /// `llama-memory-recurrent.cpp @ b10605, b8799`).
+    fn ggml_backend_buffer_clear(_buffer: *mut c_void, _value: u8) {}
+
+    fn ggml_backend_tensor_set(tensor: *mut c_void, data: *const c_void, offset: usize, size: usize) {
+        static OWN: AtomicUsize = AtomicUsize::new(0);
+        let own = || ggml(&OWN, c"ggml_backend_tensor_set", ggml_backend_tensor_set as *const c_void);
+        if let Some(own) = (!is_mapped(data)).then(own).flatten() {
+            transmute::<*const c_void, Set>(own)(tensor, data, offset, size);
+        }
+    }
+
+    fn ggml_backend_tensor_set_async(
+        backend: *mut c_void, tensor: *mut c_void, data: *const c_void, offset: usize, size: usize,
+    ) {
+        static OWN: AtomicUsize = AtomicUsize::new(0);
+        let own =
+            || ggml(&OWN, c"ggml_backend_tensor_set_async", ggml_backend_tensor_set_async as *const c_void);
+        if let Some(own) = (!is_mapped(data)).then(own).flatten() {
+            transmute::<*const c_void, SetAsync>(own)(backend, tensor, data, offset, size);
+        }
     }
 }
 

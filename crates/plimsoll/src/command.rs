@@ -114,6 +114,8 @@ enum Command {
     Status(server_verbs::List),
     /// End a running server of yours after the answers in progress
     Stop(server_verbs::Stop),
+    /// Watch a running server or this machine's cards, full screen
+    Top(server_verbs::Top),
     /// Unload a model in a running server
     #[command(after_help = "Examples:\n\
             \x20 plimsoll unload qwen3-4b\n\
@@ -189,6 +191,7 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => server_verbs::status(&arguments).map_err(server_verbs::report),
         Command::Stop(arguments) => server_verbs::stop(&arguments).map_err(server_verbs::report),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Top(arguments) => server_verbs::top(&arguments).map_err(server_verbs::report),
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
         Command::Unpin(arguments) => server_verbs::unpin(&arguments).map_err(server_verbs::report),
         Command::Watch(arguments) => watch::run(&arguments),

@@ -11,6 +11,7 @@ mod record;
 mod soak;
 mod status;
 mod sweep;
+mod top;
 
 pub(crate) use bar::{svg, verdict};
 pub(crate) use check::check;
@@ -22,3 +23,4 @@ pub(crate) use record::RecordReport;
 pub(crate) use soak::{SoakReport, lasted};
 pub(crate) use status::{server, status};
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};
+pub(crate) use top::{TopCommand, TopEffect, TopScreen};

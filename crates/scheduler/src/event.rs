@@ -1,6 +1,7 @@
 //! Inputs of the scheduler, called events: observations of its caller, such as an arrived request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, End, MemoryModel, Reason, RunId};
 
@@ -59,6 +60,13 @@ pub enum SchedulerEvent {
     /// An operator pins the model until this time; one that has passed ends the pin. A pin of the configuration
     /// stays.
     PinWanted { model: ModelId, until: Moment },
+    /// An operator keeps this much of a card free for other processes until then; zero bytes, or a time that has
+    /// passed, ends that. Idle runs leave at once, and busy ones after their answers.
+    YieldWanted { card: CardId, bytes: Bytes, until: Moment },
+    /// The program `name` began to use the card, and the configuration gives it precedence: idle runs leave.
+    PrecedenceTaken { card: CardId, name: String },
+    /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it off.
+    KeepWanted { model: ModelId, time: Duration },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.

@@ -26,6 +26,7 @@ mod slope;
 mod spec;
 mod state;
 mod time;
+mod yielding;
 
 pub use depth::RequestDepth;
 pub use effect::{ModelState, RequestRefusal, RequestRefusalKind, SchedulerEffect, Stopping};
@@ -37,6 +38,6 @@ pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
 pub use state::{
     CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, WaitView, WhatIf,
-    WhatIfVerdict,
+    WhatIfVerdict, YieldView,
 };
 pub use time::{ClientId, ModelId, Moment, RequestId};

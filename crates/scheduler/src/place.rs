@@ -11,8 +11,8 @@ mod placement;
 mod sets;
 
 pub use cache::DemandCache;
-pub(crate) use evict::{EvictionCandidate, smallest};
-pub use ledger::{Account, AuditError, ClaimError, Ledger, LedgerClaim, allowance};
+pub(crate) use evict::{EvictionCandidate, cheapest};
+pub use ledger::{Account, AuditError, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
 pub use placement::{
     CardStanding, CardTenant, NoPlacement, PlacementQuery, PlacementVerdict, Reservations, need, place,
 };

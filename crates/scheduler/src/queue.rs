@@ -3,11 +3,15 @@
 //! A request is in one place: queued for its model, in flight at an engine, or held during a health check.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use plimsoll_base::RunId;
 
 use super::depth::RequestDepth;
 use super::time::{ModelId, Moment, RequestId};
+
+/// The largest number of open requests is that of the last one to two spans of this length.
+const LATELY: Duration = Duration::from_secs(10);
 
 /// A request that has not ended.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +76,9 @@ pub(crate) struct Queue {
     requests: HashMap<RequestId, RequestState>,
     /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
+    /// The start of the current span, and the most requests that were open at once in it and in the one before.
+    span: Moment,
+    open: [usize; 2],
 }
 
 impl Queue {
@@ -81,8 +88,21 @@ impl Queue {
 
     /// Records a request that is sent to a run without waiting.
     pub(crate) fn insert_sent(&mut self, id: RequestId, request: RequestState, run: RunId) {
-        let place = RequestPlace::Sent(run);
-        self.requests.insert(id, RequestState { place, ..request });
+        self.insert(id, RequestState { place: RequestPlace::Sent(run), ..request });
+    }
+
+    fn insert(&mut self, id: RequestId, request: RequestState) {
+        self.requests.insert(id, request);
+        let spans = request.arrived.since(self.span).as_millis() / LATELY.as_millis();
+        if spans > 0 {
+            (self.span, self.open) = (request.arrived, [0, if spans == 1 { self.open[0] } else { 0 }]);
+        }
+        self.open[0] = self.open[0].max(self.requests.len());
+    }
+
+    /// Requests that were open at once lately. A client has one of them or few, so that this bounds the clients.
+    pub(crate) fn open_at_most(&self) -> usize {
+        self.open[0].max(self.open[1])
     }
 
     pub(crate) fn push_back(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
@@ -99,8 +119,7 @@ impl Queue {
 
     fn enter(&mut self, id: RequestId, request: RequestState) {
         self.deadlines.insert((request.deadline, id));
-        let place = RequestPlace::Queued;
-        self.requests.insert(id, RequestState { place, ..request });
+        self.insert(id, RequestState { place: RequestPlace::Queued, ..request });
     }
 
     /// Sends the front of the line to `run`.

@@ -189,6 +189,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     for (code, bytes, text) in [
         ("foreign", account.foreign(), "other processes hold"),
         ("reserve", account.reserve(), "the reserve is"),
+        ("yield", account.kept_now(), "a yield to other programs keeps free"),
         ("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"),
     ] {
         if bytes > Bytes::ZERO {

@@ -14,6 +14,7 @@ mod readings;
 mod requests;
 mod running;
 mod timers;
+mod yields;
 
 use plimsoll_base::{MemoryModel, Reason, RunId};
 
@@ -28,6 +29,7 @@ use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
 use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf};
 use super::time::{ModelId, Moment};
+use super::yielding::Yielding;
 use crate::place::Ledger;
 use crate::refusal;
 
@@ -93,6 +95,7 @@ pub struct Scheduler {
     runs: Runs,
     placements: Placements,
     budgets: BudgetRequests,
+    yielding: Yielding,
     clock: Clock,
     /// The end of the drain time, once shutdown has begun.
     closing: Option<Moment>,
@@ -111,6 +114,7 @@ impl Scheduler {
             runs: Runs::new(),
             placements: Placements::new(ledger),
             budgets: BudgetRequests::default(),
+            yielding: Yielding::default(),
             clock: Clock::new(),
             closing: None,
             drained: false,
@@ -124,6 +128,7 @@ impl Scheduler {
         // The caller's vector is used, so that the fast path allocates nothing.
         std::mem::swap(&mut self.effects, effects);
         self.handle(event);
+        self.give_way();
         if self.placements.is_dirty() {
             self.make_room();
         }
@@ -159,6 +164,9 @@ impl Scheduler {
             SchedulerEvent::LoadWanted { model } => self.load_wanted(model),
             SchedulerEvent::UnloadWanted { model } => self.unload_wanted(model),
             SchedulerEvent::PinWanted { model, until } => self.pin_wanted(model, until),
+            SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
+            SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
+            SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }
@@ -201,8 +209,14 @@ impl Scheduler {
     }
 
     /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
-    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+    pub fn wait_reason(&self, model: ModelId, now: Moment) -> Option<(&'static str, Reason)> {
+        let (word, reason) = refusal::wait(self.models.get(model)?, self.ledger());
+        Some((word, reason.because_all(self.at(now).wait_bound(model))))
+    }
+
+    /// One line for a client: the cause of the wait for a model, with the models that leave for it.
+    pub fn wait_line(&self, model: ModelId, now: Moment) -> Option<String> {
+        self.at(now).wait_line(model)
     }
 
     /// True if the run's depth is tracked, so that the tokens of its answers matter.
@@ -222,6 +236,7 @@ impl Scheduler {
             queue: &self.queue,
             runs: &self.runs,
             budgets: &self.budgets,
+            yielding: &self.yielding,
             ledger: &self.placements.ledger,
             now,
             closing: self.closing.is_some(),

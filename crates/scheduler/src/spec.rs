@@ -63,6 +63,8 @@ pub struct SchedulerSettings {
     /// The largest waiting model loads first, and preloads load one after another: for cards that share the
     /// host's memory.
     pub largest_first: bool,
+    /// Idle runs leave while the claims on their card pass its capacity, because other processes took memory.
+    pub gives_way: bool,
     /// A load is decided on a reading of the cards no older than this.
     pub reading_age: Duration,
 }
@@ -76,6 +78,7 @@ impl SchedulerSettings {
             queue: 1024,
             asks: false,
             largest_first: false,
+            gives_way: false,
             reading_age: Duration::from_millis(50),
         }
     }

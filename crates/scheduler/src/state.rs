@@ -6,16 +6,18 @@
 pub(crate) mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
+mod hold;
 mod outlook;
 mod slack;
 mod snapshot;
 mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
+mod wait_line;
 mod what_if;
 
 pub use outlook::{ModelOutlook, WaitView};
-pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
+pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot, YieldView};
 pub use what_if::{WhatIf, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
@@ -28,6 +30,7 @@ use super::queue::Queue;
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::time::{ModelId, Moment};
+use super::yielding::Yielding;
 use crate::place::Ledger;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +40,7 @@ pub(crate) struct StateRef<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) runs: &'a Runs,
     pub(crate) budgets: &'a BudgetRequests,
+    pub(crate) yielding: &'a Yielding,
     pub(crate) ledger: &'a Ledger,
     pub(crate) now: Moment,
     pub(crate) closing: bool,
@@ -84,7 +88,8 @@ impl<'a> StateRef<'a> {
     /// between two requests, ends.
     pub(crate) fn next_unprotected(self) -> Option<Moment> {
         let ends = self.models.running().flat_map(|(_, slot, run)| {
-            [run.ready_at.map(|ready| ready + self.settings.patience), slot.held_until()]
+            let protected = |late| Some(run.ready_at? + self.protection(slot, late));
+            [protected(true), protected(false), self.held_until(slot)]
         });
         ends.flatten().filter(|at| *at > self.now).min()
     }

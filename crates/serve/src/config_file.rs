@@ -28,7 +28,7 @@ impl Config {
         let read = |error| ReadConfigError::Read { path: path.to_owned(), error };
         let text = std::fs::read_to_string(path).map_err(read)?;
         let roster =
-            plimsoll_config::parse(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok())?;
+            plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok())?;
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let mut keys = roster.serve.api_keys.clone();
         for file in &roster.serve.api_key_files {
@@ -46,8 +46,19 @@ impl Config {
         Ok(Self { roster, keys })
     }
 
-    /// Logs settings of the file that have another effect here.
+    /// Returns the first model that is refused as an error, if there is one.
+    pub fn whole(self) -> Result<Self, ReadConfigError> {
+        match self.roster.refused.first() {
+            Some(refused) => Err(refused.error.clone().into()),
+            None => Ok(self),
+        }
+    }
+
+    /// Logs refused models, and settings of the file that have another effect here.
     pub fn warn(&self) {
+        for refused in &self.roster.refused {
+            tracing::error!("{}; the model `{}` is not served", refused.error, refused.name);
+        }
         for warning in &self.roster.warnings {
             match warning.is_cosmetic {
                 true => tracing::info!("{warning}"),

@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
-use crate::route::{ApiKeys, HttpServer, Limits, Listen, ModelService, Origins};
+use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 use service_manager::ServiceManager;
@@ -95,6 +95,7 @@ impl ConfigCheck {
     /// a card and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
+        let config = config.whole().map_err(ConfigureError::Read)?;
         config.warn();
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
@@ -113,6 +114,10 @@ impl ConfigCheck {
         answers.end();
         Ok(Self { cards: limits, models })
     }
+}
+
+fn listen(serve: &ServeSettings) -> Vec<SocketAddr> {
+    if serve.listen.is_empty() { vec![LISTEN] } else { serve.listen.clone() }
 }
 
 fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
@@ -146,9 +151,10 @@ impl DaemonHandle {
 
 pub struct Daemon {
     runtime: Rc<Runtime>,
+    /// The first address that it listens on.
     pub address: SocketAddr,
     config: PathBuf,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     server: Rc<HttpServer<Runtime>>,
     signals: DaemonSignals,
     log: LogOutput,
@@ -167,7 +173,11 @@ impl Daemon {
 
     /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
     pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
-        let (config, serve) = setup.read()?;
+        let (mut config, serve) = setup.read()?;
+        // With no model left there is nothing to serve.
+        if config.roster.models.is_empty() {
+            config = config.whole().map_err(ConfigureError::Read)?;
+        }
         let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
         let log_file = serve.log_file.as_ref().map(|path| {
             let open = |error| DaemonError::OpenLog { path: path.clone(), error };
@@ -179,43 +189,46 @@ impl Daemon {
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
-        let listen = serve.listen.unwrap_or(LISTEN);
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
-        let listener = route::bind(listen, serve.open || !keys.is_empty()).await?;
-        let address = listener.local_addr().unwrap_or(listen);
+        let listeners = route::bind(&listen(&serve), serve.open || !keys.is_empty()).await?;
+        let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let address = addresses.first().copied().unwrap_or(LISTEN);
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.log_file = log_file;
-        settings.needs_keys = !serve.open && !address.ip().is_loopback();
+        settings.needs_keys = !serve.open && !addresses.iter().all(|address| address.ip().is_loopback());
         engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (extensions, asks) = handlers::all(extensions, settings.cards());
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
-        runtime.configure(config.roster.models).map_err(ConfigureError::Card)?;
+        runtime.configure(config.roster).map_err(ConfigureError::Card)?;
         let settings = route::HttpSettings {
             keys,
             origins: origins(serve.allow_origins),
+            heartbeat: Some(serve.heartbeat.unwrap_or(HEARTBEAT)).filter(|every| !every.is_zero()),
             limits: Limits {
                 connections: descriptors::connections(Limits::default().connections),
                 ..Limits::default()
             },
         };
         let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
-        tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
+        for address in &addresses {
+            tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
+        }
         if runtime.count() == 0 {
             tracing::warn!("the configuration lists no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
-        Ok(Self { runtime, address, config: setup.config, listener, server, signals, log: setup.log })
+        Ok(Self { runtime, address, config: setup.config, listeners, server, signals, log: setup.log })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
-        let Self { runtime, address, config, listener, server, mut signals, log } = self;
+        let Self { runtime, address, config, listeners, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -256,7 +269,7 @@ impl Daemon {
             }
         };
         tokio::select! {
-            () = route::serve(listener, server, end) => {}
+            () = route::serve(listeners, server, end) => {}
             () = insisted => tracing::warn!("stopping at once; open connections are closed"),
             () = manager.keep_alive() => {}
         }

@@ -29,7 +29,7 @@ use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card, CardId};
-use plimsoll_config::{ConfiguredModel, ServeSettings};
+use plimsoll_config::{Configuration, ConfiguredModel, ServeSettings};
 use plimsoll_launch::{EngineUser, Launcher, Log, LogFile};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::{Reading, Sampler};
@@ -49,7 +49,7 @@ use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
 use self::status::ModelStatuses;
 use crate::config_file::{Config, ReadConfigError};
-use crate::route::{ApiKeys, Events};
+use crate::route::{self, ApiKeys, Events};
 
 pub(crate) use extension::{BeforeLoad, Extension};
 pub(crate) use forecast::forecast;
@@ -231,8 +231,12 @@ impl Runtime {
             let path = path.to_owned();
             return Err(ConfigureError::NoKey { path });
         }
+        // A mistyped flag must not end a model that runs.
+        if let Some(refused) = self.state.borrow().registry.newly_refused(&config.roster.refused) {
+            return Err(ReadConfigError::from(refused.error.clone()).into());
+        }
         // Models first: an unknown card must leave the old keys in place, too.
-        let changed = self.configure(config.roster.models)?;
+        let changed = self.configure(config.roster)?;
         if self.settings.keys.replace(config.keys) {
             match self.settings.keys.is_empty() {
                 true => {
@@ -254,9 +258,12 @@ impl Runtime {
     }
 
     /// Applies a list of models and returns those that have changed; unchanged ones are not touched.
-    pub(crate) fn configure(&self, models: Vec<ConfiguredModel>) -> Result<Vec<ModelId>, UnknownCard> {
+    pub(crate) fn configure(&self, roster: Configuration) -> Result<Vec<ModelId>, UnknownCard> {
         let cards: Vec<_> = self.settings.cards().cloned().collect();
-        let changes = self.state.borrow_mut().registry.update(models, &cards)?;
+        let mut state = self.state.borrow_mut();
+        let changes = state.registry.update(roster.models, &cards)?;
+        state.registry.set_rules(&roster.serve, roster.refused);
+        drop(state);
         let changed = changes.iter().map(|(id, _)| *id).collect();
         self.submit(SchedulerEvent::Configured(changes));
         self.events.reloaded();
@@ -324,8 +331,8 @@ impl Runtime {
                 drop(spawn_local(memory::await_return(self.me(), *run, taken.clone())));
             }
             SchedulerEffect::StateChanged { model, state } => {
-                self.statuses.with(*model, |status| status.state = Some(*state));
-                self.publish(*model, *state, &Value::Null);
+                let before = self.statuses.with(*model, |status| status.state.replace(*state));
+                self.told_state(*model, before, *state);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
                 if *state == ModelState::Draining {
@@ -384,6 +391,15 @@ impl Runtime {
     /// Publishes the state of a model, with `info` about it, to event streams.
     fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
         self.events.state_changed(&self.entry(model).name, state, info);
+    }
+
+    /// Publishes a model's new state, unless clients have the same word for the state before.
+    fn told_state(&self, model: ModelId, before: Option<ModelState>, state: ModelState) {
+        let is_new = before.is_none_or(|before| route::status(before) != route::status(state));
+        // A loaded model is told by its run, which knows what the engine says of it.
+        if is_new && state != ModelState::Ready {
+            self.publish(model, state, &Value::Null);
+        }
     }
 
     /// Access to the answers of engines; `None` where they are not asked.

@@ -85,6 +85,9 @@ _plimsoll() {
             plimsoll,sweep)
                 cmd="plimsoll__subcmd__sweep"
                 ;;
+            plimsoll,top)
+                cmd="plimsoll__subcmd__top"
+                ;;
             plimsoll,unload)
                 cmd="plimsoll__subcmd__unload"
                 ;;
@@ -190,6 +193,9 @@ _plimsoll() {
             plimsoll__subcmd__help,sweep)
                 cmd="plimsoll__subcmd__help__subcmd__sweep"
                 ;;
+            plimsoll__subcmd__help,top)
+                cmd="plimsoll__subcmd__help__subcmd__top"
+                ;;
             plimsoll__subcmd__help,unload)
                 cmd="plimsoll__subcmd__help__subcmd__unload"
                 ;;
@@ -233,7 +239,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -421,7 +427,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -785,6 +791,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__sweep)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1504,6 +1524,28 @@ _plimsoll() {
                     return 0
                     ;;
                 --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__top)
+            opts="-h --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

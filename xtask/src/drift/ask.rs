@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub(super) struct Asker {
     stand_ins: PathBuf,
     models: PathBuf,
     cache: PathBuf,
+    /// Models that engines were asked to load.
+    asked: AtomicU64,
 }
 
 impl Asker {
@@ -60,6 +63,7 @@ impl Asker {
             stand_ins: place.join("stand-ins"),
             models: place.join("models"),
             cache: place.join("cache"),
+            asked: AtomicU64::new(0),
         };
         for folder in [&asker.models, &asker.cache, &asker.stand_ins] {
             fs::create_dir_all(folder).map_err(|error| DriftError::File { path: folder.clone(), error })?;
@@ -89,11 +93,14 @@ impl Asker {
 
     /// What an engine prints of a file, up to the first context.
     pub(super) fn load(&self, engine: &Engine, path: &Path) -> Result<String, DriftError> {
-        let (path, socket) = (path.to_string_lossy(), self.cache.join("s.sock"));
-        let _ = fs::remove_file(&socket);
+        // Several engines run at a time.
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let (path, socket) = (path.to_string_lossy(), self.cache.join(format!("{number}.sock")));
         let words =
             ["-m", &path, "-c", "512", "-ngl", "0", "-dev", "none", "--no-warmup", "--no-repack", "-lv", "5"];
-        self.heard(engine, &[&words[..], &["--host", &socket.to_string_lossy()]].concat())
+        let heard = self.heard(engine, &[&words[..], &["--host", &socket.to_string_lossy()]].concat());
+        let _ = fs::remove_file(&socket);
+        heard
     }
 
     fn heard(&self, engine: &Engine, words: &[&str]) -> Result<String, DriftError> {
@@ -163,7 +170,7 @@ impl Asker {
         let Some((_, interface)) = said.split_once(" backend for ") else {
             return Err(format!("the engine was not asked: {}", exact["warnings"][0]["text"]));
         };
-        let interface = interface.split([' ', ')']).next().unwrap_or_default().to_owned();
+        let interface = interface.split([' ', ',', ')']).next().unwrap_or_default().to_owned();
         let mib = |plan: &Value, pointer: &str| {
             plan.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0) / f64::from(1 << 20)
         };

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::{Finding, Severity};
 
-const MOST: usize = 260;
+// 34 of them are the terminal's: ratatui and its test emulator.
+const MOST: usize = 300;
 
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap_or_default();
@@ -31,6 +32,6 @@ mod tests {
         write(MOST);
         assert!(check(folder.path()).is_empty());
         write(MOST + 1);
-        assert_eq!(check(folder.path())[0].rule, "261 packages; the cap is 260");
+        assert_eq!(check(folder.path())[0].rule, "301 packages; the cap is 300");
     }
 }

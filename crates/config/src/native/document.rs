@@ -35,10 +35,18 @@ pub(super) struct ConfigDocument {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Serve {
-    /// Address and port, e.g. `127.0.0.1:8080`, `localhost:8080`, `8080`, or `:8080` for every interface.
+    /// Address and port, e.g. `127.0.0.1:8080`, `localhost:8080`, `8080`, or `:8080` for every interface; or a list
+    /// of them.
     #[serde(deserialize_with = "crate::listen::from_file")]
-    #[schemars(with = "Option<String>")]
-    pub(super) listen: Option<SocketAddr>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) listen: Vec<SocketAddr>,
+    /// The model that answers requests that name none. Default: the only model, if there is only one.
+    pub(super) default: Option<String>,
+    /// A request for an unknown model is refused. With false, the only model answers it if there is only one.
+    /// Default: false.
+    pub(super) strict_names: bool,
+    /// A request loads its model if that is not loaded; a request's own `?autoload=` wins. Default: true.
+    pub(super) autoload: Option<bool>,
     /// Other machines may use the server without a key, as with `--open`. Default: false.
     pub(super) open: bool,
     /// API keys that clients may use; without any, requests need no key.
@@ -51,6 +59,9 @@ pub(super) struct Serve {
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue, e.g. `10m`.
     pub(super) wait: Option<Length>,
+    /// Time after which a streaming request that waits for its model gets status 200 and a comment, and time
+    /// between two comments; with `0`, it gets the status of its answer. Default: `5s`.
+    pub(super) heartbeat: Option<Length>,
     /// Cards to serve from, or budgets on them, e.g. `name=H200,total=80GiB`, as with `--card`; without any, all
     /// cards of the machine.
     #[schemars(with = "Vec<String>")]
@@ -116,7 +127,7 @@ pub(super) struct ModelTable {
     pub(super) proxy: Option<String>,
     /// The path that answers 200 once the program of `cmd` is ready, or `none`. Default: `/health`.
     pub(super) check: Option<String>,
-    /// Other names of the model.
+    /// Other names of the model. A `*` stands for any characters: `claude-*`.
     pub(super) aliases: Vec<String>,
     /// Labels, shown in the list of models.
     pub(super) tags: Vec<String>,

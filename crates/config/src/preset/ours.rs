@@ -18,14 +18,16 @@ use crate::depth::TooLarge;
 use crate::duration;
 use crate::duration::Length;
 use crate::guard::{GuardSettings, Size};
+use crate::listen::listen_addresses;
 use crate::parse::word;
 use crate::serve_settings::ServeSettings;
 use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
 
-const OF_SERVER: [&str; 15] = [
+const OF_SERVER: [&str; 19] = [
     "listen",
     "patience",
     "wait",
+    "heartbeat",
     "engine",
     "api-key-file",
     "reclaim-before-load",
@@ -38,6 +40,9 @@ const OF_SERVER: [&str; 15] = [
     "log-file",
     "ask",
     "allow-origin",
+    "default",
+    "strict-names",
+    "autoload",
 ];
 const OF_MODEL: [&str; 14] = [
     "memory",
@@ -65,9 +70,13 @@ pub(super) fn of_server<'a>(
     let mut rest = Vec::new();
     for line in lines {
         match line.key.as_str() {
-            "listen" => serve.listen = Some(read(file, line, "an address such as 127.0.0.1:8080")?),
+            "listen" => serve.listen = text(file, line, listen_addresses)?,
+            "default" => serve.default = Some(line.value.clone()),
+            "strict-names" => serve.strict_names = switch(file, line)?,
+            "autoload" => serve.autoload = Some(switch(file, line)?),
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
+            "heartbeat" => serve.heartbeat = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
             "api-key-file" if line.value.is_empty() => {
                 return Err(bad(file, line, "the path of a file with one API key per line"));

@@ -2,10 +2,10 @@
 //! of a kernel's attributes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use core::ptr::null_mut;
+use core::ptr::{null_mut, without_provenance_mut};
 
 use crate::kernel;
-use crate::machine::{INVALID, SUCCESS, give, machine};
+use crate::machine::{INVALID, give, machine};
 use crate::properties::FunctionAttributes;
 
 crate::succeeding! {
@@ -23,129 +23,76 @@ pub(crate) struct FatBinaryWrapper {
     unused: *const c_void,
 }
 
-/// Called by the constructors of the library that the kernels are in.
-///
-/// # Safety
-/// Null, or the compiler's structure.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: *const FatBinaryWrapper) -> *mut c_void {
-    // SAFETY: the compiler's promise; the structure lives as long as its library.
-    let binary = unsafe { wrapper.as_ref() }.map_or(0, |wrapper| wrapper.binary.addr());
-    core::ptr::without_provenance_mut(kernel::register_binary(binary))
-}
+crate::exported! {
+    /// Called by the constructors of the library that the kernels are in. The handle of a fat binary is its own
+    /// address, which is never null.
+    fn __cudaRegisterFatBinary(wrapper: *const FatBinaryWrapper) -> *mut c_void {
+        without_provenance_mut(wrapper.as_ref().map_or(0, |wrapper| wrapper.binary.addr()).max(1))
+    }
 
-/// # Safety
-/// `name` lives as long as the library that the kernel is in.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
-    binary: *mut c_void,
-    host: *const c_void,
-    _device: *mut c_char,
-    name: *const c_char,
-) {
-    kernel::register(host.addr(), binary.addr(), name.addr());
-}
+    /// `name` lives as long as the library that the kernel is in.
+    fn __cudaRegisterFunction(
+        binary: *mut c_void, host: *const c_void, _device: *mut c_char, name: *const c_char,
+    ) {
+        kernel::register(host.addr(), binary.addr(), name.addr());
+    }
 
-/// # Safety
-/// The addresses of two triples, a size and a pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __cudaPopCallConfiguration(
-    grid: *mut [c_uint; 3],
-    block: *mut [c_uint; 3],
-    shared: *mut usize,
-    stream: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: the compiler's promise.
-    unsafe {
+    fn __cudaPopCallConfiguration(
+        grid: *mut [c_uint; 3], block: *mut [c_uint; 3], shared: *mut usize, stream: *mut *mut c_void,
+    ) -> c_int {
         give(grid, [1; 3]);
         give(block, [1; 3]);
         give(shared, 0);
         give(stream, null_mut())
     }
-}
 
-/// The handle of a kernel is the address of its stub.
-///
-/// # Safety
-/// The address of a pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __cudaGetKernel(kernel: *mut *mut c_void, host: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { give(kernel, host) }
-}
+    /// The handle of a kernel is the address of its stub.
+    fn __cudaGetKernel(kernel: *mut *mut c_void, host: *mut c_void) -> c_int { give(kernel, host) }
 
-/// # Safety
-/// The address of the runtime's structure.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cudaFuncGetAttributes(
-    place: *mut FunctionAttributes,
-    host: *const c_void,
-) -> c_int {
-    let Some(card) = machine().cards.get(machine().current()) else {
-        return INVALID;
-    };
-    let code = kernel::code(host.addr(), card.capability);
-    let (major, minor) = card.capability;
-    let version = c_int::try_from(major * 10 + minor).unwrap_or(0);
-    let attributes = FunctionAttributes {
-        shared: code.map_or(0, |code| usize::try_from(code.shared).unwrap_or(0)),
-        most_threads: 1024,
-        registers: code.map_or(0, |code| c_int::try_from(code.registers).unwrap_or(0)),
-        ptx_version: version,
-        binary_version: version,
-        ..FunctionAttributes::default()
-    };
-    // SAFETY: the caller's promise; the structures of later runtimes begin with this one.
-    unsafe { give(place, attributes) }
-}
-
-/// # Safety
-/// The address of a number.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-    blocks: *mut c_int,
-    host: *const c_void,
-    threads: c_int,
-    dynamic: usize,
-) -> c_int {
-    let machine = machine();
-    let Some(card) = machine.cards.get(machine.current()) else {
-        return INVALID;
-    };
-    let code = kernel::code(host.addr(), card.capability);
-    let threads = u32::try_from(threads).unwrap_or(0);
-    let dynamic = u32::try_from(dynamic).unwrap_or(u32::MAX);
-    let most = kernel::occupancy(card, code, threads, dynamic);
-    if code.is_none_or(|code| !code.own) && kernel::is_new(host.addr()) {
-        machine.memory.report().guessed(kernel::name(host.addr()), most);
+    /// The structures of later runtimes begin with this one.
+    fn cudaFuncGetAttributes(place: *mut FunctionAttributes, host: *const c_void) -> c_int {
+        let Some(card) = machine().cards.get(machine().current()) else {
+            return INVALID;
+        };
+        let code = kernel::code(host.addr(), card.capability);
+        let (major, minor) = card.capability;
+        let version = c_int::try_from(major * 10 + minor).unwrap_or(0);
+        let attributes = FunctionAttributes {
+            shared: code.map_or(0, |code| usize::try_from(code.shared).unwrap_or(0)),
+            most_threads: 1024,
+            registers: code.map_or(0, |code| c_int::try_from(code.registers).unwrap_or(0)),
+            ptx_version: version,
+            binary_version: version,
+            ..FunctionAttributes::default()
+        };
+        give(place, attributes)
     }
-    // SAFETY: the caller's promise.
-    unsafe { give(blocks, c_int::try_from(most).unwrap_or(0)) }
-}
 
-/// # Safety
-/// The address of a number.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    blocks: *mut c_int,
-    host: *const c_void,
-    threads: c_int,
-    dynamic: usize,
-    _flags: c_uint,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, host, threads, dynamic) }
-}
-
-/// # Safety
-/// The address of a text.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, host: *const c_void) -> c_int {
-    let text = kernel::name(host.addr());
-    if text.is_empty() {
-        return INVALID;
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: *mut c_int, host: *const c_void, threads: c_int, dynamic: usize,
+    ) -> c_int {
+        let Some(card) = machine().cards.get(machine().current()) else {
+            return INVALID;
+        };
+        let code = kernel::code(host.addr(), card.capability);
+        let threads = u32::try_from(threads).unwrap_or(0);
+        let dynamic = u32::try_from(dynamic).unwrap_or(u32::MAX);
+        let most = kernel::occupancy(card, code, threads, dynamic);
+        if code.is_none_or(|code| !code.own) && kernel::is_new(host.addr()) {
+            machine().memory.report().guessed(kernel::name(host.addr()), most);
+        }
+        give(blocks, c_int::try_from(most).unwrap_or(0))
     }
-    // SAFETY: the caller's promise; the text is the C string of the library that the kernel is in.
-    unsafe { give(name, text.as_ptr().cast()) };
-    SUCCESS
+
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: *mut c_int, host: *const c_void, threads: c_int, dynamic: usize, _flags: c_uint,
+    ) -> c_int {
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, host, threads, dynamic)
+    }
+
+    /// The text is the C string of the library that the kernel is in.
+    fn cudaFuncGetName(name: *mut *const c_char, host: *const c_void) -> c_int {
+        let text = kernel::name(host.addr());
+        if text.is_empty() { INVALID } else { give(name, text.as_ptr().cast()) }
+    }
 }

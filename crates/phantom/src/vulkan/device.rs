@@ -1,75 +1,132 @@
-//! Simulated cards in Vulkan: properties, features, memory types, queues and extensions.
-
-mod answers;
+//! Simulated cards in Vulkan: queues, extensions, and kinds of matrices.
 
 use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;
 
 use ash::vk;
 
-pub(super) use self::answers::{DISCRETE, each, features2};
-use super::object::{Dispatchable, card};
+use super::answers::write_text;
+use super::{Dispatchable, card};
 use crate::machine::machine;
-use crate::say::say;
+use crate::report::say;
 use crate::vulkan_limits::{AMD, NVIDIA};
 
-pub(super) fn function(name: &str) -> Option<*const c_void> {
-    Some(match name {
-        "vkCreateInstance" => create_instance as *const c_void,
-        "vkEnumerateInstanceVersion" => instance_version as *const c_void,
-        "vkEnumerateInstanceExtensionProperties" => instance_extensions as *const c_void,
-        "vkEnumerateInstanceLayerProperties" => instance_layers as *const c_void,
-        "vkEnumeratePhysicalDevices" => cards as *const c_void,
-        "vkEnumerateDeviceExtensionProperties" => extensions as *const c_void,
-        "vkCreateDevice" => create_device as *const c_void,
-        "vkGetPhysicalDeviceQueueFamilyProperties" => families as *const c_void,
-        "vkGetPhysicalDeviceQueueFamilyProperties2" | "vkGetPhysicalDeviceQueueFamilyProperties2KHR" => {
-            families2 as *const c_void
+const SUCCESS: vk::Result = vk::Result::SUCCESS;
+const HALF: vk::ComponentTypeKHR = vk::ComponentTypeKHR::FLOAT16;
+const SINGLE: vk::ComponentTypeKHR = vk::ComponentTypeKHR::FLOAT32;
+
+vulkan! {
+    fn vkEnumerateInstanceVersion(version: *mut u32) -> vk::Result {
+        version.write(vk::API_VERSION_1_3);
+        SUCCESS
+    }
+
+    fn vkCreateInstance(_: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
+        made.write(Dispatchable::make(0));
+        SUCCESS
+    }
+
+    fn vkEnumerateInstanceExtensionProperties(_: *const c_char, count: *mut u32, _: *mut c_void) -> vk::Result {
+        count.write(0);
+        SUCCESS
+    }
+
+    fn vkEnumerateInstanceLayerProperties(count: *mut u32, _: *mut c_void) -> vk::Result {
+        count.write(0);
+        SUCCESS
+    }
+
+    fn vkEnumeratePhysicalDevices(_instance: u64, count: *mut u32, room: *mut u64) -> vk::Result {
+        let made = || (0..machine().cards.len()).map(Dispatchable::make).collect();
+        let made = machine().physical.hold().get_or_insert_with(made).clone();
+        list(count, room, made.into_iter())
+    }
+
+    fn vkEnumerateDeviceExtensionProperties(
+        physical: u64, _layer: *const c_char, count: *mut u32, room: *mut vk::ExtensionProperties,
+    ) -> vk::Result {
+        let limits = card(Dispatchable::card_of(physical)).map(|card| card.vulkan).unwrap_or_default();
+        let some = [
+            (limits.matrix > 0, "VK_KHR_cooperative_matrix"),
+            (limits.matrix > 1, "VK_NV_cooperative_matrix2"),
+            (limits.dot, "VK_KHR_shader_integer_dot_product"),
+            (limits.vendor == AMD, "VK_AMD_shader_core_properties"),
+            (limits.vendor == AMD, "VK_AMD_shader_core_properties2"),
+            (limits.vendor == NVIDIA, "VK_NV_shader_sm_builtins"),
+        ];
+        let some = some.into_iter().filter(|(has, _)| *has).map(|(_, name)| name);
+        let all: alloc::vec::Vec<&str> = EXTENSIONS.into_iter().chain(some).collect();
+        let all = all.into_iter().map(|name| {
+            let mut extension = vk::ExtensionProperties { spec_version: 1, ..Default::default() };
+            write_text(&mut extension.extension_name, name.as_bytes());
+            extension
+        });
+        list(count, room, all)
+    }
+
+    fn vkCreateDevice(physical: u64, _: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
+        say!("Vulkan device");
+        made.write(Dispatchable::make(Dispatchable::card_of(physical)));
+        SUCCESS
+    }
+
+    fn vkGetDeviceQueue(device: u64, _family: u32, _index: u32, made: *mut u64) {
+        vkGetDeviceQueue2(device, null_mut(), made);
+    }
+
+    fn vkGetDeviceQueue2(device: u64, _wish: *const c_void, made: *mut u64) {
+        made.write(Dispatchable::make(Dispatchable::card_of(device)));
+    }
+
+    fn vkGetPhysicalDeviceQueueFamilyProperties(_: u64, count: *mut u32, room: *mut vk::QueueFamilyProperties) {
+        let _ = list(count, room, core::iter::once(FAMILY));
+    }
+
+    /// The structure keeps its chain.
+    fn vkGetPhysicalDeviceQueueFamilyProperties2(
+        _: u64, count: *mut u32, room: *mut vk::QueueFamilyProperties2<'static>,
+    ) {
+        if let Some(first) = room.as_mut() {
+            first.queue_family_properties = FAMILY;
         }
-        "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR" => matrices as *const c_void,
-        "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV" => {
-            flexible_matrices as *const c_void
-        }
-        "vkGetDeviceQueue" => queue as *const c_void,
-        "vkGetDeviceQueue2" => queue2 as *const c_void,
-        _ => return answers::function(name),
-    })
-}
+        count.write(1);
+    }
 
-/// # Safety
-/// The address of a number.
-unsafe extern "system" fn instance_version(version: *mut u32) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { version.write(answers::VERSION) };
-    vk::Result::SUCCESS
-}
+    /// Matrices of half precision, added up in single or in half.
+    fn vkGetPhysicalDeviceCooperativeMatrixProperties(
+        _: u64, count: *mut u32, room: *mut vk::CooperativeMatrixPropertiesKHR<'static>,
+    ) -> vk::Result {
+        let of = |sum| vk::CooperativeMatrixPropertiesKHR {
+            m_size: 16,
+            n_size: 16,
+            k_size: 16,
+            a_type: HALF,
+            b_type: HALF,
+            c_type: sum,
+            result_type: sum,
+            scope: vk::ScopeKHR::SUBGROUP,
+            ..Default::default()
+        };
+        list(count, room, [SINGLE, HALF].map(of).into_iter())
+    }
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn create_instance(_: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { made.write(Dispatchable::make(0)) };
-    vk::Result::SUCCESS
-}
-
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn instance_extensions(
-    _: *const c_char,
-    count: *mut u32,
-    _: *mut vk::ExtensionProperties,
-) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { count.write(0) };
-    vk::Result::SUCCESS
-}
-
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn instance_layers(count: *mut u32, _: *mut vk::LayerProperties) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { count.write(0) };
-    vk::Result::SUCCESS
+    /// Matrices of a whole workgroup, as NVIDIA's driver 580 lists them for half precision.
+    fn vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV(
+        _: u64, count: *mut u32, room: *mut FlexibleMatrix,
+    ) -> vk::Result {
+        let of = |(invocations, granularity, sum)| FlexibleMatrix {
+            kind: vk::StructureType::from_raw(1_000_593_001),
+            next: null_mut(),
+            granularity,
+            types: [HALF, HALF, sum, sum],
+            saturating: vk::FALSE,
+            scope: vk::ScopeKHR::WORKGROUP,
+            invocations,
+        };
+        let (narrow, wide) = ([32, 16, 16], [32, 32, 16]);
+        let all = [(128, narrow, HALF), (128, narrow, SINGLE), (256, wide, HALF), (256, wide, SINGLE)];
+        list(count, room, all.map(of).into_iter())
+    }
 }
 
 /// Answers a list in Vulkan's way: its length where there is no room, else as much as there is room for.
@@ -91,19 +148,7 @@ unsafe fn list<T>(count: *mut u32, room: *mut T, all: impl ExactSizeIterator<Ite
     if most < length { vk::Result::INCOMPLETE } else { vk::Result::SUCCESS }
 }
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn cards(_instance: u64, count: *mut u32, room: *mut u64) -> vk::Result {
-    let made = machine()
-        .physical
-        .hold()
-        .get_or_insert_with(|| (0..machine().cards.len()).map(Dispatchable::make).collect())
-        .clone();
-    // SAFETY: the caller's promise.
-    unsafe { list(count, room, made.into_iter()) }
-}
-
-/// Extensions that an engine looks for. What they report is in `answers`.
+/// Extensions that an engine looks for. `answers` has what they report.
 const EXTENSIONS: [&str; 14] = [
     "VK_KHR_16bit_storage",
     "VK_KHR_8bit_storage",
@@ -121,63 +166,6 @@ const EXTENSIONS: [&str; 14] = [
     "VK_EXT_external_memory_host",
 ];
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn extensions(
-    physical: u64,
-    _layer: *const c_char,
-    count: *mut u32,
-    room: *mut vk::ExtensionProperties,
-) -> vk::Result {
-    // SAFETY: the caller's promise.
-    let limits = card(unsafe { Dispatchable::card_of(physical) }).map(|card| card.vulkan).unwrap_or_default();
-    let some = [
-        (limits.matrix > 0, "VK_KHR_cooperative_matrix"),
-        (limits.matrix > 1, "VK_NV_cooperative_matrix2"),
-        (limits.dot, "VK_KHR_shader_integer_dot_product"),
-        (limits.vendor == AMD, "VK_AMD_shader_core_properties"),
-        (limits.vendor == AMD, "VK_AMD_shader_core_properties2"),
-        (limits.vendor == NVIDIA, "VK_NV_shader_sm_builtins"),
-    ];
-    let some = some.into_iter().filter(|(has, _)| *has).map(|(_, name)| name);
-    let all: alloc::vec::Vec<&str> = EXTENSIONS.into_iter().chain(some).collect();
-    let all = all.into_iter().map(|name| {
-        let mut extension = vk::ExtensionProperties { spec_version: 1, ..Default::default() };
-        answers::write_text(&mut extension.extension_name, name.as_bytes());
-        extension
-    });
-    // SAFETY: the caller's promise.
-    unsafe { list(count, room, all) }
-}
-
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn create_device(
-    physical: u64,
-    _: *const c_void,
-    _: *const c_void,
-    made: *mut u64,
-) -> vk::Result {
-    say!("Vulkan device");
-    // SAFETY: the caller's promise.
-    unsafe { made.write(Dispatchable::make(Dispatchable::card_of(physical))) };
-    vk::Result::SUCCESS
-}
-
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn queue(device: u64, _family: u32, _index: u32, made: *mut u64) {
-    // SAFETY: the caller's promise.
-    unsafe { queue2(device, null_mut(), made) };
-}
-
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn queue2(device: u64, _wish: *const c_void, made: *mut u64) {
-    // SAFETY: the caller's promise.
-    unsafe { made.write(Dispatchable::make(Dispatchable::card_of(device))) };
-}
-
 /// One family does everything.
 const FAMILY: vk::QueueFamilyProperties = vk::QueueFamilyProperties {
     queue_flags: vk::QueueFlags::from_raw(
@@ -190,53 +178,9 @@ const FAMILY: vk::QueueFamilyProperties = vk::QueueFamilyProperties {
     min_image_transfer_granularity: vk::Extent3D { width: 1, height: 1, depth: 1 },
 };
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn families(_: u64, count: *mut u32, room: *mut vk::QueueFamilyProperties) {
-    // SAFETY: the caller's promise.
-    let _ = unsafe { list(count, room, core::iter::once(FAMILY)) };
-}
-
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn families2(_: u64, count: *mut u32, room: *mut vk::QueueFamilyProperties2<'static>) {
-    // SAFETY: the caller's promise. The structure keeps its chain.
-    unsafe {
-        if let Some(first) = room.as_mut() {
-            first.queue_family_properties = FAMILY;
-        }
-        count.write(1);
-    }
-}
-
-/// Matrices of half precision, added up in single or in half.
-///
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn matrices(
-    _: u64,
-    count: *mut u32,
-    room: *mut vk::CooperativeMatrixPropertiesKHR<'static>,
-) -> vk::Result {
-    let of = |sum| vk::CooperativeMatrixPropertiesKHR {
-        m_size: 16,
-        n_size: 16,
-        k_size: 16,
-        a_type: vk::ComponentTypeKHR::FLOAT16,
-        b_type: vk::ComponentTypeKHR::FLOAT16,
-        c_type: sum,
-        result_type: sum,
-        scope: vk::ScopeKHR::SUBGROUP,
-        ..Default::default()
-    };
-    let all = [vk::ComponentTypeKHR::FLOAT32, vk::ComponentTypeKHR::FLOAT16].map(of);
-    // SAFETY: the caller's promise.
-    unsafe { list(count, room, all.into_iter()) }
-}
-
 /// `VkCooperativeMatrixFlexibleDimensionsPropertiesNV`, which `ash` does not have yet.
 #[repr(C)]
-struct FlexibleMatrix {
+pub(super) struct FlexibleMatrix {
     kind: vk::StructureType,
     next: *mut c_void,
     /// Granularity of the dimensions M, N and K.
@@ -246,30 +190,4 @@ struct FlexibleMatrix {
     saturating: u32,
     scope: vk::ScopeKHR,
     invocations: u32,
-}
-
-/// Matrices of a whole workgroup, as NVIDIA's driver 580 lists them for half precision.
-///
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn flexible_matrices(
-    _: u64,
-    count: *mut u32,
-    room: *mut FlexibleMatrix,
-) -> vk::Result {
-    const HALF: vk::ComponentTypeKHR = vk::ComponentTypeKHR::FLOAT16;
-    const SINGLE: vk::ComponentTypeKHR = vk::ComponentTypeKHR::FLOAT32;
-    let of = |(invocations, granularity, sum)| FlexibleMatrix {
-        kind: vk::StructureType::from_raw(1_000_593_001),
-        next: null_mut(),
-        granularity,
-        types: [HALF, HALF, sum, sum],
-        saturating: vk::FALSE,
-        scope: vk::ScopeKHR::WORKGROUP,
-        invocations,
-    };
-    let (narrow, wide) = ([32, 16, 16], [32, 32, 16]);
-    let all = [(128, narrow, HALF), (128, narrow, SINGLE), (256, wide, HALF), (256, wide, SINGLE)].map(of);
-    // SAFETY: the caller's promise.
-    unsafe { list(count, room, all.into_iter()) }
 }

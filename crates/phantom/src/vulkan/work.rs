@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ash::vk;
 
-use super::object::Dispatchable;
+use super::Dispatchable;
 
 /// Calls that leave no trace: what they would do is done.
 const DONE: [&str; 22] = [
@@ -46,20 +46,14 @@ const MADE: [&str; 9] = [
     "vkCreateQueryPool",
 ];
 
-pub(super) fn function(name: &str) -> Option<*const c_void> {
+/// The function for a name that begins as one of those.
+pub(super) fn usual(name: &str) -> Option<*const c_void> {
     let begins = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
-    Some(match name {
-        "vkAllocateCommandBuffers" => command_buffers as *const c_void,
-        "vkAllocateDescriptorSets" => descriptor_sets as *const c_void,
-        "vkCreateComputePipelines" => pipelines as *const c_void,
-        "vkGetEventStatus" => event_status as *const c_void,
-        "vkGetQueryPoolResults" => query_results as *const c_void,
-        "vkGetSemaphoreCounterValue" | "vkGetSemaphoreCounterValueKHR" => counter as *const c_void,
-        "vkGetBufferDeviceAddress" | "vkGetBufferDeviceAddressKHR" => buffer_address as *const c_void,
-        _ if begins(&MADE) => make as *const c_void,
-        _ if begins(&DONE) => done as *const c_void,
-        _ => return None,
-    })
+    match name {
+        _ if begins(&MADE) => Some(make as *const c_void),
+        _ if begins(&DONE) => Some(done as *const c_void),
+        _ => None,
+    }
 }
 
 /// A new handle.
@@ -72,16 +66,11 @@ extern "system" fn done() -> vk::Result {
     vk::Result::SUCCESS
 }
 
-extern "system" fn event_status() -> vk::Result {
-    vk::Result::EVENT_SET
-}
-
 /// # Safety
 /// As of Vulkan.
 unsafe extern "system" fn make(_: u64, _: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
     // SAFETY: the caller's promise.
-    unsafe { made.write(handle()) };
-    vk::Result::SUCCESS
+    unsafe { make_each(made, 1, handle) }
 }
 
 /// # Safety
@@ -94,74 +83,41 @@ unsafe fn make_each(made: *mut u64, count: u32, mut handle: impl FnMut() -> u64)
     vk::Result::SUCCESS
 }
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn pipelines(
-    _: u64,
-    _: u64,
-    count: u32,
-    _: *const c_void,
-    _: *const c_void,
-    made: *mut u64,
-) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { make_each(made, count, handle) }
-}
+vulkan! {
+    fn vkGetEventStatus() -> vk::Result { vk::Result::EVENT_SET }
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn descriptor_sets(
-    _: u64,
-    wish: *const vk::DescriptorSetAllocateInfo<'static>,
-    made: *mut u64,
-) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { make_each(made, (*wish).descriptor_set_count, handle) }
-}
+    fn vkCreateComputePipelines(
+        _: u64, _: u64, count: u32, _: *const c_void, _: *const c_void, made: *mut u64,
+    ) -> vk::Result {
+        make_each(made, count, handle)
+    }
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn command_buffers(
-    device: u64,
-    wish: *const vk::CommandBufferAllocateInfo<'static>,
-    made: *mut u64,
-) -> vk::Result {
-    // SAFETY: the caller's promise.
-    let card = unsafe { Dispatchable::card_of(device) };
-    // SAFETY: the caller's promise.
-    unsafe { make_each(made, (*wish).command_buffer_count, || Dispatchable::make(card)) }
-}
+    fn vkAllocateDescriptorSets(
+        _: u64, wish: *const vk::DescriptorSetAllocateInfo<'static>, made: *mut u64,
+    ) -> vk::Result {
+        make_each(made, (*wish).descriptor_set_count, handle)
+    }
 
-/// Everything that a semaphore could count to has happened.
-///
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn counter(_: u64, _: u64, value: *mut u64) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { value.write(u64::MAX) };
-    vk::Result::SUCCESS
-}
+    fn vkAllocateCommandBuffers(
+        device: u64, wish: *const vk::CommandBufferAllocateInfo<'static>, made: *mut u64,
+    ) -> vk::Result {
+        let card = Dispatchable::card_of(device);
+        make_each(made, (*wish).command_buffer_count, || Dispatchable::make(card))
+    }
 
-/// Addresses for shaders, which do not run.
-///
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn buffer_address(_: u64, asked: *const vk::BufferDeviceAddressInfo<'static>) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe { vk::Handle::as_raw((*asked).buffer) << 32 }
-}
+    /// Everything that a semaphore could count to has happened.
+    fn vkGetSemaphoreCounterValue(_: u64, _: u64, value: *mut u64) -> vk::Result {
+        value.write(u64::MAX);
+        vk::Result::SUCCESS
+    }
 
-/// # Safety
-/// As of Vulkan.
-unsafe extern "system" fn query_results(
-    _: u64,
-    _: u64,
-    _: u32,
-    _: u32,
-    size: usize,
-    data: *mut u8,
-) -> vk::Result {
-    // SAFETY: the caller's promise.
-    unsafe { data.write_bytes(0, size) };
-    vk::Result::SUCCESS
+    /// Addresses for shaders, which do not run.
+    fn vkGetBufferDeviceAddress(_: u64, asked: *const vk::BufferDeviceAddressInfo<'static>) -> u64 {
+        vk::Handle::as_raw((*asked).buffer) << 32
+    }
+
+    fn vkGetQueryPoolResults(_: u64, _: u64, _: u32, _: u32, size: usize, data: *mut u8) -> vk::Result {
+        data.write_bytes(0, size);
+        vk::Result::SUCCESS
+    }
 }

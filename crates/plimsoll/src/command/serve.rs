@@ -47,10 +47,10 @@ pub(crate) struct Arguments {
     /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
     check: bool,
-    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces
-    /// [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", value_parser = plimsoll_config::listen_address)]
-    listen: Option<SocketAddr>,
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several
+    /// between commas [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = plimsoll_config::listen_address)]
+    listen: Vec<SocketAddr>,
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,

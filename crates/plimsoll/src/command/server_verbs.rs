@@ -1,9 +1,10 @@
-//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `reload`, `logs` and `stop`: requests to a running
-//! `plimsoll serve`.
+//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `reload`, `logs`, `stop` and `top`: requests to
+//! a running `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
 mod stop;
+mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,12 +22,13 @@ use crate::report::ErrorReport;
 use crate::screen;
 
 pub(crate) use stop::{Stop, stop};
+pub(crate) use top::{Top, top};
 
 /// Longest answer that is read: a status of some thousand models.
 const LONGEST_ANSWER: usize = 16 << 20;
 
 /// The running server, and the key that it wants.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerAddress {
     /// Address of the server
     #[arg(long, value_name = "URL", env = "PLIMSOLL_URL", default_value = "http://127.0.0.1:8080")]
@@ -130,6 +132,10 @@ pub(crate) enum ServerVerbError {
         #[source]
         error: serde_json::Error,
     },
+    #[error("{url} sends an event without an end, so it is not a plimsoll server")]
+    Endless { url: String },
+    #[error("`plimsoll top` needs a terminal\nhint: `plimsoll status` prints the same once, also to a pipe")]
+    NoTerminal,
     #[error("`{0}` cannot be sent in an HTTP header or path")]
     Request(String),
     #[error("cannot start the HTTP client, or cannot write to stdout: {0}")]
@@ -231,7 +237,8 @@ impl ServerAddress {
     /// Sends one request and returns the text of a successful answer.
     fn ask(&self, method: Method, path: &str, body: &Value) -> Result<String, ServerVerbError> {
         block_on(async {
-            let answer = self.send(method, path, body).await?;
+            // Without its client, an answer ends in the middle.
+            let (_client, answer) = self.send(method, path, body).await?;
             let body = collect_body(answer, LONGEST_ANSWER).await;
             Ok(String::from_utf8_lossy(&body.map_err(|error| self.unreachable(error))?).into_owned())
         })
@@ -240,7 +247,8 @@ impl ServerAddress {
     /// Prints an endless answer as it comes. It ends with the server or with Ctrl-C.
     fn follow(&self, path: &str) -> Result<(), ServerVerbError> {
         block_on(async {
-            let mut answer = self.send(Method::GET, path, &Value::Null).await?.into_body();
+            let (_client, answer) = self.send(Method::GET, path, &Value::Null).await?;
+            let mut answer = answer.into_body();
             while let Some(frame) = answer.frame().await {
                 let frame = frame.map_err(|error| self.unreachable(error.into()))?;
                 if let Some(text) = frame.data_ref() {
@@ -257,7 +265,7 @@ impl ServerAddress {
         method: Method,
         path: &str,
         body: &Value,
-    ) -> Result<Response<Incoming>, ServerVerbError> {
+    ) -> Result<(HttpClient, Response<Incoming>), ServerVerbError> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url.base));
         if let Some(key) = &self.api_key {
             request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
@@ -270,7 +278,7 @@ impl ServerAddress {
         let mut client = HttpClient::new(self.url.host.as_str(), self.url.port);
         let answer = client.send(request).await.map_err(|error| self.unreachable(error))?;
         if answer.status().is_success() {
-            return Ok(answer);
+            return Ok((client, answer));
         }
         let status = answer.status();
         let body = collect_body(answer, LONGEST_ANSWER).await.map_err(|error| self.unreachable(error))?;

@@ -60,39 +60,57 @@ fn card(card: &Value) -> Vec<String> {
 }
 
 fn model(model: &Value, now: Option<f64>) -> Vec<String> {
-    let sum = |key: &str| {
-        let parts = model[key].as_array().filter(|parts| !parts.is_empty())?;
-        let mut bytes = parts.iter().map(|part| part["bytes"].as_u64());
-        bytes.try_fold(0_u64, |sum, part| sum.checked_add(part?))
-    };
+    let idle = now.zip(model["last_used"].as_f64()).map(|(now, used)| ago(now - used));
+    vec![
+        model["name"].as_str().unwrap_or("?").to_owned(),
+        state(model, now),
+        size(claimed(model)),
+        size(measured(model)),
+        requests(model),
+        idle.unwrap_or_else(|| "-".to_owned()),
+    ]
+}
+
+/// A model's state, and its pin.
+pub(super) fn state(model: &Value, now: Option<f64>) -> String {
     let pin_left = now.zip(model["pinned_until"].as_f64()).map(|(now, end)| time((end - now).max(0.0)));
     let pinned = match (model["pinned"].as_bool(), pin_left) {
         (Some(true), Some(left)) => format!(", pinned for {left}"),
         (Some(true), None) => ", pinned".to_owned(),
         _ => String::new(),
     };
-    let state = model["state"].as_str().unwrap_or("?");
-    let requests =
-        match (model["in_flight"].as_u64().unwrap_or_default(), model["queued"].as_u64().unwrap_or_default())
-        {
-            (0, 0) => "-".to_owned(),
-            (running, 0) => format!("{running} running"),
-            (running, waiting) => format!("{running} running, {waiting} waiting"),
-        };
-    let idle = now
-        .zip(model["last_used"].as_f64())
-        .map(|(now, used)| format!("{} ago", time((now - used).max(0.0))));
-    vec![
-        model["name"].as_str().unwrap_or("?").to_owned(),
-        format!("{state}{pinned}"),
-        size(sum("claim")),
-        size(sum("measured")),
-        requests,
-        idle.unwrap_or_else(|| "-".to_owned()),
-    ]
+    format!("{}{pinned}", model["state"].as_str().unwrap_or("?"))
 }
 
-fn size(bytes: Option<u64>) -> String {
+/// Bytes that a model claims on all cards.
+pub(super) fn claimed(model: &Value) -> Option<u64> {
+    sum(&model["claim"])
+}
+
+/// Bytes that a model was measured to take on all cards.
+pub(super) fn measured(model: &Value) -> Option<u64> {
+    sum(&model["measured"])
+}
+
+fn sum(parts: &Value) -> Option<u64> {
+    let parts = parts.as_array().filter(|parts| !parts.is_empty())?;
+    let mut bytes = parts.iter().map(|part| part["bytes"].as_u64());
+    bytes.try_fold(0_u64, |sum, part| sum.checked_add(part?))
+}
+
+pub(super) fn requests(model: &Value) -> String {
+    match (model["in_flight"].as_u64().unwrap_or_default(), model["queued"].as_u64().unwrap_or_default()) {
+        (0, 0) => "-".to_owned(),
+        (running, 0) => format!("{running} running"),
+        (running, waiting) => format!("{running} running, {waiting} waiting"),
+    }
+}
+
+pub(super) fn ago(seconds: f64) -> String {
+    format!("{} ago", time(seconds.max(0.0)))
+}
+
+pub(super) fn size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes::new(bytes).to_string())
 }
 

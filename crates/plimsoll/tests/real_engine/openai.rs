@@ -13,10 +13,7 @@ use crate::venv;
 fn clients(fleet: &Fleet, act: &str) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_engine/clients.py");
     let base = format!("http://{}", fleet.daemon.address);
-    let output = Command::new(venv::python()).args(["-I", script, &base, act]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{act}: {said}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    venv::output(Command::new(venv::python()).args(["-I", script, &base, act]))
 }
 
 #[test]

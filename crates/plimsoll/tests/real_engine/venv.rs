@@ -1,42 +1,73 @@
-//! OpenAI's Python library in a virtual environment below the target folder, installed once.
+//! Virtual environments of Python clients below the target folder, each installed once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
-/// The release that the tests are written against.
-const OPENAI: &str = "openai==3.54.0";
+use serde_json::Value;
 
-/// The environment's Python.
-pub(crate) fn python() -> &'static Path {
-    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(|| {
+/// Packages that can live together, at the releases that the tests are written against.
+pub(crate) struct Environment {
+    folder: &'static str,
+    packages: &'static [&'static str],
+    made: Mutex<bool>,
+}
+
+/// The environment of CI.
+static CLIENTS: Environment =
+    Environment::new("openai-venv", &["openai==3.54.0", "anthropic==2.12.0", "ollama==0.6.3"]);
+pub(crate) static LANGCHAIN: Environment =
+    Environment::new("langchain-venv", &["langchain-openai==1.7.3", "llm==0.36"]);
+pub(crate) static LITELLM: Environment = Environment::new("litellm-venv", &["litellm==@LITELLM@"]);
+pub(crate) static AIDER: Environment = Environment::new("aider-venv", &["aider-chat==@AIDER@"]);
+
+/// The Python of CI's environment.
+pub(crate) fn python() -> PathBuf {
+    CLIENTS.python()
+}
+
+/// Runs a client and reads the JSON that it prints.
+pub(crate) fn output(client: &mut Command) -> Value {
+    let output = client.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{client:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+impl Environment {
+    const fn new(folder: &'static str, packages: &'static [&'static str]) -> Self {
+        Self { folder, packages, made: Mutex::new(false) }
+    }
+
+    pub(crate) fn python(&self) -> PathBuf {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let place = target.join("openai-venv");
+        let place = target.join(self.folder);
         let python = place.join("bin/python");
-        if !works(&python) {
-            install(&place);
+        let mut made = self.made.lock().unwrap();
+        if !*made && !self.works(&python) {
+            self.install(&place);
         }
+        *made = true;
         python
-    })
-}
+    }
 
-fn works(python: &Path) -> bool {
-    let version = OPENAI.split("==").last().unwrap();
-    let check = format!("import openai; assert openai.__version__ == '{version}'");
-    let run = Command::new(python).args(["-I", "-c", &check]).output();
-    run.is_ok_and(|output| output.status.success())
-}
+    fn works(&self, python: &Path) -> bool {
+        let check = "import sys; from importlib.metadata import version\n\
+            assert all(version(name) == wanted for name, wanted in (given.split('==') for given in sys.argv[1:]))";
+        let run = Command::new(python).args(["-I", "-c", check]).args(self.packages).output();
+        run.is_ok_and(|output| output.status.success())
+    }
 
-/// Made beside its place and moved there, so that what is there is whole.
-fn install(place: &Path) {
-    let partial = place.with_extension(std::process::id().to_string());
-    run(Command::new("python3").args(["-m", "venv"]).arg(&partial));
-    let flags = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", OPENAI];
-    run(Command::new(partial.join("bin/python")).args(flags));
-    let _ = fs::remove_dir_all(place);
-    fs::rename(&partial, place).unwrap();
+    /// Made beside its place and moved there, so that what is there is whole.
+    fn install(&self, place: &Path) {
+        let partial = place.with_extension(std::process::id().to_string());
+        run(Command::new("python3").args(["-m", "venv"]).arg(&partial));
+        let flags = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        run(Command::new(partial.join("bin/python")).args(flags).args(self.packages));
+        let _ = fs::remove_dir_all(place);
+        fs::rename(&partial, place).unwrap();
+    }
 }
 
 fn run(command: &mut Command) {

@@ -12,7 +12,7 @@ const CARDS: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"];
 const GIB: u64 = 1 << 30;
 
 /// A daemon that sees four cards of 24 GiB through fake-nvml.
-fn four_cards(setup: Setup) -> Daemon {
+pub(crate) fn four_cards(setup: Setup) -> Daemon {
     cards(setup, &[24 * GIB; 4])
 }
 

@@ -160,7 +160,7 @@ fn a_foreign_page_changes_nothing_and_reads_nothing() {
     assert_eq!(status("GET /v1/models"), 200);
     let own = "Host: localhost\r\nOrigin: http://localhost:3000\r\n";
     let answer = request(daemon.address, "OPTIONS /v1/chat/completions", own, "");
-    assert_eq!(answer.status, 204);
+    assert_eq!(answer.status, 200);
     assert_eq!(answer.header("access-control-allow-origin"), Some("http://localhost:3000"));
 }
 
@@ -218,7 +218,7 @@ fn names_of_models_are_text_and_nothing_else() {
     let engine = fake_engine();
     let daemon = Setup::new()
         .config(&format!(
-            "[models.\"{name}\"]\ncmd = \"{} --port ${{PORT}} --alias x\"\nmemory = \"1MiB\"\n",
+            "[serve]\nstrict-names = true\n[models.\"{name}\"]\ncmd = \"{} --port ${{PORT}} --alias x\"\nmemory = \"1MiB\"\n",
             engine.display()
         ))
         .start();

@@ -31,6 +31,8 @@ pub(crate) struct RunState {
     /// Requests that were queued when it became ready and have not been sent to it yet.
     pub(crate) owed: usize,
     pub(crate) draining: Option<Drain>,
+    /// Time to live that a client set for this run.
+    pub(crate) keep: Option<Duration>,
     /// Time since which the run counts as dead: it gets no more requests, and is killed if it does not end by
     /// itself.
     pub(crate) suspect: Option<Moment>,
@@ -40,6 +42,7 @@ pub(crate) struct RunState {
     pub(crate) killed_for: Option<Reason>,
     /// The run was started by the configuration, without a request.
     pub(crate) preloaded: bool,
+    pub(crate) started: Moment,
     pub(crate) ready_at: Option<Moment>,
     /// The cards when it was started.
     pub(crate) start: Vec<StartFigure>,
@@ -102,10 +105,12 @@ impl RunState {
             stamp: 0,
             owed: 0,
             draining: None,
+            keep: None,
             suspect: None,
             restarts: false,
             killed_for: None,
             preloaded: false,
+            started: Moment::START,
             ready_at: None,
             start: Vec::new(),
             load_check: Vec::new(),

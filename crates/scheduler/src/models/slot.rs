@@ -2,11 +2,12 @@
 //! start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use plimsoll_base::{Bytes, MemoryModel, RunId};
+use plimsoll_base::{Bytes, CardId, MemoryModel, RunId};
 
 use super::pauses::ClientPauses;
-use super::run::{RunPhase, RunState};
+use super::run::RunState;
 use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
@@ -32,6 +33,8 @@ pub(crate) struct ModelSlot {
     /// Gone from the configuration; dropped once its run has ended.
     pub(crate) removed: bool,
     pub(crate) last_used: Option<Moment>,
+    /// Time that its last load took.
+    pub(crate) load_time: Duration,
     pub(crate) pauses: ClientPauses,
     /// Requests with a prompt longer than a slot; the engine refuses them by itself.
     pub(crate) overflows: u64,
@@ -60,6 +63,7 @@ pub(crate) struct RoomSearch {
     pub(crate) victims: Vec<RunId>,
     /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
+    pub(crate) cards: Vec<CardId>,
     /// The model's need on empty cards, if the largest model loads first.
     pub(crate) size: Bytes,
     pub(crate) since: Moment,
@@ -75,6 +79,7 @@ impl RoomSearch {
             cache: DemandCache::default(),
             victims: Vec::new(),
             needs: Bytes::ZERO,
+            cards: Vec::new(),
             size: Bytes::ZERO,
             since,
             after,
@@ -113,6 +118,7 @@ impl ModelSlot {
             pinned_until: None,
             removed: false,
             last_used: None,
+            load_time: Duration::ZERO,
             pauses: ClientPauses::default(),
             overflows: 0,
             record: FailureRecord::default(),
@@ -222,22 +228,22 @@ impl ModelSlot {
         self.run.as_mut()?.occupancy.as_mut().ok()
     }
 
-    /// The time until which an idle run counts as busy, because its clients are expected to go on.
-    pub(crate) fn held_until(&self) -> Option<Moment> {
-        let run = self.run.as_ref().filter(|run| run.is_idle() && self.line.is_empty())?;
-        let RunPhase::Ready { since, .. } = run.phase else {
-            return None;
-        };
-        // DECISION: the hold counts from the load, not from the last answer. Otherwise one busy agent would keep
-        // the card for as long as the patience of the others allows, each time.
-        Some(self.pauses.expected_until()?.min(since + self.spec.hold))
-    }
-
     /// The end of an idle run's time to live.
     pub(crate) fn idle_end(&self) -> Option<Moment> {
         let idle_since = self.run.as_ref()?.idle_since()?;
+        Some(idle_since + self.time_to_live()?)
+    }
+
+    /// The same of a run that may be busy, as if it became idle now.
+    pub(crate) fn run_end_if_idle(&self, now: Moment) -> Option<Moment> {
+        self.run.as_ref()?;
+        self.idle_end().or_else(|| Some(now + self.time_to_live()?))
+    }
+
+    /// Idle time after which the run ends; `None` for a run that stays.
+    pub(crate) fn time_to_live(&self) -> Option<Duration> {
+        let of_run = self.run.as_ref().and_then(|run| run.keep);
         // A pinned model never expires, whatever its time to live says.
-        let ttl = self.spec.ttl.filter(|_| !self.is_pinned())?;
-        Some(idle_since + ttl)
+        of_run.or(self.spec.ttl).filter(|ttl| *ttl < Duration::MAX && !self.is_pinned())
     }
 }

@@ -1,4 +1,4 @@
-//! Choice of engines to evict: the smallest set whose claims (allowed memory) cover the missing memory.
+//! Choice of engines to evict: the cheapest set whose claims (allowed memory) cover the missing memory.
 
 use plimsoll_base::{Bytes, RunId};
 
@@ -8,33 +8,30 @@ pub(crate) struct EvictionCandidate {
     pub(crate) run: RunId,
     /// Freed bytes in the order of the deficits.
     pub(crate) frees: Vec<Bytes>,
+    /// Cost of stopping it, such as the time of its next load. It counts as 1 at least.
+    pub(crate) cost: u64,
 }
 
-/// Sets examined before the search settles for a sufficient one.
-const EXACT_SETS: usize = 2_000;
+/// Steps of one search before it settles for the best set so far. They keep a search below a millisecond.
+const STEPS: usize = 4_000;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
-pub(crate) fn smallest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> Option<Vec<RunId>> {
-    // Among sets of the same size, the first in the candidates' order is chosen. With many candidates, they
-    // are taken in order until they suffice.
-
+///
+/// Among sets of the same cost, the smallest is chosen, and of these the first in the candidates' order.
+pub(crate) fn cheapest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> Option<Vec<RunId>> {
     // A run that frees nothing on these cards would only make the search longer.
     let useful: Vec<&EvictionCandidate> =
         candidates.iter().filter(|c| c.frees.iter().any(|f| !f.is_zero())).collect();
     if !covers(deficits, &useful) {
         return None;
     }
-    // The number of sets is exponential; the budget keeps one search below a millisecond.
-    let mut budget = EXACT_SETS;
-    for size in fewest(deficits, &useful)..useful.len() {
-        let mut chosen = Vec::with_capacity(size);
-        match first_of_size(size, deficits, &useful, &mut chosen, &mut budget) {
-            SetSearch::Found => return Some(chosen.iter().map(|c| c.run).collect()),
-            SetSearch::None => {}
-            SetSearch::GaveUp => return Some(pruned(deficits, &useful)),
-        }
-    }
-    Some(useful.iter().map(|c| c.run).collect())
+    let first = pruned(deficits, &useful);
+    let (bound, size) = cost(&first);
+    // The search finds the first of several sets of this cost and size, which need not be this one.
+    let mut search = VictimSearch { deficits, best_cost: (bound, size + 1), best: first, steps: STEPS };
+    search.extend(&useful, &mut Vec::new());
+    // A search that gave up may have ended at a set with a needless run.
+    Some(pruned(deficits, &search.best).iter().map(|c| c.run).collect())
 }
 
 fn covers(deficits: &[Bytes], chosen: &[&EvictionCandidate]) -> bool {
@@ -42,55 +39,13 @@ fn covers(deficits: &[Bytes], chosen: &[&EvictionCandidate]) -> bool {
     deficits.iter().enumerate().all(|(i, deficit)| freed(i) >= *deficit)
 }
 
-/// A lower bound of the set's size: on some card even the largest runs, one fewer, free too little.
-fn fewest(deficits: &[Bytes], useful: &[&EvictionCandidate]) -> usize {
-    let on_card = |(i, deficit): (usize, &Bytes)| {
-        let mut frees: Vec<Bytes> = useful.iter().filter_map(|c| c.frees.get(i)).copied().collect();
-        // The largest runs first give the lower bound for this card.
-        frees.sort_unstable_by(|a, b| b.cmp(a));
-        let mut rest = *deficit;
-        let largest = frees.iter().take_while(|freed| {
-            let lacking = !rest.is_zero();
-            rest = rest.saturating_sub(**freed);
-            lacking
-        });
-        largest.count()
-    };
-    deficits.iter().enumerate().map(on_card).max().unwrap_or(0)
+/// Cost of a set, and its size among sets of one cost.
+fn cost(chosen: &[&EvictionCandidate]) -> (u64, usize) {
+    (chosen.iter().fold(0, |sum, c| sum.saturating_add(c.cost.max(1))), chosen.len())
 }
 
-enum SetSearch {
-    Found,
-    None,
-    GaveUp,
-}
-
-fn first_of_size<'a>(
-    size: usize,
-    deficits: &[Bytes],
-    rest: &[&'a EvictionCandidate],
-    chosen: &mut Vec<&'a EvictionCandidate>,
-    budget: &mut usize,
-) -> SetSearch {
-    if size == 0 {
-        if *budget == 0 {
-            return SetSearch::GaveUp;
-        }
-        *budget -= 1;
-        return if covers(deficits, chosen) { SetSearch::Found } else { SetSearch::None };
-    }
-    for first in 0..rest.len().saturating_sub(size - 1) {
-        chosen.push(rest[first]);
-        match first_of_size(size - 1, deficits, &rest[first + 1..], chosen, budget) {
-            SetSearch::None => {}
-            end => return end,
-        }
-        chosen.pop();
-    }
-    SetSearch::None
-}
-
-fn pruned(deficits: &[Bytes], useful: &[&EvictionCandidate]) -> Vec<RunId> {
+/// A set that suffices and contains no needless run. It is near the cheapest where the exact search gives up.
+fn pruned<'a>(deficits: &[Bytes], useful: &[&'a EvictionCandidate]) -> Vec<&'a EvictionCandidate> {
     let enough = (1..=useful.len()).find(|n| covers(deficits, &useful[..*n])).unwrap_or(useful.len());
     let mut chosen = useful[..enough].to_vec();
     // From the most recently used back, so that the least recently used remain.
@@ -100,7 +55,38 @@ fn pruned(deficits: &[Bytes], useful: &[&EvictionCandidate]) -> Vec<RunId> {
             chosen.insert(i, without);
         }
     }
-    chosen.iter().map(|c| c.run).collect()
+    chosen
+}
+
+/// Search through all sets, in the candidates' order, that leaves out what cannot be cheaper.
+struct VictimSearch<'a> {
+    deficits: &'a [Bytes],
+    best: Vec<&'a EvictionCandidate>,
+    best_cost: (u64, usize),
+    steps: usize,
+}
+
+impl<'a> VictimSearch<'a> {
+    fn extend(&mut self, rest: &[&'a EvictionCandidate], chosen: &mut Vec<&'a EvictionCandidate>) {
+        if self.steps == 0 {
+            return;
+        }
+        self.steps -= 1;
+        if covers(self.deficits, chosen) {
+            // The first of equals in the candidates' order stays: sets are visited in that order.
+            if cost(chosen) < self.best_cost {
+                (self.best_cost, self.best) = (cost(chosen), chosen.clone());
+            }
+            return;
+        }
+        for (i, next) in rest.iter().enumerate() {
+            chosen.push(*next);
+            if cost(chosen) < self.best_cost {
+                self.extend(&rest[i + 1..], chosen);
+            }
+            chosen.pop();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -113,13 +99,14 @@ mod tests {
         let one = |(run, frees): (usize, &&[u64])| EvictionCandidate {
             run: RunId(u64::try_from(run).unwrap()),
             frees: frees.iter().map(|n| Bytes::new(*n)).collect(),
+            cost: 1,
         };
         frees.iter().enumerate().map(one).collect()
     }
 
     fn smallest_of(deficits: &[u64], frees: &[&[u64]]) -> Option<Vec<u64>> {
         let deficits: Vec<Bytes> = deficits.iter().map(|n| Bytes::new(*n)).collect();
-        smallest(&deficits, &candidates(frees)).map(|set| set.iter().map(|run| run.0).collect())
+        cheapest(&deficits, &candidates(frees)).map(|set| set.iter().map(|run| run.0).collect())
     }
 
     #[test]
@@ -136,6 +123,20 @@ mod tests {
     #[test]
     fn one_victim_is_better_than_two_older_ones() {
         assert_eq!(smallest_of(&[8], &[&[4], &[4], &[8]]), Some(vec![2]));
+    }
+
+    #[test]
+    fn the_cheapest_set_stops_whatever_its_size_and_age() {
+        let set = |costs: &[u64]| {
+            let mut candidates = candidates(&[&[4], &[4], &[8]]);
+            candidates.iter_mut().zip(costs).for_each(|(candidate, cost)| candidate.cost = *cost);
+            cheapest(&[Bytes::new(8)], &candidates).unwrap().iter().map(|run| run.0).collect::<Vec<_>>()
+        };
+        assert_eq!(set(&[10, 10, 19]), [2]);
+        assert_eq!(set(&[10, 10, 20]), [2], "of one cost the smaller set");
+        assert_eq!(set(&[10, 10, 21]), [0, 1]);
+        assert_eq!(set(&[u64::MAX, u64::MAX, u64::MAX]), [2]);
+        assert_eq!(set(&[0, 0, 0]), [2], "stopping is never free");
     }
 
     #[test]

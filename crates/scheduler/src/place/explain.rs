@@ -104,6 +104,7 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
     for (code, bytes, text) in [
         ("foreign", account.foreign(), "other processes hold"),
         ("reserve", account.reserve(), "the reserve is"),
+        ("yield", account.kept_now(), "a yield to other programs keeps free"),
     ] {
         if !bytes.is_zero() {
             reason = reason.because(Reason::new(code, format!("{text} {bytes}")).fact(code, bytes));
@@ -143,6 +144,10 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
                 let text = format!("unpin {}, which holds {} on {card}", claim.holder, claim.bytes);
                 Hint::new(Advice::Other(text))
             }));
+            if !account.kept_now().is_zero() {
+                let text = format!("end the yield on {card}: plimsoll yield --end");
+                hints.push(Hint::new(Advice::Other(text)));
+            }
             if !account.foreign().is_zero() {
                 hints.push(Hint::new(Advice::FreeCard { card: card.clone() }));
             }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, CardLimit, Placement, RunId, Share};
 
+use crate::time::Moment;
+
 /// Margin above a measured or exceeded need: 5 %, at least 64 MiB.
 pub fn allowance(need: Bytes) -> Bytes {
     need.scaled(5, 100).max(Bytes::mib(64))
@@ -33,13 +35,31 @@ pub struct Account {
     budget: Option<Bytes>,
     reserve: Bytes,
     foreign: Bytes,
+    kept: Option<KeptFree>,
     claims: Vec<LedgerClaim>,
+}
+
+/// Memory of a card that an operator keeps free for other processes. What they take counts as part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptFree {
+    pub bytes: Bytes,
+    /// The end; [`Moment::NEVER`] for none.
+    pub until: Moment,
+    /// Memory that other processes held when it began.
+    foreign: Bytes,
 }
 
 impl Account {
     fn new(limit: CardLimit) -> Self {
         let foreign = limit.card.total.saturating_sub(limit.card.free);
-        Self { card: limit.card, budget: limit.budget, reserve: limit.reserve, foreign, claims: Vec::new() }
+        Self {
+            card: limit.card,
+            budget: limit.budget,
+            reserve: limit.reserve,
+            foreign,
+            kept: None,
+            claims: Vec::new(),
+        }
     }
 
     pub fn card(&self) -> &Card {
@@ -69,9 +89,25 @@ impl Account {
         self.budget.map_or(driver, |budget| budget.min(driver))
     }
 
+    /// Memory that is kept free for other processes, if any is.
+    pub fn kept(&self) -> Option<KeptFree> {
+        self.kept
+    }
+
+    /// The part of it that they have not taken.
+    pub fn kept_now(&self) -> Bytes {
+        self.kept.map_or(Bytes::ZERO, |kept| (kept.foreign + kept.bytes).saturating_sub(self.foreign))
+    }
+
+    /// Claims beyond the capacity: other processes took memory, or it is to be kept free for them.
+    pub(crate) fn overdrawn(&self) -> Bytes {
+        let claimed: Bytes = self.claims.iter().map(|claim| claim.bytes).sum();
+        claimed.saturating_sub(self.capacity())
+    }
+
     /// Memory for all claims together now.
     pub fn capacity(&self) -> Bytes {
-        let driver = self.card.total.saturating_sub(self.reserve + self.foreign);
+        let driver = self.card.total.saturating_sub(self.reserve + self.foreign + self.kept_now());
         self.budget.map_or(driver, |budget| budget.min(driver))
     }
 
@@ -282,6 +318,20 @@ impl Ledger {
         for account in &mut self.accounts {
             account.claims.retain(|claim| claim.run != run);
         }
+    }
+
+    /// Keeps memory of a card free for other processes, or no longer.
+    pub(crate) fn keep_free(&mut self, card: &CardId, wanted: Option<(Bytes, Moment)>) {
+        if let Some(account) = self.account_mut(card) {
+            let foreign = account.foreign;
+            account.kept = wanted.map(|(bytes, until)| KeptFree { bytes, until, foreign });
+        }
+    }
+
+    /// Ends what is kept free until `now` at most; returns whether there was any.
+    pub(crate) fn end_kept(&mut self, now: Moment) -> bool {
+        let over = |account: &&mut Account| account.kept.is_some_and(|kept| kept.until <= now);
+        self.accounts.iter_mut().filter(over).map(|account| account.kept = None).count() > 0
     }
 
     pub fn read(&mut self, cards: &[(CardId, Bytes)]) {

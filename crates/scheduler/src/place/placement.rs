@@ -50,6 +50,8 @@ pub struct CardTenant {
     pub standing: CardStanding,
     /// Mark in the order of use; smaller is longer ago.
     pub last_used: u64,
+    /// Cost of stopping it; see [`super::evict`].
+    pub cost: u64,
 }
 
 /// Memory reserved for models that have waited longer.
@@ -71,7 +73,7 @@ impl Reservations {
     }
 }
 
-// Ties are broken by fewest cards, then by fewest and least recently used runs, then by tightest fit.
+// Ties are broken by fewest cards, then by the cheapest, fewest and least recently used runs, then by tightest fit.
 /// Result of a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementVerdict {
@@ -150,16 +152,17 @@ struct PlacementOption {
     cards: usize,
     placement: Placement,
     victims: Vec<RunId>,
-    /// Victims that do not leave anyway.
+    /// Cost and number of the victims that do not leave anyway.
+    cost: u64,
     stopped: usize,
     newest: u64,
     left_over: Bytes,
 }
 
 impl PlacementOption {
-    fn rank(&self) -> (PlacementRank, usize, usize, u64, Bytes) {
-        // Fewer cards before fewer victims: an engine on more cards is slower for its whole life.
-        (self.ease, self.cards, self.stopped, self.newest, self.left_over)
+    fn rank(&self) -> (PlacementRank, usize, u64, usize, u64, Bytes) {
+        // Fewer cards before cheaper victims: an engine on more cards is slower for its whole life.
+        (self.ease, self.cards, self.cost, self.stopped, self.newest, self.left_over)
     }
 
     fn verdict(self) -> PlacementVerdict {
@@ -218,6 +221,7 @@ impl Placer<'_> {
         PlacementOption {
             ease,
             cards: set.len(),
+            cost: stopped().fold(0, |sum, tenant| sum.saturating_add(tenant.cost.max(1))),
             stopped: stopped().count(),
             newest: stopped().map(|tenant| tenant.last_used).max().unwrap_or(0),
             left_over: free.saturating_sub(placement.total()),
@@ -289,7 +293,7 @@ impl Placer<'_> {
         placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX)).collect()
     }
 
-    /// All runs that leave anyway and the fewest others with a standing of at most `worst`.
+    /// All runs that leave anyway and the cheapest others with a standing of at most `worst`.
     fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: CardStanding) -> Option<Vec<RunId>> {
         let frees = |run: RunId| -> Vec<Bytes> {
             let accounts = placement.cards().map(|card| self.ledger.account(card));
@@ -310,13 +314,13 @@ impl Placer<'_> {
             .iter()
             .filter(|t| t.standing > CardStanding::Leaving && t.standing <= worst)
             .collect();
-        // The order decides among sets of one size: idle before busy, least recently used first.
+        // The order decides among sets of one cost and size: idle before busy, least recently used first.
         others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
         let candidates: Vec<EvictionCandidate> = others
             .iter()
-            .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant.run) })
+            .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant.run), cost: tenant.cost })
             .collect();
-        gone.extend(evict::smallest(&rest, &candidates)?);
+        gone.extend(evict::cheapest(&rest, &candidates)?);
         Some(gone)
     }
 

@@ -1,6 +1,8 @@
 //! Handling of the operator's commands: a new configuration, loading or unloading a model, and the daemon's
 //! shutdown.
 
+use std::time::Duration;
+
 use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::event::ConfigChange;
@@ -105,6 +107,17 @@ impl Scheduler {
         // The end of the pin is a timer, and without the pin a time to live may already be over.
         if let Some(at) = self.next_timer() {
             self.arm(at.max(now));
+        }
+    }
+
+    pub(super) fn keep_wanted(&mut self, id: ModelId, time: Duration) {
+        let Some(slot) = self.models.get_mut(id) else { return };
+        if let Some(run) = &mut slot.run {
+            run.keep = Some(time);
+        }
+        if let Some(end) = slot.idle_end() {
+            // A time that is over already is a timer for now.
+            self.arm(end.max(self.clock.now()));
         }
     }
 

@@ -57,7 +57,11 @@ impl Scheduler {
             }
         }
         self.call_off_drains();
-        // The end of a run's protection or hold makes it a possible victim.
+        self.arm_next_unprotected();
+    }
+
+    /// Requests a wake-up for the end of a run's protection or hold, which makes it a possible victim.
+    fn arm_next_unprotected(&mut self) {
         if self.models.waiting() > 0
             && let Some(at) = self.state().next_unprotected()
         {
@@ -69,6 +73,7 @@ impl Scheduler {
         if self.models.waiting() > 0 {
             let idle = self.state().idle_runs();
             self.placements.mark_dirty_for_idle(&idle);
+            self.arm_next_unprotected();
         }
     }
 
@@ -95,6 +100,7 @@ impl Scheduler {
                 let impatient = since + self.settings.patience;
                 if self.clock.now() < impatient {
                     self.set_victims(id, Vec::new());
+                    self.note_need(id, &placement);
                     self.arm(impatient);
                 } else {
                     self.commit(id, &placement, busy, reserved);
@@ -190,20 +196,26 @@ impl Scheduler {
         reserved: &mut Reservations,
     ) {
         reserved.reserve(placement, &victims, self.ledger());
-        self.drain_victims(&victims);
+        self.drain_victims(id, &victims);
         self.set_victims(id, victims);
+        self.note_need(id, placement);
+    }
+
+    fn note_need(&mut self, id: ModelId, placement: &Placement) {
         if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
             room.needs = placement.total();
+            room.cards = placement.cards().cloned().collect();
         }
     }
 
-    /// Drains those of the runs that may be stopped now.
-    pub(super) fn drain_victims(&mut self, victims: &[RunId]) {
+    /// Drains those of the runs that may be stopped now for the model `asking`.
+    pub(super) fn drain_victims(&mut self, asking: ModelId, victims: &[RunId]) {
+        let since = self.models.get(asking).map_or(Moment::NEVER, |slot| self.state().waits_since(slot));
         for run in victims {
             let Some((id, slot)) = self.state().model_of(*run) else {
                 continue;
             };
-            let standing = slot.run.as_ref().map(|run| self.state().standing(slot, run));
+            let standing = slot.run.as_ref().map(|run| self.state().standing(slot, run, since));
             if matches!(standing, Some(CardStanding::Idle | CardStanding::Busy)) {
                 self.drain(id, Drain::Evict);
             }
@@ -211,8 +223,9 @@ impl Scheduler {
     }
 
     /// Calls off drains that no waiting model needs any more.
-    fn call_off_drains(&mut self) {
-        let needed = self.state().victims_of(|_| true);
+    pub(super) fn call_off_drains(&mut self) {
+        let mut needed = self.state().victims_of(|_| true);
+        needed.extend(self.yielding.runs());
         let living: Vec<(RunId, ModelId)> = self.runs.living().collect();
         for (run_id, id) in living {
             let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else {

@@ -96,7 +96,7 @@ impl Scheduler {
             return;
         };
         reserved.reserve(extra, &victims, self.ledger());
-        self.drain_victims(&victims);
+        self.drain_victims(id, &victims);
         if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {
             // Remembered, so that the log can name the reason when they stop.
             wait.victims = victims;

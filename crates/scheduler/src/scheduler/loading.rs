@@ -115,6 +115,7 @@ impl Scheduler {
         let phase = RunState::loading(now, timeout);
         let mut run = RunState::new(run_id, demand, placement.clone(), occupancy, phase);
         run.stamp = self.runs.next_stamp();
+        run.started = now;
         run.preloaded = preloaded;
         run.start = start;
         self.set_seeking(id, RequestedState::Nothing);

@@ -63,6 +63,10 @@ impl Scheduler {
     fn queued(&mut self, request: &RequestState) {
         self.arm(request.deadline);
         self.seek(request.model);
+        // With this request the last client may wait, so that nothing is left to hold idle models for.
+        if self.models.waiting() > 0 && self.state().all_wait() && !self.state().idle_runs().is_empty() {
+            self.mark_dirty();
+        }
         // The first request makes a pressing load of a preload, which changes the order of turns.
         if self.models.get(request.model).is_some_and(|slot| slot.line.len() == 1) {
             self.turns_changed();
@@ -143,7 +147,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(model) else {
             return;
         };
-        let ttl = slot.spec.ttl.filter(|_| !slot.is_pinned());
+        let ttl = slot.time_to_live();
         let Some(run) = slot.run.as_mut().filter(|run| run.in_flight() == 0) else {
             return;
         };

@@ -45,6 +45,7 @@ impl Scheduler {
         run.phase = RunPhase::Ready { since: now, idle_since: now };
         run.ready_at = Some(now);
         run.owed = queued;
+        slot.load_time = now.since(run.started);
         // The wish is fulfilled; from now on only requests keep the model.
         slot.load_wanted = None;
         slot.record.loaded();

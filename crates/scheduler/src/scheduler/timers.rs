@@ -26,6 +26,7 @@ impl Scheduler {
     pub(super) fn tick(&mut self) {
         self.clock.tick();
         self.expire();
+        self.end_yields();
         if self.closing.is_some_and(|at| at <= self.clock.now()) {
             self.cut_off();
         }
@@ -83,8 +84,10 @@ impl Scheduler {
         let runs = runs.map(|(at, _)| at);
         let pins = self.models.iter().filter_map(|(_, slot)| slot.pinned_until);
         let pins = pins.filter(|until| *until != Moment::NEVER);
+        let yields = self.ledger().accounts().iter().filter_map(|account| account.kept());
+        let yields = yields.map(|kept| kept.until).filter(|until| *until != Moment::NEVER);
         let closing = self.closing.filter(|at| *at > self.clock.now());
-        runs.chain(self.queue.next_deadline()).chain(closing).chain(pins).min()
+        runs.chain(self.queue.next_deadline()).chain(closing).chain(pins).chain(yields).min()
     }
 }
 

@@ -4,7 +4,7 @@
 use plimsoll_base::{Bytes, CardId, RunId};
 
 use super::StateRef;
-use crate::place::{EvictionCandidate, smallest};
+use crate::place::{EvictionCandidate, cheapest};
 use crate::time::ModelId;
 
 #[derive(Debug)]
@@ -63,29 +63,34 @@ impl StateRef<'_> {
         in_ledger.max(request.asked.saturating_sub(account.card().free))
     }
 
-    /// The smallest set of idle runs that frees `missing`, least recently used first.
+    /// The cheapest set of idle runs that frees `missing`, least recently used first.
     pub(crate) fn idle_victims(
         self,
         request: &BudgetRequest,
         missing: Bytes,
     ) -> Option<Vec<(RunId, ModelId)>> {
         let account = self.ledger.account(&request.card)?;
-        let mut idle: Vec<(u64, RunId, ModelId)> = self
+        let mut idle: Vec<(u64, RunId, ModelId, u64)> = self
             .idle_on(std::slice::from_ref(&request.card))
             .into_iter()
             .filter_map(|model| {
-                let run = self.model(model)?.run.as_ref()?;
-                (run.id != request.run).then_some((run.stamp, run.id, model))
+                let slot = self.model(model)?;
+                let run = slot.run.as_ref()?;
+                (run.id != request.run).then_some((run.stamp, run.id, model, self.eviction_cost(slot, run)))
             })
             .collect();
         // By last use, as for a load: equal sets are decided by the least recently used run.
         idle.sort_unstable();
         let candidates: Vec<EvictionCandidate> = idle
             .iter()
-            .map(|(_, run, _)| EvictionCandidate { run: *run, frees: vec![account.held_by(*run)] })
+            .map(|(_, run, _, cost)| EvictionCandidate {
+                run: *run,
+                frees: vec![account.held_by(*run)],
+                cost: *cost,
+            })
             .collect();
-        let chosen = smallest(&[missing], &candidates)?;
-        let victims = idle.into_iter().filter(|(_, run, _)| chosen.contains(run));
-        Some(victims.map(|(_, run, model)| (run, model)).collect())
+        let chosen = cheapest(&[missing], &candidates)?;
+        let victims = idle.into_iter().filter(|(_, run, ..)| chosen.contains(run));
+        Some(victims.map(|(_, run, model, _)| (run, model)).collect())
     }
 }

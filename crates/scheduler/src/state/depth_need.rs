@@ -5,7 +5,7 @@ use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 
 use super::StateRef;
 use crate::effect::RequestRefusal;
-use crate::place::{CardStanding, EvictionCandidate, Reservations, smallest};
+use crate::place::{CardStanding, CardTenant, EvictionCandidate, Reservations, cheapest};
 use crate::refusal::{self, DepthRefusal};
 use crate::time::ModelId;
 
@@ -110,9 +110,13 @@ impl StateRef<'_> {
             let freed = lacking.iter_mut().zip(frees(*run));
             freed.for_each(|(lacking, freed)| *lacking = lacking.saturating_sub(freed));
         }
-        let candidate = |run: RunId| EvictionCandidate { run, frees: frees(run) };
-        let candidates: Vec<EvictionCandidate> = tenants.iter().map(|tenant| candidate(tenant.run)).collect();
-        gone.extend(smallest(&lacking, &candidates)?);
+        let candidate = |tenant: &CardTenant| EvictionCandidate {
+            run: tenant.run,
+            frees: frees(tenant.run),
+            cost: tenant.cost,
+        };
+        let candidates: Vec<EvictionCandidate> = tenants.iter().map(candidate).collect();
+        gone.extend(cheapest(&lacking, &candidates)?);
         Some(gone)
     }
 

@@ -38,6 +38,9 @@ pub struct ModelView {
     /// Time until which the run counts as busy between two requests; None if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Moment>,
+    /// Time at which the run ends if no more requests come; of a busy one, if it became idle now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_end: Option<Moment>,
     /// Memory that the run may take.
     pub claim: Vec<Share>,
     /// The claim is a whole card, because the need is unknown.
@@ -95,7 +98,20 @@ pub struct CardView {
     pub free: Bytes,
     /// Used by other processes.
     pub foreign: Bytes,
+    /// Memory that an operator keeps free for other processes.
+    #[serde(rename = "yield", skip_serializing_if = "Option::is_none")]
+    pub yielded: Option<YieldView>,
     pub holders: Vec<HolderView>,
+}
+
+/// Memory of a card that an operator keeps free for other processes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct YieldView {
+    pub bytes: Bytes,
+    /// Claims of models that still lie within it.
+    pub lacks: Bytes,
+    /// The end; None for none.
+    pub until: Option<Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -131,7 +147,8 @@ impl StateRef<'_> {
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
             last_used: slot.last_used,
-            held_until: slot.held_until().filter(|until| *until > self.now),
+            idle_end: slot.run_end_if_idle(self.now),
+            held_until: self.held_until(slot).filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),
@@ -179,6 +196,11 @@ fn card_view(account: &Account) -> CardView {
         claimed: account.claimed(),
         free: account.free(),
         foreign: account.foreign(),
+        yielded: account.kept().map(|kept| YieldView {
+            bytes: kept.bytes,
+            lacks: account.overdrawn(),
+            until: Some(kept.until).filter(|until| *until != Moment::NEVER),
+        }),
         holders: holders.collect(),
     }
 }

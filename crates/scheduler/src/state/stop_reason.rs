@@ -26,6 +26,7 @@ impl StateRef<'_> {
         let evicted = state.draining == Some(Drain::Evict);
         let newcomer = evicted.then(|| self.newcomer(run)).flatten();
         newcomer
+            .or_else(|| self.yielding.reason(run))
             .or_else(|| reconfigured(slot))
             .or_else(|| expired(slot, self.now))
             .or_else(|| Some(Reason::new("unloaded", "the model was unloaded by hand")))
@@ -67,7 +68,7 @@ fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
 }
 
 fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
-    let ttl = slot.spec.ttl.filter(|_| !slot.is_pinned())?;
+    let ttl = slot.time_to_live()?;
     let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
     let text = format!("the model was idle for {:.0} s, which is its ttl (time to live)", ttl.as_secs_f64());
     idle.then(|| Reason::new("idle", text))

@@ -6,8 +6,10 @@ use plimsoll_base::{DeclaredSize, Placement, RunId};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RunPhase, RunState};
-use crate::place::{CardStanding, CardTenant, PlacementQuery, PlacementVerdict, Reservations, place};
-use crate::time::ModelId;
+use crate::place::{
+    Account, CardStanding, CardTenant, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
+};
+use crate::time::{ModelId, Moment};
 
 impl StateRef<'_> {
     /// Finds cards for a waiting model, and the runs that must have ended before it may use them.
@@ -41,7 +43,28 @@ impl StateRef<'_> {
                 None => other,
             },
         };
+        let verdict = match verdict {
+            // The memory that it needs is kept free for other processes, and no longer than its client waits.
+            PlacementVerdict::Never(never) if never.crowded_out => {
+                let later = self.after_yields(slot).map(|ledger| place(&query, &ledger, reserved, &tenants));
+                match later {
+                    None | Some(PlacementVerdict::Never(_)) => PlacementVerdict::Never(never),
+                    Some(_) => PlacementVerdict::Later,
+                }
+            }
+            verdict => verdict,
+        };
         Some((verdict, barred))
+    }
+
+    /// The ledger after the yields that end before the last of the model's requests gives up; `None` without any.
+    fn after_yields(self, slot: &ModelSlot) -> Option<Ledger> {
+        let requests = slot.line.iter().filter_map(|id| self.queue.get(id));
+        let last = requests.map(|request| request.deadline).max()?;
+        let ends = |account: &Account| account.kept().is_some_and(|kept| kept.until < last);
+        let mut ledger = self.ledger.accounts().iter().any(ends).then(|| self.ledger.clone())?;
+        ledger.end_kept(last);
+        Some(ledger)
     }
 
     /// Runs that hold memory, with their readiness to stop for the model `asking`. A run whose own next
@@ -53,6 +76,7 @@ impl StateRef<'_> {
         let own = self.victims_of(|id| id == asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
         let asked = age(asking);
+        let since = asked.map_or(Moment::NEVER, |(since, _)| since);
         let standing_of =
             |run: RunId, standing: CardStanding| match promised.contains(&run) && !own.contains(&run) {
                 true => CardStanding::Promised,
@@ -63,19 +87,22 @@ impl StateRef<'_> {
             standing: standing_of(run, CardStanding::Leaving),
             // It leaves in any case, so that its order does not matter.
             last_used: 0,
+            cost: 0,
         });
         let here = self.models.running().map(|(id, slot, run)| CardTenant {
             run: run.id,
             standing: match slot.depth_wait().is_some() && age(id) < asked {
                 true => CardStanding::Promised,
-                false => standing_of(run.id, self.standing(slot, run)),
+                false => standing_of(run.id, self.standing(slot, run, since)),
             },
             last_used: run.stamp,
+            cost: self.eviction_cost(slot, run),
         });
         gone.chain(here).collect()
     }
 
-    pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState) -> CardStanding {
+    /// Readiness of a run to stop for a model that is wanted since then.
+    pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState, asked: Moment) -> CardStanding {
         match run.phase {
             _ if run.leaves() => CardStanding::Leaving,
             _ if slot.is_pinned() => CardStanding::Stays,
@@ -86,13 +113,13 @@ impl StateRef<'_> {
             RunPhase::Ready { .. }
                 if run.in_flight() == 0
                     && slot.line.is_empty()
-                    && slot.held_until().is_none_or(|until| until <= self.now) =>
+                    && self.held_until(slot).is_none_or(|until| until <= self.now) =>
             {
                 CardStanding::Idle
             }
             RunPhase::Ready { since, .. }
                 if (run.owed.min(slot.line.len()) == 0 || slot.depth_wait().is_some())
-                    && self.now >= since + self.settings.patience =>
+                    && self.now >= since + self.protection(slot, run.started > asked) =>
             {
                 CardStanding::Busy
             }

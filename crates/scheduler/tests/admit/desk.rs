@@ -75,7 +75,7 @@ impl Desk {
         Self::set_up(cards, needs, tune, |settings| settings.patience = Duration::from_secs(seconds))
     }
 
-    fn set_up(
+    pub(crate) fn set_up(
         cards: &[u64],
         needs: &[u64],
         tune: impl Fn(u32, &mut ModelSpec),

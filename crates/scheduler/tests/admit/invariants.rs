@@ -63,6 +63,9 @@ fn action() -> impl Strategy<Value = Action> {
         1 => model().prop_map(|model| Action::Load { model }),
         1 => model().prop_map(|model| Action::Unload { model }),
         2 => (model(), 0_u64..20_000).prop_map(|(model, time)| Action::Pin { model, time }),
+        2 => (0_usize..3, 0_u64..16, 0_u64..20_000)
+            .prop_map(|(card, gib, time)| Action::Yield { card, gib, time }),
+        1 => (0_usize..3).prop_map(|card| Action::Precedence { card }),
     ]
 }
 

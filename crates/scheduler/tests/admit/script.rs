@@ -71,6 +71,15 @@ pub(crate) enum Action {
     Unload {
         model: u32,
     },
+    /// No time, or no memory, ends it.
+    Yield {
+        card: usize,
+        gib: u64,
+        time: u64,
+    },
+    Precedence {
+        card: usize,
+    },
     /// No time ends the pin.
     Pin {
         model: u32,

@@ -115,6 +115,8 @@ impl World {
             patience: Duration::from_secs(PATIENCE),
             asks: true,
             largest_first,
+            // Either way in half of the worlds.
+            gives_way: largest_first,
             ..SchedulerSettings::new(cards)
         };
         let mut world = Self {
@@ -280,6 +282,15 @@ impl World {
             Action::Load { model: id } => self.tell(SchedulerEvent::LoadWanted { model: model(id) }),
             Action::Pin { model: id, time } => {
                 self.tell(SchedulerEvent::PinWanted { model: model(id), until: moment(self.now + time) });
+            }
+            Action::Yield { card, gib: size, time } => {
+                let card = card_id(card % self.totals.len());
+                let until = moment(self.now + time);
+                self.tell(SchedulerEvent::YieldWanted { card, bytes: gib(size), until });
+            }
+            Action::Precedence { card } => {
+                let card = card_id(card % self.totals.len());
+                self.tell(SchedulerEvent::PrecedenceTaken { card, name: "blender".to_owned() });
             }
             Action::Unload { model: id } => self.tell(SchedulerEvent::UnloadWanted { model: model(id) }),
         }

@@ -3,6 +3,7 @@
 //! DECISION: a socket of our own instead of a crate. The crates block where the manager does not read, and the
 //! daemon has one thread. Here a full queue costs the notification, and the next one repeats what matters.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -30,6 +31,8 @@ pub(super) struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     /// Time within which the manager expects a sign of life.
     watchdog: Option<Duration>,
+    /// `STOPPING` was sent, after which no other state may follow.
+    is_stopping: Cell<bool>,
 }
 
 impl ServiceManager {
@@ -54,7 +57,7 @@ impl ServiceManager {
         let is_watched = variable(WATCHDOG_PROCESS).is_none()
             || number(WATCHDOG_PROCESS) == Some(std::process::id().into());
         let watchdog = number(WATCHDOG).filter(|time| is_watched && *time > 0);
-        Self { socket, watchdog: watchdog.map(Duration::from_micros) }
+        Self { socket, watchdog: watchdog.map(Duration::from_micros), is_stopping: Cell::new(false) }
     }
 
     /// The daemon accepts requests; `status` is the line of `systemctl status`.
@@ -62,18 +65,19 @@ impl ServiceManager {
         // A line break in it would begin another assignment.
         let status: String =
             status.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-        self.send(&format!("READY=1\nSTATUS={status}"));
+        self.send_state(&format!("READY=1\nSTATUS={status}"));
     }
 
     /// A reload begins; `ready` ends it.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+        self.send_state(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
     }
 
     pub(super) fn stopping(&self) {
-        self.send("STOPPING=1");
+        self.send_state("STOPPING=1");
+        self.is_stopping.set(true);
     }
 
     /// Sends signs of life for as long as the thread that serves makes progress; never returns.
@@ -86,6 +90,13 @@ impl ServiceManager {
         loop {
             self.send("WATCHDOG=1");
             tokio::time::sleep(period).await;
+        }
+    }
+
+    /// A reload may end while the daemon stops: the manager would take its `READY` for a recovery.
+    fn send_state(&self, state: &str) {
+        if !self.is_stopping.get() {
+            self.send(state);
         }
     }
 

@@ -25,18 +25,6 @@ struct GuardRow {
     held: GuardedMemory,
 }
 
-fn write_claims(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
-    let name = "plimsoll_claim_bytes";
-    page.family(name, MetricKind::Gauge, "Memory of a card that a model may take");
-    for model in &snapshot.models {
-        // Guarded or not: the claim is what the ledger counts.
-        for share in &model.claim {
-            let labels = [("model", model.name.as_str()), ("card", share.card.as_str())];
-            page.sample(name, &labels, share.bytes.get());
-        }
-    }
-}
-
 type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
 
 const DEPTHS: [DepthGauge; 4] = [
@@ -168,7 +156,6 @@ impl Extension for Gauges {
                 page.sample(name, &[("model", &model.name)], growth.bytes_per_token.get());
             }
         }
-        write_claims(page, &snapshot);
         write_depths(page, &snapshot);
     }
 }

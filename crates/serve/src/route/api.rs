@@ -5,6 +5,7 @@
 
 use http::Method;
 
+use super::ollama::{Endpoint, Listing};
 use super::page::PageFile;
 use super::query;
 
@@ -16,6 +17,13 @@ pub(crate) enum Action {
     /// Passes the request to an engine if `?model=` is given; otherwise this server answers.
     EngineOr(Own),
     Own(Own),
+    /// Translates the request from Ollama's API for the engine whose model its body names.
+    Ollama(Endpoint),
+    /// Passes the request to the engine that it names, or else to one that offers it.
+    AnyEngine,
+    /// A conversation's event stream, of the engine that has it.
+    Stream,
+    StreamLookup,
     /// `/upstream/<model>/<path>`: to the engine, as it is.
     Upstream,
 }
@@ -45,6 +53,9 @@ pub(crate) enum Own {
     Status,
     StatusStream,
     WhatIf,
+    Ollama(Listing),
+    LmStudioModels,
+    LmStudioModel,
 }
 
 #[derive(Debug)]
@@ -59,6 +70,8 @@ struct Route {
 const GET: &[Method] = &[Method::GET, Method::HEAD];
 const POST: &[Method] = &[Method::POST];
 const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
+const DELETE: &[Method] = &[Method::DELETE];
+const GET_OR_DELETE: &[Method] = &[Method::GET, Method::HEAD, Method::DELETE];
 const ANY: &[Method] = &[Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 const fn engine(path: &'static str) -> Route {
@@ -67,6 +80,10 @@ const fn engine(path: &'static str) -> Route {
 
 const fn own(methods: &'static [Method], path: &'static str, own: Own) -> Route {
     Route { path, methods, action: Action::Own(own) }
+}
+
+const fn ollama(path: &'static str, endpoint: Endpoint) -> Route {
+    Route { path, methods: POST, action: Action::Ollama(endpoint) }
 }
 
 const fn or_own(path: &'static str, own: Own) -> Route {
@@ -98,6 +115,13 @@ const ROUTES: &[Route] = &[
     engine("/props"),
     engine("/lora-adapters"),
     engine("/slots/*"),
+    // Vertex AI's form of any of these, which llama-server has with AIP_MODE=PREDICTION.
+    engine("/predict"),
+    Route { path: "/tools", methods: GET_OR_POST, action: Action::AnyEngine },
+    Route { path: "/cors-proxy", methods: GET_OR_POST, action: Action::AnyEngine },
+    Route { path: "/v1/stream", methods: GET_OR_DELETE, action: Action::Stream },
+    Route { path: "/v1/stream/*", methods: GET_OR_DELETE, action: Action::Stream },
+    Route { path: "/v1/streams/lookup", methods: POST, action: Action::StreamLookup },
     // A row of its own, because `engine` makes rows for POST only.
     Route { path: "/lora-adapters", methods: GET, action: Action::Engine },
     Route { path: "/slots", methods: GET, action: Action::Engine },
@@ -127,6 +151,26 @@ const ROUTES: &[Route] = &[
     own(GET, "/ui/page.css", Own::Page(PageFile::Style)),
     own(GET, "/ui/icon.svg", Own::Page(PageFile::Icon)),
     own(GET, "/api/version", Own::Version),
+    // Ollama, whose `/api/status` is another one than ours.
+    ollama("/api/chat", Endpoint::Chat),
+    ollama("/api/generate", Endpoint::Generate),
+    ollama("/api/embed", Endpoint::Embed),
+    ollama("/api/embeddings", Endpoint::Embeddings),
+    own(GET, "/api/tags", Own::Ollama(Listing::Tags)),
+    own(GET, "/api/ps", Own::Ollama(Listing::Running)),
+    own(POST, "/api/show", Own::Ollama(Listing::Show)),
+    own(POST, "/api/pull", Own::Ollama(Listing::Pull)),
+    own(POST, "/api/push", Own::Ollama(Listing::Refused)),
+    own(POST, "/api/create", Own::Ollama(Listing::Refused)),
+    own(POST, "/api/copy", Own::Ollama(Listing::Refused)),
+    own(POST, "/api/blobs/*", Own::Ollama(Listing::Refused)),
+    own(DELETE, "/api/delete", Own::Ollama(Listing::Refused)),
+    // LM Studio, whose other endpoints are those of OpenAI under another prefix.
+    own(GET, "/api/v0/models", Own::LmStudioModels),
+    own(GET, "/api/v0/models/*", Own::LmStudioModel),
+    engine("/api/v0/chat/completions"),
+    engine("/api/v0/completions"),
+    engine("/api/v0/embeddings"),
     // Ours.
     own(POST, "/api/models/pin", Own::Pin),
     own(POST, "/api/models/unpin", Own::Unpin),
@@ -141,7 +185,8 @@ const ROUTES: &[Route] = &[
 /// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
     let own = ROUTES.iter().filter(|route| {
-        matches!(route.action, Action::Own(own) if own != Own::Index && !route.path.starts_with("/ui/"))
+        let is_shown = |own| !matches!(own, Own::Index | Own::Ollama(Listing::Refused));
+        matches!(route.action, Action::Own(own) if is_shown(own) && !route.path.starts_with("/ui/"))
             || matches!(route.action, Action::EngineOr(_))
     });
     let line = |route: &Route| {
@@ -195,10 +240,12 @@ impl Action {
         match self {
             _ if !method.is_safe() => true,
             // llama-swap's `/unload` takes GET, which any web page may send.
-            Self::Engine | Self::Upstream | Self::Own(Own::UnloadAll) => true,
+            Self::Engine | Self::AnyEngine | Self::Ollama(_) | Self::Upstream | Self::Own(Own::UnloadAll) => {
+                true
+            }
             Self::EngineOr(_) => has("model"),
             Self::Own(Own::Models) => has("reload"),
-            Self::Own(_) => false,
+            Self::Own(_) | Self::Stream | Self::StreamLookup => false,
         }
     }
 
@@ -243,10 +290,15 @@ mod tests {
             ("/v1/models", Some("reload"), true),
             ("/v1/models", None, false),
             ("/unload", None, true),
+            ("/cors-proxy", Some("url=http://x"), true),
+            ("/v1/stream", Some("conv_id=a"), false),
         ] {
             let action = find(&Method::GET, path).unwrap().action;
             assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
         }
+        assert_eq!(find(&Method::GET, "/tools").unwrap().action, Action::AnyEngine);
+        assert_eq!(find(&Method::DELETE, "/v1/stream").unwrap().action, Action::Stream);
+        assert_eq!(find(&Method::GET, "/v1/stream/a::b").unwrap().rest, "a::b");
         assert_eq!(find(&Method::GET, "/nowhere"), Err(RouteMissing::Path));
         assert_eq!(find(&Method::GET, "/tokenize"), Err(RouteMissing::Method(vec![Method::POST])));
     }

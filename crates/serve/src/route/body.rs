@@ -78,6 +78,20 @@ impl Drop for Received {
     }
 }
 
+impl Received {
+    /// Puts another body in the place of this one, and counts its bytes.
+    pub(crate) fn replace(&mut self, rope: Rope, limits: &Limits) -> Result<(), HttpProblem> {
+        let length = u64::try_from(rope.len()).unwrap_or(u64::MAX);
+        if length > limits.body.get() {
+            return Err(too_large(limits));
+        }
+        let (held, counted) = (&self.budget.0.held, self.upload.counted.replace(length));
+        held.set(held.get().saturating_sub(counted).saturating_add(length));
+        self.rope = rope;
+        Ok(())
+    }
+}
+
 impl BodyBudget {
     /// Bytes that bodies have freed since the last call.
     pub(crate) fn take_released(&self) -> u64 {

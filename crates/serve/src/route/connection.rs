@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::limits::Limits;
+use super::tunnel::Tunnel;
 
 /// A client that takes nothing of its answer for this long is given up.
 const STALL: Duration = Duration::from_secs(60);
@@ -63,6 +64,8 @@ pub(crate) struct ClientConnection {
     stall_limit: RefCell<StallLimit>,
     /// The client has sent a valid API key, or none is required.
     pub(crate) has_key: Cell<bool>,
+    /// What the connection becomes after the answer that upgrades it.
+    tunnel: RefCell<Option<Tunnel>>,
     changed: Notify,
     close: Notify,
 }
@@ -78,6 +81,7 @@ impl ClientConnection {
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
             has_key: Cell::new(has_key),
+            tunnel: RefCell::default(),
             changed: Notify::new(),
             close: Notify::new(),
         });
@@ -97,6 +101,14 @@ impl ClientConnection {
 
     pub(crate) fn limit_stalls(&self, limit: StallLimit) {
         self.stall_limit.replace(limit);
+    }
+
+    pub(crate) fn upgrade_to(&self, tunnel: Tunnel) {
+        self.tunnel.replace(Some(tunnel));
+    }
+
+    pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
+        self.tunnel.take()
     }
 
     pub(crate) fn close(&self) {

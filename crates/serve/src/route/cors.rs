@@ -65,14 +65,22 @@ impl Origins {
         let Some(origin) = origin else { return };
         if origin.to_str().is_ok_and(|origin| self.allow(origin)) {
             answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            // Where every origin is allowed, no page gets the cookies of a proxy in front of this server.
+            if *self != Self::Any {
+                answer.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            }
         }
         // Caches must not hand one page's grant to another.
         answer.append(header::VARY, HeaderValue::from_static("origin"));
     }
 
-    /// Answers a preflight; the origin itself is granted by [`Origins::grant`].
-    pub(crate) fn preflight(request: &HeaderMap, answer: &mut HeaderMap) {
-        let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS");
+    /// Answers a preflight for a path, which takes any method or those of llama-server; the origin itself is granted
+    /// by [`Origins::grant`].
+    pub(crate) fn preflight(is_any: bool, request: &HeaderMap, answer: &mut HeaderMap) {
+        let methods = match is_any {
+            true => HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS"),
+            false => HeaderValue::from_static("GET, POST, DELETE, OPTIONS"),
+        };
         answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
         let headers = asked.unwrap_or(HeaderValue::from_static("authorization, content-type, x-api-key"));

@@ -8,7 +8,7 @@ use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 use super::feed::{Feed, FeedListener};
-use super::listing::status;
+use super::listing::{SLEEPING, status};
 use super::problem::without_engine_words;
 
 #[derive(Debug, Default)]
@@ -33,6 +33,13 @@ impl Events {
         if let (Some(data), Some(info)) = (data.as_object_mut(), info.as_object()) {
             data.extend(info.clone());
         }
+        self.tell(model, "model_status", &data);
+        self.tell(model, "status_change", &data);
+    }
+
+    /// Publishes that the model's engine sleeps.
+    pub(crate) fn asleep(&self, model: &str) {
+        let data = json!({ "status": SLEEPING });
         self.tell(model, "model_status", &data);
         self.tell(model, "status_change", &data);
     }

@@ -12,6 +12,8 @@ use super::upstream::Upstream;
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 pub(crate) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Time between two comments of a stream that waits, or `off`.
+pub(crate) const X_HEARTBEAT: HeaderName = HeaderName::from_static("x-plimsoll-heartbeat");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -26,7 +28,8 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-const OURS: [HeaderName; 7] = [
+const OURS: [HeaderName; 8] = [
+    X_HEARTBEAT,
     header::HOST,
     header::CONTENT_LENGTH,
     header::AUTHORIZATION,
@@ -89,6 +92,14 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     });
     let first = lengths.next()??;
     lengths.all(|other| other == Some(first)).then_some(first)
+}
+
+/// Passes an upgrade on, which is between neighbours like every hop-by-hop line.
+pub(crate) fn keep_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
+    if let Some(protocol) = from.get(header::UPGRADE) {
+        to.insert(header::UPGRADE, protocol.clone());
+        to.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
 }
 
 /// Tells a proxy before us not to collect a stream.

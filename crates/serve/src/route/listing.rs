@@ -1,10 +1,14 @@
 //! JSON entry of one model in `/v1/models` and `/running`, in the shapes of llama-server's router and
 //! llama-swap.
 
+use std::rc::Rc;
 use std::time::Duration;
 
+use plimsoll_base::Bytes;
 use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
+
+use super::model_facts::ModelFacts;
 
 /// Stands for a secret.
 const MASK: &str = "***";
@@ -19,6 +23,8 @@ pub(crate) struct ModelListing {
     /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
     pub(crate) state: ModelState,
+    /// The engine runs, is idle and has freed its memory for the time.
+    pub(crate) asleep: bool,
     /// The engine's command line; empty before the first start if it depends on the placement.
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
@@ -28,12 +34,25 @@ pub(crate) struct ModelListing {
     /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
     pub(crate) modalities: Modalities,
+    /// Facts from its file and flags; `None` for an engine whose files are not read.
+    pub(crate) facts: Option<Rc<ModelFacts>>,
+    /// Memory of its run, measured or else claimed.
+    pub(crate) held: Option<HeldMemory>,
+    /// Time until its run ends if no more requests come; `None` for one that stays.
+    pub(crate) expires_in: Option<Duration>,
     /// Measured memory and growth, once there is a measurement.
     pub(crate) memory: Option<Value>,
     pub(crate) ttl: Option<Duration>,
     /// The engine's address.
     pub(crate) address: Option<String>,
     pub(crate) pid: Option<u32>,
+}
+
+/// Memory of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldMemory {
+    pub(crate) total: Bytes,
+    pub(crate) on_gpus: Bytes,
 }
 
 #[derive(Clone, Debug)]
@@ -54,9 +73,17 @@ impl ModelListing {
         !matches!(self.state, ModelState::Unloaded | ModelState::Failed)
     }
 
+    /// Tokens that one request may use: as the engine reports, or as planned.
+    pub(crate) fn context(&self) -> Option<u64> {
+        let reported = self.meta.as_ref().and_then(|meta| meta.get("n_ctx")?.as_u64());
+        reported.or_else(|| self.facts.as_ref()?.context)
+    }
+
     /// The entry as in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
     pub(crate) fn as_model(&self, created: u64) -> Value {
-        let mut status = json!({ "value": status(self.state), "args": masked(&self.arguments) });
+        let asleep = self.asleep && self.state == ModelState::Ready;
+        let value = if asleep { SLEEPING } else { status(self.state) };
+        let mut status = json!({ "value": value, "args": masked(&self.arguments) });
         if let Some(preset) = &self.preset {
             status["preset"] = json!(preset);
         }
@@ -89,6 +116,17 @@ impl ModelListing {
         }
         if let Some(memory) = &self.memory {
             model["memory"] = memory.clone();
+        }
+        if let Some(context) = self.context() {
+            // Of OpenRouter and of vLLM; clients look for one or the other.
+            model["context_length"] = json!(context);
+            model["max_model_len"] = json!(context);
+        }
+        if let Some(facts) = &self.facts {
+            model["capabilities"] = json!(facts.capability_words());
+            if let Some(need) = facts.need {
+                model["memory"]["planned"] = json!(need);
+            }
         }
         model
     }
@@ -142,6 +180,9 @@ fn masked(arguments: &[String]) -> Vec<String> {
     arguments.collect()
 }
 
+/// Word of llama-server's router for an engine that sleeps.
+pub(crate) const SLEEPING: &str = "sleeping";
+
 /// State of a model in the words of llama-server's router. The router has no words for waiting and stopping:
 /// a waiting model is shown as loading, a stopping one as loaded.
 pub(crate) fn status(state: ModelState) -> &'static str {
@@ -164,11 +205,15 @@ pub(crate) mod tests {
             description: String::new(),
             unlisted: false,
             state,
+            asleep: false,
             arguments: vec!["llama-server".to_owned(), "-c".to_owned(), "4096".to_owned()],
             preset: None,
             exit_code: None,
             meta: None,
             modalities: Modalities::default(),
+            facts: None,
+            held: None,
+            expires_in: None,
             memory: None,
             ttl: Some(Duration::from_secs(300)),
             address: Some("http://127.0.0.1:4000".to_owned()),
@@ -187,6 +232,9 @@ pub(crate) mod tests {
                 "source": "preset", "can_remove": false,
             })
         );
+        let mut asleep = listing("a", ModelState::Ready);
+        asleep.asleep = true;
+        assert_eq!(asleep.as_model(7)["status"]["value"], "sleeping");
         let mut failed = listing("a", ModelState::Failed);
         failed.exit_code = Some(137);
         let status = &failed.as_model(7)["status"];

@@ -38,6 +38,21 @@ pub(crate) trait ModelService: 'static {
     /// Finds a model by its name or by an alias.
     fn resolve(&self, name: &str) -> Option<ModelId>;
 
+    /// The model for a request that names none, or the unknown model `name`; `None` refuses the request.
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId>;
+
+    /// The answer to requests for a model that is configured and cannot be served.
+    fn refusal(&self, name: &str) -> Option<HttpProblem>;
+
+    /// A model with one of these flags of llama-server; a loaded one if there is any.
+    fn with_flag(&self, flags: &[&str]) -> Option<ModelId>;
+
+    /// True if requests load their model unless they say otherwise.
+    fn autoloads(&self) -> bool;
+
+    /// Connections to the model's engine, to ask it what needs no admission; `None` if it is not loaded.
+    fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>>;
+
     /// The model names that a client may use, for error messages.
     fn names(&self) -> Vec<String>;
 
@@ -49,6 +64,9 @@ pub(crate) trait ModelService: 'static {
         wish: RouteOptions,
         prompt: RequestPrompt<'_>,
     ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
+
+    /// One line that says what a request for the model waits for.
+    fn wait_line(&self, model: ModelId) -> String;
 
     /// All models, in the order in which they are listed.
     fn models(&self) -> Vec<ModelId>;
@@ -63,6 +81,9 @@ pub(crate) trait ModelService: 'static {
 
     /// Keeps the model from being stopped for others or for being idle, for this long; zero ends that.
     fn pin(&self, model: ModelId, time: Duration);
+
+    /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the memory.
+    fn keep(&self, model: ModelId, time: Duration);
 
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;

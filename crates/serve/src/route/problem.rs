@@ -1,6 +1,6 @@
 //! Error responses of the HTTP API: `{"error":{"message","type","code","param","reason","hints"}}`.
 //!
-//! Clients of OpenAI and of llama-server both read this shape.
+//! Clients of OpenAI and of llama-server both read this shape; those of Anthropic's and Ollama's API get their own.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,6 +13,40 @@ use serde_json::{Value, json};
 
 /// The code of a reason that quotes an engine's log.
 const ENGINE_WORDS: &str = "engine_said";
+
+/// JSON shape of an error, which depends on the API that the client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorShape {
+    OpenAi,
+    /// `{"type":"error","error":{"type","message"}}`.
+    Anthropic,
+    /// `{"error":"message"}`.
+    Ollama,
+}
+
+impl ErrorShape {
+    pub(crate) fn of(path: &str) -> Self {
+        const OLLAMA: [&str; 12] = [
+            "chat",
+            "generate",
+            "embed",
+            "embeddings",
+            "tags",
+            "show",
+            "ps",
+            "pull",
+            "push",
+            "create",
+            "copy",
+            "delete",
+        ];
+        match path.strip_prefix("/api/") {
+            Some(rest) if OLLAMA.contains(&rest) || rest.starts_with("blobs/") => Self::Ollama,
+            _ if path == "/v1/messages" || path.starts_with("/v1/messages/") => Self::Anthropic,
+            _ => Self::OpenAi,
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct HttpProblem {
@@ -90,8 +124,32 @@ impl HttpProblem {
         json!({ "error": error })
     }
 
-    pub(crate) fn body(&self) -> Bytes {
-        Bytes::from(self.to_json().to_string())
+    /// The name that Anthropic gives to kinds of errors.
+    fn anthropic_kind(&self) -> &'static str {
+        match self.status {
+            StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+            StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
+            status if status.is_server_error() => "api_error",
+            _ => self.kind(),
+        }
+    }
+
+    pub(crate) fn body(&self, shape: ErrorShape) -> Bytes {
+        let mut body = self.to_json();
+        match shape {
+            ErrorShape::OpenAi => {}
+            ErrorShape::Anthropic => {
+                body["type"] = json!("error");
+                body["error"]["type"] = json!(self.anthropic_kind());
+            }
+            ErrorShape::Ollama => {
+                // The rest stands beside it, for those who look.
+                body = body["error"].take();
+                body["error"] = body["message"].take();
+                body.as_object_mut().map(|fields| fields.remove("message"));
+            }
+        }
+        Bytes::from(body.to_string())
     }
 }
 

@@ -70,6 +70,17 @@ impl RequestPrompt<'_> {
         off_thread(body.len(), move || bound_of(&body, works)).await.unwrap_or(RequestDepth::UNKNOWN)
     }
 
+    /// True if the body asks for a stream of events. The whole body is parsed: text of a prompt may look like the key.
+    pub(crate) async fn streams(&self) -> bool {
+        let completes = [CacheUse::Completes, CacheUse::Chats, CacheUse::Converses];
+        if !completes.contains(&use_of(self.method, self.path)) {
+            return false;
+        }
+        let body = self.body.clone();
+        let read = move || serde_json::from_slice::<Streamed>(&text(&body)).is_ok_and(|body| body.stream);
+        off_thread(self.body.len(), read).await.unwrap_or(false)
+    }
+
     /// The engine's count; `None` if it does not answer, or for a prompt that no context holds.
     pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<RequestDepth> {
         let size = self.body.len();
@@ -151,6 +162,11 @@ fn text(body: &Rope) -> Cow<'_, [u8]> {
         (Some(only), None) => Cow::Borrowed(only),
         _ => Cow::Owned(body.copy(0..body.len())),
     }
+}
+
+#[derive(Deserialize)]
+struct Streamed {
+    stream: bool,
 }
 
 #[derive(Deserialize)]

@@ -2,11 +2,13 @@
 //!
 //! A request may be sent again only until the first byte of the answer arrives.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response, Uri, Version};
+use http::{Request, Response, StatusCode, Uri, Version};
 
 use super::body::Received;
 use super::headers;
@@ -15,10 +17,12 @@ use super::model_key::ModelKey;
 use super::model_service::Pass;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
+use super::reply::{Reply, ReplyBody};
 use super::rewrite;
 use super::rope::Rope;
 use super::sse::EventDialect;
 use super::stream::{Relay, StreamSource};
+use super::tunnel::Tunnel;
 use super::upstream::{Upstream, Wire};
 
 /// Fresh connections tried before an engine is given up. On a busy machine, a connection may wait so long
@@ -34,6 +38,8 @@ pub(crate) struct ProxyRequest {
     pub(crate) received: Received,
     /// The place of the model's name, and the form in which a name is written there.
     pub(crate) named: Option<(ModelKey, WrittenBytes)>,
+    /// The client asks to upgrade its connection, to a websocket for example.
+    pub(crate) upgrades: bool,
     /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
 }
@@ -61,24 +67,58 @@ struct UpstreamAnswer {
     first: Bytes,
 }
 
-/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one.
+/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one. `waits` is true while it has no
+/// pass.
 pub(crate) async fn carry<P: Pass>(
-    request: ProxyRequest,
-    mut pass: P,
+    request: &ProxyRequest,
+    pass: P,
     limits: &Limits,
+    waits: &Cell<bool>,
 ) -> Result<Response<Relay<P>>, HttpProblem> {
-    loop {
-        let upstream = pass.upstream().clone();
-        match request.ask(&upstream, limits).await {
-            Some(answer) => return Ok(request.relay(answer, pass)),
-            None => pass = pass.bounced(request.prompt()).await?,
-        }
+    let (answer, pass) = request.answered(pass, limits, waits).await?;
+    match answer.head.status {
+        // The client asked for none, so its connection cannot change.
+        StatusCode::SWITCHING_PROTOCOLS => Err(bad_upgrade()),
+        _ => Ok(request.relay(answer, pass)),
+    }
+}
+
+/// As [`carry`], for a client that asks to upgrade its connection.
+pub(crate) async fn upgrade<P: Pass>(
+    request: &ProxyRequest,
+    pass: P,
+    limits: &Limits,
+) -> Result<Reply<P>, HttpProblem> {
+    let (answer, pass) = request.answered(pass, limits, &Cell::default()).await?;
+    match answer.head.status {
+        StatusCode::SWITCHING_PROTOCOLS => request.tunnel(answer, pass).await,
+        _ => Ok(request.relay(answer, pass).map(ReplyBody::Relay)),
     }
 }
 
 impl ProxyRequest {
     pub(crate) fn prompt(&self) -> RequestPrompt<'_> {
         RequestPrompt { method: &self.head.method, path: self.target.path(), body: &self.received.rope }
+    }
+
+    /// Returns the beginning of an engine's answer, and the pass that it came by.
+    async fn answered<P: Pass>(
+        &self,
+        mut pass: P,
+        limits: &Limits,
+        waits: &Cell<bool>,
+    ) -> Result<(UpstreamAnswer, P), HttpProblem> {
+        loop {
+            waits.set(false);
+            let upstream = pass.upstream().clone();
+            match self.ask(&upstream, limits).await {
+                Some(answer) => return Ok((answer, pass)),
+                None => {
+                    waits.set(true);
+                    pass = pass.bounced(self.prompt()).await?;
+                }
+            }
+        }
     }
 
     /// Returns the beginning of the engine's answer; `None` if that engine no longer exists.
@@ -118,7 +158,22 @@ impl ProxyRequest {
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = Uri::from(self.target.clone());
         *request.headers_mut() = headers::to_engine(&self.head.headers, upstream);
+        if self.upgrades {
+            headers::keep_upgrade(&self.head.headers, request.headers_mut());
+        }
         request
+    }
+
+    /// Joins the client with the engine, which has agreed to an upgrade.
+    async fn tunnel<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Result<Reply<P>, HttpProblem> {
+        let UpstreamAnswer { mut head, source, .. } = answer;
+        pass.answers(head.status);
+        let upgrade = head.headers.clone();
+        headers::to_client(&mut head.headers);
+        headers::keep_upgrade(&upgrade, &mut head.headers);
+        let (stream, early) = source.wire.into_stream().await.map_err(|_| bad_upgrade())?;
+        let tunnel = Tunnel::new(stream, early, move || pass.finished(None));
+        Ok(Response::from_parts(head, ReplyBody::Tunnel(Some(tunnel))))
     }
 
     fn body_for(&self, upstream: &Upstream) -> Rope {
@@ -150,4 +205,9 @@ impl ProxyRequest {
         let dialect = guarded.then(|| EventDialect::of(self.target.path()));
         Response::from_parts(head, Relay::new(source, pass, first, dialect))
     }
+}
+
+fn bad_upgrade() -> HttpProblem {
+    let message = "the engine switched protocols and the connection did not follow";
+    HttpProblem::new(StatusCode::BAD_GATEWAY, "bad_upgrade", message)
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{
@@ -12,13 +13,16 @@ use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use serde_json::Value;
 
-use super::connection::StallLimit;
+use super::connection::{ClientConnection, StallLimit};
 use super::feed::{Ending, FeedListener};
 use super::headers;
+use super::heartbeat::{Beat, Heartbeat};
 use super::logs::LogStream;
 use super::model_service::Pass;
-use super::problem::{HttpProblem, whole_seconds};
+use super::ollama::OllamaStream;
+use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
+use super::tunnel::Tunnel;
 
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -27,8 +31,13 @@ pub(crate) type Reply<P> = Response<ReplyBody<P>>;
 pub(crate) enum ReplyBody<P: Pass> {
     Whole(Bytes),
     Relay(Relay<P>),
+    Heartbeat(Heartbeat<P>),
+    /// Boxed, because it is three times as large as the others.
+    Ollama(Box<OllamaStream<P>>),
     Feed(FeedListener, Ending),
     Log(LogStream, Ending),
+    /// The end of HTTP on this connection; taken by the connection.
+    Tunnel(Option<Tunnel>),
 }
 
 pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
@@ -64,8 +73,8 @@ pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> 
     reply
 }
 
-pub(crate) fn problem<P: Pass>(problem: &HttpProblem) -> Reply<P> {
-    let mut reply = text("application/json; charset=utf-8", problem.body());
+pub(crate) fn problem<P: Pass>(problem: &HttpProblem, shape: ErrorShape) -> Reply<P> {
+    let mut reply = text("application/json; charset=utf-8", problem.body(shape));
     *reply.status_mut() = problem.status;
     if let Some(wait) = problem.retry_after {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
@@ -88,8 +97,21 @@ impl<P: Pass> Body for ReplyBody<P> {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         match &mut *self {
             Self::Whole(body) if body.is_empty() => Poll::Ready(None),
+            Self::Tunnel(_) => Poll::Ready(None),
             Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
             Self::Relay(relay) => Pin::new(relay).poll_frame(context),
+            Self::Heartbeat(heartbeat) => match ready!(heartbeat.poll(context)) {
+                Beat::Comment(comment) => Poll::Ready(Some(Ok(Frame::data(comment)))),
+                Beat::Answer(relay) => {
+                    *self = Self::Relay(relay);
+                    self.poll_frame(context)
+                }
+                Beat::Failed(event) => {
+                    *self = Self::Whole(event);
+                    self.poll_frame(context)
+                }
+            },
+            Self::Ollama(stream) => stream.poll_lines(context).map(as_frame),
             Self::Feed(listener, ending) => ending.or(context, |cx| listener.poll_next(cx)).map(as_frame),
             Self::Log(stream, ending) => ending.or(context, |cx| stream.poll_next(cx)).map(as_frame),
         }
@@ -99,7 +121,9 @@ impl<P: Pass> Body for ReplyBody<P> {
         match self {
             Self::Whole(body) => body.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
-            Self::Feed(..) | Self::Log(..) => false,
+            Self::Heartbeat(_) | Self::Feed(..) | Self::Log(..) => false,
+            Self::Ollama(stream) => stream.is_over(),
+            Self::Tunnel(_) => true,
         }
     }
 
@@ -108,18 +132,22 @@ impl<P: Pass> Body for ReplyBody<P> {
             // hyper turns an exact size into Content-Length; without one it sends chunks.
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
-            Self::Feed(..) | Self::Log(..) => SizeHint::default(),
+            Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(..) | Self::Log(..) => SizeHint::default(),
+            Self::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }
 
 impl<P: Pass> ReplyBody<P> {
-    pub(crate) fn stall_limit(&self) -> StallLimit {
-        match self {
+    /// Limits the time for which `client` may take nothing of this answer.
+    pub(crate) fn limit_stalls(&mut self, client: &Rc<ClientConnection>) {
+        client.limit_stalls(match self {
             // Only an engine's answer holds memory of a card while its client reads nothing.
             Self::Relay(relay) => relay.stall_limit(),
+            Self::Heartbeat(heartbeat) => heartbeat.go_to(client),
+            Self::Ollama(stream) => stream.stall_limit(),
             _ => StallLimit::default(),
-        }
+        });
     }
 }
 
@@ -132,8 +160,11 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
         f.write_str(match self {
             Self::Whole(_) => "Whole",
             Self::Relay(_) => "Relay",
+            Self::Heartbeat(_) => "Heartbeat",
+            Self::Ollama(_) => "Ollama",
             Self::Feed(..) => "Feed",
             Self::Log(..) => "Log",
+            Self::Tunnel(_) => "Tunnel",
         })
     }
 }

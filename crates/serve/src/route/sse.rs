@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use memchr::memrchr2_iter;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::problem::HttpProblem;
 
@@ -130,7 +130,11 @@ impl EventDialect {
 
     /// Returns the last event of a stream that broke.
     pub(crate) fn error_event(self, problem: &HttpProblem) -> Bytes {
-        let body = problem.to_json();
+        self.error_event_of(&problem.to_json())
+    }
+
+    /// Returns the last event for `body`, which has the error under the key `error`.
+    pub(crate) fn error_event_of(self, body: &Value) -> Bytes {
         Bytes::from(match self {
             Self::OpenAi => format!("data: {body}\n\n"),
             Self::Named => {
@@ -138,6 +142,18 @@ impl EventDialect {
                 format!("event: error\ndata: {body}\n\n")
             }
         })
+    }
+
+    /// Returns a comment that keeps a waiting client's connection in use.
+    pub(crate) fn heartbeat(path: &str, line: &str) -> Bytes {
+        // A line break would end the comment.
+        let line = line.replace(|c: char| c.is_control(), " ");
+        // Anthropic's streams have an event for this, which its clients know.
+        let ping = match path {
+            "/v1/messages" => "event: ping\ndata: {\"type\": \"ping\"}\n",
+            _ => "",
+        };
+        Bytes::from(format!(": {line}\n{ping}\n"))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Request counters, and the `/metrics` page that shows them together with the scheduler's figures.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_scheduler::{ModelId, ModelState, ModelView, SchedulerSnapshot};
+use plimsoll_base::Bytes;
+use plimsoll_scheduler::{CardView, HolderView, ModelId, ModelState, ModelView, SchedulerSnapshot};
 
 use super::exposition::{Exposition, Histogram, MetricKind};
 
@@ -92,28 +94,51 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
 }
 
 fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
-    for (name, help) in [
-        ("plimsoll_card_total_bytes", "Memory of a card"),
-        ("plimsoll_card_capacity_bytes", "Memory of a card that can be reserved for models"),
-        ("plimsoll_card_claimed_bytes", "Memory of a card that is reserved for models"),
-        ("plimsoll_card_foreign_bytes", "Memory that other processes use on a card"),
-    ] {
+    type CardValue = fn(&CardView) -> Bytes;
+    let cards: [(&str, &str, CardValue); 4] = [
+        ("plimsoll_card_total_bytes", "Memory of a card", |card| card.total),
+        ("plimsoll_card_capacity_bytes", "Memory of a card that can be reserved for models", |card| {
+            card.capacity
+        }),
+        ("plimsoll_card_claimed_bytes", "Memory of a card that is reserved for models", |card| card.claimed),
+        ("plimsoll_card_foreign_bytes", "Memory that other processes use on a card", |card| card.foreign),
+    ];
+    let labels: Vec<String> = snapshot.cards.iter().map(|card| label(&snapshot.cards, card)).collect();
+    for (name, help, value) in cards {
         page.family(name, MetricKind::Gauge, help);
-        for card in &snapshot.cards {
-            let bytes = match name {
-                "plimsoll_card_total_bytes" => card.total,
-                "plimsoll_card_capacity_bytes" => card.capacity,
-                "plimsoll_card_claimed_bytes" => card.claimed,
-                _ => card.foreign,
-            };
-            page.sample(name, &[("card", &card.name)], bytes.get());
+        for (card, label) in snapshot.cards.iter().zip(&labels) {
+            page.sample(name, &[("card", label)], value(card).get());
         }
     }
-    let name = "plimsoll_claim_bytes";
-    page.family(name, MetricKind::Gauge, "Memory of a card that is reserved for one model");
-    for card in &snapshot.cards {
-        for holder in &card.holders {
-            page.sample(name, &[("card", &card.name), ("model", &holder.model)], holder.claim.get());
+    type HolderValue = fn(&HolderView) -> Option<Bytes>;
+    let holders: [(&str, &str, HolderValue); 2] = [
+        ("plimsoll_claim_bytes", "Memory of a card that is reserved for one model", |holder| {
+            Some(holder.claim)
+        }),
+        ("plimsoll_measured_bytes", "Memory of a card that a model was last measured to take", |holder| {
+            holder.measured
+        }),
+    ];
+    for (name, help, value) in holders {
+        page.family(name, MetricKind::Gauge, help);
+        for (card, label) in snapshot.cards.iter().zip(&labels) {
+            // A model may have two runs for a moment: one that drains, and the next.
+            let mut models: BTreeMap<&str, Bytes> = BTreeMap::new();
+            for (holder, bytes) in card.holders.iter().filter_map(|holder| Some((holder, value(holder)?))) {
+                *models.entry(&holder.model).or_default() += bytes;
+            }
+            for (model, bytes) in models {
+                page.sample(name, &[("card", label), ("model", model)], bytes.get());
+            }
         }
+    }
+}
+
+/// A card's name, with its identifier if another card has the same name: two series with the same labels make
+/// the whole page invalid.
+fn label(cards: &[CardView], card: &CardView) -> String {
+    match cards.iter().filter(|other| other.name == card.name).count() {
+        1 => card.name.clone(),
+        _ => format!("{} {}", card.name, card.id),
     }
 }

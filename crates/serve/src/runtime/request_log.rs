@@ -79,7 +79,9 @@ impl RequestRecord {
     /// Logs the cause of the wait, unless it was told before.
     pub(super) fn waits(&mut self) {
         let state = self.runtime.state.borrow();
-        let Some((cause, reason)) = state.scheduler.wait_reason(self.model) else { return };
+        let Some((cause, reason)) = state.scheduler.wait_reason(self.model, self.runtime.now()) else {
+            return;
+        };
         if self.cause.replace(cause) != Some(cause) {
             let (name, waited_ms) = (&state.registry.entry(self.model).name, millis(self.arrived.elapsed()));
             tracing::info!(model = name, waits_for = cause, waited_ms, "wait {name}: {}", in_a_line(&reason));

@@ -52,6 +52,8 @@ pub(crate) struct EngineRun {
     /// Free memory of its cards when its process was started.
     free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
+    /// llama-server's `--sleep-idle-seconds`.
+    asleep: Cell<bool>,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
@@ -85,6 +87,7 @@ impl EngineRun {
             arguments: RefCell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
+            asleep: Cell::new(false),
             orders,
             inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
@@ -109,6 +112,11 @@ impl EngineRun {
     /// The command line it was started with.
     pub(super) fn arguments(&self) -> Vec<String> {
         self.arguments.borrow().clone()
+    }
+
+    /// The engine is idle and has freed its memory for the time.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep.get()
     }
 
     /// Exit code of the engine, or 128 plus the signal; `None` while it runs.
@@ -261,7 +269,10 @@ impl Starter<'_> {
                     }
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory stays claimed until it ends.
-                    Some(ChildEvent::Sleeping(_)) => {}
+                    Some(ChildEvent::Sleeping(_)) => {
+                        self.run.asleep.set(true);
+                        self.runtime.events.asleep(&self.run.entry.name);
+                    }
                     // The supervisor ends without a report only when the daemon ends.
                     None => return EXPECTED,
                 },
@@ -282,6 +293,7 @@ impl Starter<'_> {
         if let Some(name) = &entry.upstream_name {
             upstream = upstream.with_model(name);
         }
+        self.run.asleep.set(false);
         self.run.upstream.replace(Some(Rc::new(upstream)));
         // A sleeping llama-server reports ready again; the first report stands.
         let _ = self.run.about.set(about.clone());

@@ -4,17 +4,18 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
-use plimsoll_base::{Bytes, Share};
+use plimsoll_base::{Bytes, CardKind, Share};
+use plimsoll_config::ConfiguredModel;
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEvent, SchedulerSnapshot};
+use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 
 use super::admission::RunPass;
 use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
 use crate::route::{
-    Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions,
-    WhatIfError,
+    Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
+    RouteOptions, Upstream, WhatIfError,
 };
 
 impl ModelService for Runtime {
@@ -22,6 +23,37 @@ impl ModelService for Runtime {
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         self.state.borrow().registry.find(name)
+    }
+
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        self.state.borrow().registry.stand_in(name)
+    }
+
+    fn refusal(&self, name: &str) -> Option<HttpProblem> {
+        let state = self.state.borrow();
+        let refused = state.registry.refused(name)?;
+        let message = format!("model '{}' is not served: {}", refused.name, refused.error);
+        Some(HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", message))
+    }
+
+    fn with_flag(&self, flags: &[&str]) -> Option<ModelId> {
+        let offers = |entry: &ConfiguredModel| {
+            let options = entry.launch.options();
+            options.is_some_and(|options| flags.iter().any(|flag| options.get(flag).is_some()))
+        };
+        let mut offering = self.present().into_iter().filter(|(_, entry)| offers(entry)).map(|(id, _)| id);
+        let first = offering.next()?;
+        let loaded = std::iter::once(first).chain(offering).find(|id| self.shown(*id) == ModelState::Ready);
+        Some(loaded.unwrap_or(first))
+    }
+
+    fn autoloads(&self) -> bool {
+        self.state.borrow().registry.autoloads()
+    }
+
+    fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>> {
+        let run = self.statuses.with(model, |status| status.run.clone());
+        run.filter(|_| self.shown(model) == ModelState::Ready).and_then(|run| run.upstream())
     }
 
     fn names(&self) -> Vec<String> {
@@ -40,11 +72,16 @@ impl ModelService for Runtime {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
         let mut record = RequestRecord::begin(&self, model);
-        if wish.autoload == Some(false) && self.shown(model) != ModelState::Ready {
+        if !wish.autoload.unwrap_or_else(|| self.autoloads()) && self.shown(model) != ModelState::Ready {
             record.refused(StatusCode::BAD_REQUEST);
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded"));
         }
         self.arrive(model, wish.client, prompt, record).await
+    }
+
+    fn wait_line(&self, model: ModelId) -> String {
+        let line = self.state.borrow().scheduler.wait_line(model, self.now());
+        line.unwrap_or_else(|| "waiting for the model".to_owned())
     }
 
     fn models(&self) -> Vec<ModelId> {
@@ -54,6 +91,7 @@ impl ModelService for Runtime {
     fn listing(&self, model: ModelId) -> ModelListing {
         let entry = self.entry(model);
         let run = self.statuses.with(model, |status| status.run.clone());
+        let view = self.state.borrow().scheduler.view(model, self.now());
         ModelListing {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
@@ -61,12 +99,16 @@ impl ModelService for Runtime {
             description: String::new(),
             unlisted: entry.unlisted,
             state: self.shown(model),
+            asleep: run.as_ref().is_some_and(|run| run.is_asleep()),
             arguments: run.as_ref().map(|run| run.arguments()).unwrap_or_default(),
             preset: None,
             exit_code: run.as_ref().and_then(|run| run.exit_code()),
             meta: run.as_ref().and_then(|run| run.about()?.get("meta").cloned()),
             modalities: Modalities::default(),
-            memory: self.memory_of(model),
+            facts: self.statuses.with(model, |status| status.facts.clone()),
+            held: view.as_ref().map(|view| self.held(view)),
+            expires_in: view.as_ref().and_then(|view| Some(view.idle_end?.since(self.now()))),
+            memory: view.as_ref().and_then(memory),
             ttl: entry.ttl,
             pid: run.as_ref().filter(|run| run.exit_code().is_none()).and_then(|run| run.pid()),
             address: run.and_then(|run| run.upstream()).map(|it| it.address().to_string()),
@@ -90,6 +132,10 @@ impl ModelService for Runtime {
         }
         let until = if time.is_zero() { Moment::START } else { self.now() + time };
         self.submit(SchedulerEvent::PinWanted { model, until });
+    }
+
+    fn keep(&self, model: ModelId, time: Duration) {
+        self.submit(SchedulerEvent::KeepWanted { model, time });
     }
 
     fn about(&self) -> Value {
@@ -147,18 +193,32 @@ impl ModelService for Runtime {
 }
 
 impl Runtime {
-    /// Measured memory and growth of a model; `None` until it was measured.
-    fn memory_of(&self, model: ModelId) -> Option<Value> {
-        let view = self.state.borrow().scheduler.view(model, self.now())?;
-        // A zero would read as a measurement.
-        let seen = !view.measured.is_empty() || view.growth.is_some();
-        let sum = |shares: &[Share]| shares.iter().map(|share| share.bytes).sum::<Bytes>();
-        seen.then(|| {
-            json!({
-                "claim": sum(&view.claim),
-                "measured": (!view.measured.is_empty()).then(|| sum(&view.measured)),
-                "growth": view.growth,
-            })
-        })
+    /// Memory of a run: measured, or else claimed.
+    fn held(&self, view: &ModelView) -> HeldMemory {
+        let shares = if view.measured.is_empty() { &view.claim } else { &view.measured };
+        let is_gpu = |share: &&Share| {
+            self.settings.cards().any(|card| card.id == share.card && card.kind != CardKind::Host)
+        };
+        HeldMemory {
+            total: sum(shares),
+            on_gpus: shares.iter().filter(is_gpu).map(|share| share.bytes).sum(),
+        }
     }
+}
+
+fn sum(shares: &[Share]) -> Bytes {
+    shares.iter().map(|share| share.bytes).sum()
+}
+
+/// Measured memory and growth of a model; `None` until it was measured.
+fn memory(view: &ModelView) -> Option<Value> {
+    // A zero would read as a measurement.
+    let seen = !view.measured.is_empty() || view.growth.is_some();
+    seen.then(|| {
+        json!({
+            "claim": sum(&view.claim),
+            "measured": (!view.measured.is_empty()).then(|| sum(&view.measured)),
+            "growth": view.growth,
+        })
+    })
 }

@@ -4,6 +4,7 @@
 //! card to itself.
 
 mod asking;
+mod facts;
 pub(crate) mod named;
 mod planned;
 mod questions;
@@ -24,6 +25,7 @@ use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
 use tokio::sync::mpsc;
 
 pub(crate) use self::asking::{ExactAnswers, Patience};
+pub(super) use self::facts::facts;
 use self::named::OnNamed;
 use self::planned::PlannedModel;
 pub(crate) use self::questions::Asking;

@@ -56,7 +56,7 @@ impl World {
             SchedulerEffect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
             SchedulerEffect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
             SchedulerEffect::WakeAt(at) => {
-                let at = u64::try_from(at.since_start().as_millis()).unwrap();
+                let at = u64::try_from(at.since_start().as_micros().div_ceil(1000)).unwrap();
                 self.later(at, Happening::Wake);
             }
             SchedulerEffect::AnswerBudget { run, claim } => {
@@ -92,6 +92,11 @@ impl World {
         assert!(self.engines.insert(run, engine).is_none(), "{run:?} is used twice");
         for (index, total) in self.totals.iter().enumerate() {
             let id = card_id(index);
+            let account = self.scheduler.ledger().account(&id).unwrap();
+            // Nothing is started into memory that is kept free for other processes.
+            assert!(
+                self.engines[&run].placement.on(&id).is_zero() || account.claimed() <= account.capacity()
+            );
             let held: Bytes = self.engines.values().map(|engine| engine.takes(&id)).sum();
             assert!(
                 self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total) && held <= gib(*total)
@@ -147,7 +152,7 @@ impl World {
         let pinned = self.scheduler.view(model, now).is_some_and(|view| view.pinned);
         let reason = self.scheduler.stop_reason(run, now).map(|reason| reason.code);
         assert!(
-            !pinned || !is_first || !matches!(reason, Some("makes_room" | "idle")),
+            !pinned || !is_first || !matches!(reason, Some("makes_room" | "idle" | "yields")),
             "{model:?}: {reason:?}"
         );
         match how {

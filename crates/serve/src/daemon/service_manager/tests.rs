@@ -31,6 +31,10 @@ fn each_change_of_state_is_one_message() {
     assert!(time.parse::<u64>().unwrap() > 0, "{told}");
     manager.stopping();
     assert_eq!(next(&heard), "STOPPING=1");
+    // A reload that ends now.
+    manager.ready("2 models");
+    heard.set_nonblocking(true).unwrap();
+    assert!(heard.recv(&mut [0; 512]).is_err());
     assert_eq!(manager.watchdog, None);
 }
 

@@ -14,7 +14,7 @@ use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapsh
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
@@ -32,9 +32,34 @@ pub(super) struct StubService {
     bounces: Rc<Cell<usize>>,
     pub(super) state: Cell<ModelState>,
     pub(super) orders: RefCell<Vec<&'static str>>,
+    pub(super) kept: RefCell<Vec<Duration>>,
     pub(super) events: Events,
     pub(super) log: Log,
     pub(super) stall_limit: StallLimit,
+    /// While true, requests wait.
+    pub(super) is_full: watch::Sender<bool>,
+    pub(super) waiting: Rc<Cell<usize>>,
+    /// The refusal of the next request that would be admitted.
+    pub(super) refusal: RefCell<Option<HttpProblem>>,
+    /// The model answers requests that name none, or an unknown one.
+    pub(super) is_only: Cell<bool>,
+    pub(super) has_tools: Cell<bool>,
+}
+
+/// Counts a request as waiting until it is dropped.
+struct Waiting(Rc<Cell<usize>>);
+
+impl Waiting {
+    fn begin(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 pub(super) struct StubPass {
@@ -51,6 +76,30 @@ impl ModelService for StubService {
         ["real", "alias", "user/real:Q4"].contains(&name).then_some(ModelId(0))
     }
 
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        match name {
+            Some("refused") => None,
+            _ => self.is_only.get().then_some(ModelId(0)),
+        }
+    }
+
+    fn refusal(&self, name: &str) -> Option<HttpProblem> {
+        let refused = || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", "a flag");
+        (name == "refused").then(refused)
+    }
+
+    fn with_flag(&self, _: &[&str]) -> Option<ModelId> {
+        self.has_tools.get().then_some(ModelId(0))
+    }
+
+    fn autoloads(&self) -> bool {
+        true
+    }
+
+    fn upstream(&self, _: ModelId) -> Option<Rc<Upstream>> {
+        (self.is_only.get() && self.state.get() == ModelState::Ready).then(|| Rc::clone(&self.upstream))
+    }
+
     fn names(&self) -> Vec<String> {
         vec!["real".to_owned()]
     }
@@ -62,6 +111,12 @@ impl ModelService for StubService {
         _: RequestPrompt<'_>,
     ) -> Result<StubPass, HttpProblem> {
         self.wishes.borrow_mut().push(wish);
+        let waiting = Waiting::begin(&self.waiting);
+        let _ = self.is_full.subscribe().wait_for(|full| !*full).await;
+        drop(waiting);
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(StubPass {
             upstream: Rc::clone(&self.upstream),
@@ -69,6 +124,10 @@ impl ModelService for StubService {
             bounces: Rc::clone(&self.bounces),
             stall_limit: self.stall_limit.clone(),
         })
+    }
+
+    fn wait_line(&self, _: ModelId) -> String {
+        "waiting for 3 GiB\non card 0".to_owned()
     }
 
     fn models(&self) -> Vec<ModelId> {
@@ -91,6 +150,10 @@ impl ModelService for StubService {
         self.orders.borrow_mut().push(if time.is_zero() { "unpin" } else { "pin" });
     }
 
+    fn keep(&self, _: ModelId, time: Duration) {
+        self.kept.borrow_mut().push(time);
+    }
+
     fn about(&self) -> Value {
         json!({ "version": "0" })
     }
@@ -111,6 +174,7 @@ impl ModelService for StubService {
             in_flight: 1,
             queued: 2,
             last_used: None,
+            idle_end: None,
             held_until: None,
             claim: Vec::new(),
             alone: false,
@@ -192,6 +256,7 @@ impl Drop for StubPass {
 pub(super) struct Stage {
     pub(super) address: SocketAddr,
     pub(super) service: Rc<StubService>,
+    pub(super) server: Rc<HttpServer<StubService>>,
     pub(super) engine: TcpListener,
     /// Dropping it asks the server to shut down.
     pub(super) running: oneshot::Sender<()>,
@@ -209,18 +274,24 @@ impl Stage {
             bounces: Rc::new(Cell::new(bounces)),
             state: Cell::new(ModelState::Ready),
             orders: RefCell::default(),
+            kept: RefCell::default(),
             events: Events::default(),
             log: Log::new("real", Bytes::kib(4)),
             stall_limit: StallLimit::default(),
+            is_full: watch::Sender::new(false),
+            waiting: Rc::default(),
+            refusal: RefCell::default(),
+            is_only: Cell::new(false),
+            has_tools: Cell::new(false),
         });
-        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).await.unwrap();
+        let address = listeners[0].local_addr().unwrap();
         let server = Rc::new(HttpServer::new(Rc::clone(&service), settings));
         let (running, stopped) = oneshot::channel::<()>();
-        tokio::task::spawn_local(serve(listener, server, async move {
+        tokio::task::spawn_local(serve(listeners, Rc::clone(&server), async move {
             let _ = stopped.await;
         }));
-        Self { address, service, engine, running }
+        Self { address, service, server, engine, running }
     }
 
     pub(super) async fn client(&self) -> TcpStream {

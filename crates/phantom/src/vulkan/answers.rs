@@ -1,0 +1,250 @@
+//! Vulkan's queries about a card's properties, features and memory types.
+
+use core::ffi::{c_char, c_void};
+use core::mem::size_of;
+
+use ash::vk::{self, StructureType as Kind};
+
+use super::{Dispatchable, card};
+use crate::cards::Card;
+use crate::machine::machine;
+
+const MAPPED: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
+    vk::MemoryPropertyFlags::HOST_VISIBLE.as_raw() | vk::MemoryPropertyFlags::HOST_COHERENT.as_raw(),
+);
+const CACHED: u32 = MAPPED.as_raw() | vk::MemoryPropertyFlags::HOST_CACHED.as_raw();
+const LOCAL: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::DEVICE_LOCAL;
+
+/// Memory types of a card with memory of its own, each with its heap: 0 the card's, 1 the host's.
+pub(in crate::vulkan) const DISCRETE: [(u32, u32); 4] =
+    [(LOCAL.as_raw(), 0), (MAPPED.as_raw(), 1), (LOCAL.as_raw() | MAPPED.as_raw(), 0), (CACHED, 1)];
+/// The only type of a card that uses the host's memory.
+const UNIFIED: [(u32, u32); 1] = [(LOCAL.as_raw() | CACHED, 0)];
+/// Features and properties of VK_NV_cooperative_matrix2, which `ash` does not have yet.
+const MATRIX_2_FEATURES: Kind = Kind::from_raw(1_000_593_000);
+const MATRIX_2_PROPERTIES: Kind = Kind::from_raw(1_000_593_002);
+/// Size of the heap of the host's memory: nothing is placed by it.
+const HOST_HEAP: u64 = 1 << 40;
+
+vulkan! {
+    fn vkGetPhysicalDeviceProperties(physical: u64, place: *mut vk::PhysicalDeviceProperties) {
+        let Some((number, card)) = of(physical) else {
+            return;
+        };
+        let limits = card.vulkan;
+        let mut said = vk::PhysicalDeviceProperties {
+            api_version: vk::API_VERSION_1_3,
+            vendor_id: limits.vendor,
+            device_id: u32::try_from(number).unwrap_or(0),
+            device_type: vk::PhysicalDeviceType::from_raw(i32::try_from(limits.kind).unwrap_or(0)),
+            limits: vk::PhysicalDeviceLimits {
+                max_storage_buffer_range: limits.range,
+                min_storage_buffer_offset_alignment: limits.align,
+                min_memory_map_alignment: usize::try_from(limits.map_align).unwrap_or(1),
+                max_push_constants_size: 256,
+                max_compute_shared_memory_size: 49_152,
+                max_compute_work_group_count: [u32::MAX, 65_535, 65_535],
+                max_compute_work_group_invocations: 1024,
+                max_compute_work_group_size: [1024; 3],
+                max_memory_allocation_count: u32::MAX,
+                max_bound_descriptor_sets: 32,
+                timestamp_period: 1.0,
+                non_coherent_atom_size: 64,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        write_text(&mut said.device_name, card.name.as_bytes());
+        place.write(said);
+    }
+
+    fn vkGetPhysicalDeviceProperties2(physical: u64, place: *mut vk::PhysicalDeviceProperties2<'static>) {
+        let Some((number, card)) = of(physical) else {
+            return;
+        };
+        vkGetPhysicalDeviceProperties(physical, &raw mut (*place).properties);
+        let bus = u32::try_from(number).unwrap_or(0) + 1;
+        each((*place).p_next, |kind, at| extended(card, bus, kind, at));
+    }
+
+    /// The structure is made of nothing but words.
+    fn vkGetPhysicalDeviceFeatures(_physical: u64, place: *mut vk::PhysicalDeviceFeatures) {
+        all_true(place.cast(), 0, size_of::<vk::PhysicalDeviceFeatures>());
+    }
+
+    fn vkGetPhysicalDeviceFeatures2(physical: u64, place: *mut vk::PhysicalDeviceFeatures2<'static>) {
+        vkGetPhysicalDeviceFeatures(physical, &raw mut (*place).features);
+        each((*place).p_next, |kind, at| {
+            let size = match kind {
+                Kind::PHYSICAL_DEVICE_VULKAN_1_1_FEATURES => size_of::<vk::PhysicalDeviceVulkan11Features<'_>>(),
+                Kind::PHYSICAL_DEVICE_VULKAN_1_2_FEATURES => size_of::<vk::PhysicalDeviceVulkan12Features<'_>>(),
+                Kind::PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES
+                | Kind::PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR => {
+                    size_of::<vk::PhysicalDeviceSubgroupSizeControlFeatures<'_>>()
+                }
+                Kind::PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES
+                | Kind::PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT
+                | Kind::PHYSICAL_DEVICE_MEMORY_PRIORITY_FEATURES_EXT
+                | Kind::PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES => {
+                    size_of::<vk::PhysicalDeviceMaintenance4Features<'_>>()
+                }
+                MATRIX_2_FEATURES => size_of::<vk::BaseOutStructure<'_>>() + 7 * size_of::<u32>(),
+                _ => return,
+            };
+            all_true(at, size_of::<vk::BaseOutStructure<'_>>(), size);
+        });
+    }
+
+    fn vkGetPhysicalDeviceMemoryProperties(physical: u64, place: *mut vk::PhysicalDeviceMemoryProperties) {
+        let Some((_, card)) = of(physical) else {
+            return;
+        };
+        let types: &[(u32, u32)] = if card.integrated { &UNIFIED } else { &DISCRETE };
+        let mut said = vk::PhysicalDeviceMemoryProperties {
+            memory_type_count: u32::try_from(types.len()).unwrap_or(0),
+            memory_heap_count: if card.integrated { 1 } else { 2 },
+            ..Default::default()
+        };
+        for (place, (flags, heap)) in said.memory_types.iter_mut().zip(types) {
+            let property_flags = vk::MemoryPropertyFlags::from_raw(*flags);
+            *place = vk::MemoryType { property_flags, heap_index: *heap };
+        }
+        said.memory_heaps[0] = vk::MemoryHeap { size: card.total, flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
+        said.memory_heaps[1].size = HOST_HEAP;
+        place.write(said);
+    }
+
+    fn vkGetPhysicalDeviceMemoryProperties2(
+        physical: u64, place: *mut vk::PhysicalDeviceMemoryProperties2<'static>,
+    ) {
+        let Some((number, card)) = of(physical) else {
+            return;
+        };
+        vkGetPhysicalDeviceMemoryProperties(physical, &raw mut (*place).memory_properties);
+        each((*place).p_next, |kind, at| {
+            if kind == Kind::PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT {
+                let said = &mut *at.cast::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'static>>();
+                // An engine subtracts usage from budget without a sign.
+                (said.heap_budget[0], said.heap_usage[0]) = (machine().memory.free(number, card.free), 0);
+                (said.heap_budget[1], said.heap_usage[1]) = (HOST_HEAP, 0);
+            }
+        });
+    }
+}
+
+/// Answers in a structure of the properties' chain.
+///
+/// # Safety
+/// The address of a structure of this kind.
+unsafe fn extended(card: &Card, bus: u32, kind: Kind, at: *mut c_void) {
+    let limits = card.vulkan;
+    let operations = vk::SubgroupFeatureFlags::from_raw(0x6ff);
+    let uuid = [u8::try_from(bus).unwrap_or(0); 16];
+    macro_rules! answers {
+        ($($kind:ident = $type:ident { $($field:ident: $value:expr),* $(,)? })*) => {
+            match kind {
+                $(Kind::$kind => {
+                    // SAFETY: the caller's promise.
+                    let said = unsafe { &mut *at.cast::<vk::$type<'static>>() };
+                    $(said.$field = $value;)*
+                })*
+                // SAFETY: the caller's promise: three words follow.
+                MATRIX_2_PROPERTIES => unsafe {
+                    // Largest workgroup, largest dimension, and shared memory that the driver keeps for itself.
+                    let words = at.byte_add(size_of::<vk::BaseOutStructure<'_>>());
+                    words.cast::<[u32; 3]>().write([256, 1024, 8192]);
+                },
+                _ => {}
+            }
+        };
+    }
+    answers! {
+        PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES = PhysicalDeviceMaintenance3Properties {
+            max_memory_allocation_size: limits.allocation,
+            max_per_set_descriptors: 1 << 20,
+        }
+        PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES = PhysicalDeviceMaintenance4Properties {
+            max_buffer_size: limits.buffer,
+        }
+        PHYSICAL_DEVICE_SUBGROUP_PROPERTIES = PhysicalDeviceSubgroupProperties {
+            subgroup_size: limits.subgroup,
+            supported_stages: vk::ShaderStageFlags::ALL,
+            supported_operations: operations,
+        }
+        PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES = PhysicalDeviceVulkan11Properties {
+            subgroup_size: limits.subgroup,
+            subgroup_supported_stages: vk::ShaderStageFlags::ALL,
+            device_uuid: uuid,
+            subgroup_supported_operations: operations,
+            max_memory_allocation_size: limits.allocation,
+        }
+        PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES = PhysicalDeviceVulkan12Properties {
+            shader_rounding_mode_rte_float16: 1,
+            shader_denorm_preserve_float16: 1,
+        }
+        PHYSICAL_DEVICE_ID_PROPERTIES = PhysicalDeviceIDProperties { device_uuid: uuid }
+        PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES = PhysicalDeviceSubgroupSizeControlProperties {
+            min_subgroup_size: limits.subgroup.min(32),
+            max_subgroup_size: limits.subgroup,
+            max_compute_workgroup_subgroups: 1024,
+            required_subgroup_size_stages: vk::ShaderStageFlags::COMPUTE,
+        }
+        PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES = PhysicalDeviceShaderIntegerDotProductProperties {
+            integer_dot_product4x8_bit_packed_signed_accelerated: 1,
+            integer_dot_product4x8_bit_packed_mixed_signedness_accelerated: 1,
+        }
+        PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD = PhysicalDeviceShaderCorePropertiesAMD {
+            wavefronts_per_simd: 16,
+        }
+        PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD = PhysicalDeviceShaderCoreProperties2AMD {
+            active_compute_unit_count: limits.cores,
+        }
+        PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV = PhysicalDeviceShaderSMBuiltinsPropertiesNV {
+            shader_sm_count: card.processors,
+            shader_warps_per_sm: card.limits().threads / 32,
+        }
+        PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT = PhysicalDeviceExternalMemoryHostPropertiesEXT {
+            min_imported_host_pointer_alignment: 4096,
+        }
+        PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT = PhysicalDevicePCIBusInfoPropertiesEXT { pci_bus: bus }
+    }
+}
+
+/// # Safety
+/// A card's object, and a chain of structures of Vulkan.
+unsafe fn of(physical: u64) -> Option<(usize, &'static Card)> {
+    // SAFETY: the caller's promise.
+    let number = unsafe { Dispatchable::card_of(physical) };
+    Some((number, card(number)?))
+}
+
+/// Calls `fill` with each structure of a chain.
+///
+/// # Safety
+/// A chain of structures of Vulkan, or null.
+pub(in crate::vulkan) unsafe fn each(mut next: *mut c_void, mut fill: impl FnMut(Kind, *mut c_void)) {
+    // SAFETY: the caller's promise; each begins with its type and the address of the next.
+    while let Some(head) = unsafe { next.cast::<vk::BaseOutStructure<'static>>().as_ref() } {
+        fill(head.s_type, next);
+        next = head.p_next.cast();
+    }
+}
+
+/// Writes text and a zero behind it; what is too long is cut.
+pub(in crate::vulkan) fn write_text(place: &mut [c_char], text: &[u8]) {
+    let most = place.len() - 1;
+    for (place, byte) in place.iter_mut().zip(text.iter().take(most).chain(&[0])) {
+        *place = c_char::from_ne_bytes([*byte]);
+    }
+}
+
+/// Sets every word of a structure from an offset on.
+///
+/// # Safety
+/// A structure of this size, of words from there on.
+unsafe fn all_true(place: *mut c_void, from: usize, size: usize) {
+    for at in (from..size).step_by(size_of::<u32>()) {
+        // SAFETY: the caller's promise.
+        unsafe { place.byte_add(at).cast::<u32>().write(vk::TRUE) };
+    }
+}

@@ -1,0 +1,157 @@
+//! Memory that models leave to other processes: what an operator keeps free, what other processes take, and programs
+//! that have precedence.
+
+use plimsoll_base::{Bytes, CardId, Reason, RunId};
+
+use super::Scheduler;
+use crate::models::{Drain, ModelSlot, RunPhase, RunState};
+use crate::place::{Account, EvictionCandidate, cheapest};
+use crate::time::Moment;
+
+/// Readiness of a run to leave for another process; smaller values are readier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LeaveRank {
+    Idle,
+    /// Its requests wait, and nothing of their answers is lost.
+    Loading,
+    Busy,
+}
+
+impl Scheduler {
+    pub(super) fn yield_wanted(&mut self, card: &CardId, bytes: Bytes, until: Moment) {
+        let now = self.clock.now();
+        let wanted = (!bytes.is_zero() && until > now).then_some((bytes, until));
+        self.placements.ledger.keep_free(card, wanted);
+        self.mark_dirty();
+        if let Some(at) = self.next_timer() {
+            self.arm(at.max(now));
+        }
+    }
+
+    pub(super) fn end_yields(&mut self) {
+        if self.placements.ledger.end_kept(self.clock.now()) {
+            self.mark_dirty();
+        }
+    }
+
+    /// Lets the idle runs on the card go.
+    pub(super) fn precedence_taken(&mut self, card: &CardId, name: &str) {
+        let reason = Reason::new("yields", format!("{name} has started on {card} and has precedence"));
+        for candidate in self.candidates(card, LeaveRank::Idle) {
+            self.leave(candidate.run, card, reason.clone());
+        }
+    }
+
+    /// Lets runs go from cards whose claims pass their capacity, and keeps those that need not go any more.
+    pub(super) fn give_way(&mut self) {
+        let accounts = self.ledger().accounts().iter();
+        let short = accounts.filter(|account| {
+            (self.settings.gives_way || account.kept().is_some()) && !account.overdrawn().is_zero()
+        });
+        let short: Vec<CardId> = short.map(|account| account.card().id.clone()).collect();
+        for card in &short {
+            self.make_way(card);
+        }
+        if self.yielding.is_empty() {
+            return;
+        }
+        let before = self.yielding.runs().count();
+        let (models, runs) = (&self.models, &self.runs);
+        self.yielding.retain(|run, card| {
+            let slot = runs.model_of(run).and_then(|id| models.get(id));
+            let needed = slot.is_some_and(|slot| !slot.is_pinned()) && short.contains(card);
+            let live = slot.and_then(|slot| slot.run.as_ref()).filter(|live| live.id == run);
+            live.is_some_and(|live| needed || matches!(live.phase, RunPhase::Stopping { .. }))
+        });
+        if self.yielding.runs().count() < before {
+            self.call_off_drains();
+        }
+    }
+
+    fn make_way(&mut self, card: &CardId) {
+        self.give_slack(card);
+        let Some(account) = self.ledger().account(card) else { return };
+        let (kept, overdrawn) = (account.kept(), account.overdrawn());
+        let reason = match kept {
+            Some(kept) => {
+                format!("{} of {} are kept free for other programs", kept.bytes, account.card().name)
+            }
+            None => format!("other programs take more memory of {}", account.card().name),
+        };
+        let reason = Reason::new("yields", reason).fact("card", card.as_str()).fact("need", overdrawn);
+        let mut lack = overdrawn.saturating_sub(self.coming_back(account));
+        // What other programs take without an operator's word costs no client its answer.
+        let ranks = [LeaveRank::Idle, LeaveRank::Loading, LeaveRank::Busy];
+        for rank in ranks.into_iter().take(if kept.is_some() { 3 } else { 1 }) {
+            if lack.is_zero() {
+                return;
+            }
+            let candidates = self.candidates(card, rank);
+            let all = || candidates.iter().map(|candidate| candidate.run).collect();
+            let leaving: Vec<RunId> = cheapest(&[lack], &candidates).unwrap_or_else(all);
+            for candidate in candidates.iter().filter(|candidate| leaving.contains(&candidate.run)) {
+                lack = lack.saturating_sub(candidate.frees[0]);
+                self.leave(candidate.run, card, reason.clone());
+            }
+        }
+    }
+
+    /// Takes the slack of claims as far as they pass the capacity: it was never allocated.
+    fn give_slack(&mut self, card: &CardId) {
+        for (run, slack) in self.state().all_slack(None).into_iter().filter(|(_, slack)| slack.card == *card)
+        {
+            let Some(account) = self.ledger().account(card) else { return };
+            let (over, held) = (account.overdrawn(), account.held_by(run));
+            if over.is_zero() {
+                return;
+            }
+            self.placements.ledger.shrink(run, card, held.saturating_sub(over.min(slack.bytes)));
+            self.claim_changed(run, card);
+        }
+    }
+
+    /// Claims of runs that end or are told to.
+    fn coming_back(&self, account: &Account) -> Bytes {
+        let ends = |run: &RunState| run.leaves() || run.draining.is_some();
+        let here = self.models.running().filter(|(_, _, run)| ends(run)).map(|(_, _, run)| run.id);
+        let runs: Vec<RunId> = here.chain(self.runs.leaving()).collect();
+        let claims = account.claims().iter().filter(|claim| runs.contains(&claim.run));
+        claims.map(|claim| claim.bytes).sum()
+    }
+
+    /// Runs of this rank that hold memory of the card, the least recently used first.
+    fn candidates(&self, card: &CardId, rank: LeaveRank) -> Vec<EvictionCandidate> {
+        let running = self.models.running();
+        let mut ranked: Vec<(u64, EvictionCandidate)> = running
+            .filter(|(_, slot, run)| leave_rank(slot, run) == Some(rank))
+            .map(|(_, slot, run)| {
+                let (frees, cost) =
+                    (self.state().held_by(run.id, card), self.state().eviction_cost(slot, run));
+                (run.stamp, EvictionCandidate { run: run.id, frees: vec![frees], cost })
+            })
+            .filter(|(_, candidate)| !candidate.frees[0].is_zero())
+            .collect();
+        ranked.sort_by_key(|(stamp, _)| *stamp);
+        ranked.into_iter().map(|(_, candidate)| candidate).collect()
+    }
+
+    fn leave(&mut self, run: RunId, card: &CardId, reason: Reason) {
+        if let Some(id) = self.runs.model_of(run) {
+            self.yielding.add(run, card, reason);
+            self.drain(id, Drain::Evict);
+        }
+    }
+}
+
+/// Rank of a run; `None` for one that is pinned or leaves already. A hold between two requests does not count: the other
+/// process is not a model that waits for its turn.
+fn leave_rank(slot: &ModelSlot, run: &RunState) -> Option<LeaveRank> {
+    match run.phase {
+        _ if slot.is_pinned() || run.leaves() || run.draining.is_some() => None,
+        RunPhase::Loading { .. } if slot.line.is_empty() => Some(LeaveRank::Idle),
+        RunPhase::Loading { .. } => Some(LeaveRank::Loading),
+        RunPhase::Ready { .. } if run.in_flight() == 0 && slot.line.is_empty() => Some(LeaveRank::Idle),
+        RunPhase::Ready { .. } => Some(LeaveRank::Busy),
+        RunPhase::Stopping { .. } => None,
+    }
+}

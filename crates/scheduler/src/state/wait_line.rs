@@ -1,0 +1,110 @@
+//! Cause of a wait in one line of plain English, for the client that waits.
+
+use plimsoll_base::{CardId, RunId};
+
+use super::StateRef;
+use crate::effect::ModelState;
+use crate::models::{ModelSlot, RequestedState, RunState};
+use crate::time::{ModelId, Moment};
+
+impl StateRef<'_> {
+    /// The cause of the wait for a model, and the models that leave for it.
+    pub(crate) fn wait_line(self, id: ModelId) -> Option<String> {
+        let slot = self.model(id)?;
+        let name = &slot.name;
+        Some(match (slot.state(), slot.seeking()) {
+            (ModelState::Queued, RequestedState::Room(_)) => self.room_line(id, slot),
+            (ModelState::Queued, _) => format!("waiting for the check of {name}'s files"),
+            (ModelState::Loading, _) => format!("waiting for {name} to load"),
+            (ModelState::Ready, _) if slot.depth_wait().is_some() => {
+                let line = format!("waiting for memory for the tokens of the next request for {name}");
+                line + &self.leaving(slot.victims())
+            }
+            (ModelState::Ready, _) => {
+                let run = slot.run.as_ref().map_or(0, RunState::in_flight);
+                format!("waiting for a free slot of {name}; it answers {} now", counted(run, "request"))
+            }
+            (ModelState::Draining | ModelState::Stopping, _) => {
+                format!("waiting for {name}, which stops and is loaded again")
+            }
+            (ModelState::Unloaded | ModelState::Failed, _) => match slot.record.held_back(self.now) {
+                Some(left) => {
+                    format!(
+                        "waiting for {name}, which failed and is loaded again in {} s",
+                        left.as_secs() + 1
+                    )
+                }
+                None => format!("waiting for {name}"),
+            },
+        })
+    }
+
+    fn room_line(self, id: ModelId, slot: &ModelSlot) -> String {
+        let accounts = self.ledger.accounts().iter();
+        let kept = accounts
+            .filter_map(|account| Some((account.kept()?, account)))
+            .find(|(kept, account)| !account.kept_now().is_zero() && kept.until != Moment::NEVER);
+        if let Some((kept, account)) = kept.filter(|_| slot.victims().next().is_none()) {
+            let (size, left) = (kept.bytes, kept.until.since(self.now).as_secs() + 1);
+            let card = &account.card().name;
+            return format!(
+                "waiting for memory for {}; {size} of {card} are kept free for {left} s",
+                slot.name
+            );
+        }
+        let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
+            return format!("waiting for memory for {}", slot.name);
+        };
+        let line = format!("waiting for {} on {}", room.needs, self.named(&room.cards));
+        if slot.victims().next().is_some() {
+            return line + &self.leaving(slot.victims());
+        }
+        let ahead = self.models.iter().filter(|(other, slot)| *other != id && slot.room().is_some());
+        let ahead = ahead.filter(|(_, other)| self.waits_since(other) < self.waits_since(slot)).count();
+        let patience = (self.waits_since(slot) + self.settings.patience).since(self.now).as_secs();
+        match (ahead, patience) {
+            (0, 0) => line,
+            (0, left) => format!("{line}; the models there may go on for {} s", left + 1),
+            (ahead, _) => {
+                format!("{line}; {} before it", counted(u32::try_from(ahead).unwrap_or(u32::MAX), "model"))
+            }
+        }
+    }
+
+    /// The cards' names; those that share a name, by their place in the machine.
+    fn named(self, cards: &[CardId]) -> String {
+        let accounts = self.ledger.accounts();
+        let name = |id: &CardId| {
+            let (at, account) = accounts.iter().enumerate().find(|(_, account)| account.card().id == *id)?;
+            let name = &account.card().name;
+            let alike = accounts.iter().filter(|other| other.card().name == *name).count();
+            Some(if alike > 1 { format!("card {at} ({name})") } else { name.clone() })
+        };
+        cards.iter().filter_map(name).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// The models of these runs, each with the event after which it leaves.
+    fn leaving<'a>(self, runs: impl Iterator<Item = &'a RunId>) -> String {
+        let line = |run: &RunId| {
+            let Some((_, slot)) = self.model_of(*run) else {
+                return "; the memory of an engine that ended comes back".to_owned();
+            };
+            let name = &slot.name;
+            match slot.run.as_ref().filter(|live| live.id == *run) {
+                Some(live) if live.is_loading() => {
+                    format!("; {name} leaves after its load and first answers")
+                }
+                Some(live) if live.in_flight() == 1 => format!("; {name} leaves when its answer ends"),
+                Some(live) if live.in_flight() > 1 => {
+                    format!("; {name} leaves when its {} answers end", live.in_flight())
+                }
+                _ => format!("; {name} leaves now"),
+            }
+        };
+        runs.map(line).collect()
+    }
+}
+
+fn counted(count: u32, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,63 @@
+//! Facts of a model for clients, from its file's header and its flags: known before it is loaded.
+
+use std::time::SystemTime;
+
+use plimsoll_base::Bytes;
+
+/// An ability of a model, in Ollama's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capability {
+    Completion,
+    Embedding,
+    Tools,
+    Thinking,
+    Vision,
+    Insert,
+}
+
+impl Capability {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Completion => "completion",
+            Self::Embedding => "embedding",
+            Self::Tools => "tools",
+            Self::Thinking => "thinking",
+            Self::Vision => "vision",
+            Self::Insert => "insert",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ModelFacts {
+    pub(crate) architecture: String,
+    pub(crate) base_name: String,
+    pub(crate) parameters: u64,
+    /// `8B`, as the file or the number of its parameters says.
+    pub(crate) size_label: String,
+    /// The element type that most bytes of its tensors have.
+    pub(crate) quantization: &'static str,
+    /// Tokens that the model was trained for; `None` where its header does not say.
+    pub(crate) trained_context: Option<u64>,
+    /// Tokens that one request may use, as planned.
+    pub(crate) context: Option<u64>,
+    pub(crate) embedding_length: u64,
+    pub(crate) capabilities: Vec<Capability>,
+    /// The tensors' bytes.
+    pub(crate) size: Bytes,
+    /// Identifies the file that is configured: its path, its length and its time.
+    pub(crate) digest: String,
+    pub(crate) modified: Option<SystemTime>,
+    /// Bytes that the model takes at most, as declared, as planned, or as its engine reports.
+    pub(crate) need: Option<Bytes>,
+}
+
+impl ModelFacts {
+    pub(crate) fn can(&self, capability: Capability) -> bool {
+        self.capabilities.contains(&capability)
+    }
+
+    pub(crate) fn capability_words(&self) -> Vec<&'static str> {
+        self.capabilities.iter().map(|capability| capability.word()).collect()
+    }
+}

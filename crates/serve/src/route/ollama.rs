@@ -1,0 +1,303 @@
+//! Ollama's API (`/api/chat`, `/api/tags` and others), translated to the engines' OpenAI API and back.
+//!
+//! The translators read and write bytes only. Requests go to their engine as those of `/v1` do, so admission,
+//! limits, logs and metrics are the same.
+
+mod answer;
+mod engine_answer;
+mod images;
+mod keep_alive;
+mod lines;
+mod listing;
+mod messages;
+mod options;
+mod request;
+mod stream;
+mod translate;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+use jiff::Timestamp;
+use plimsoll_scheduler::ModelId;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use self::answer::{AnswerError, AnswerText, AnswerTimes, PartialAnswer};
+use self::lines::OllamaLines;
+use self::request::OllamaRequest;
+pub(crate) use self::stream::OllamaStream;
+use self::stream::{AfterAnswer, collect};
+use self::translate::{EngineRequest, translate};
+use super::body::{Received, receive};
+use super::model_key::ModelKey;
+use super::model_service::{ModelService, Pass, RouteOptions};
+use super::prompt::RequestPrompt;
+use super::proxy::{ProxyRequest, WrittenBytes};
+use super::reply::{self, Reply, ReplyBody};
+use super::rope::Rope;
+use super::server::HttpServer;
+use super::stream::Relay;
+use super::{HttpProblem, headers};
+
+/// The release of Ollama whose API this follows. Its clients ask for the number first: VS Code wants 0.6.4.
+pub(super) const VERSION: &str = "0.14.0";
+
+/// The tag of a name that has none.
+const LATEST: &str = ":latest";
+/// Longest answer that is translated as a whole: embeddings of a thousand texts.
+const MOST_ANSWER: usize = 64 * 1024 * 1024;
+/// A body up to this size is translated within a millisecond.
+const SMALL: usize = 256 * 1024;
+/// Translations of larger bodies at once, because each holds a copy.
+static LARGE_BODIES: Semaphore = Semaphore::const_new(2);
+/// Differing contexts that the log names.
+const MOST_TOLD: usize = 256;
+
+/// Endpoints whose requests go to an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Chat,
+    Generate,
+    Embed,
+    Embeddings,
+}
+
+/// Other endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listing {
+    Tags,
+    Show,
+    Running,
+    Pull,
+    /// `create`, `copy`, `push`, `delete`: the models are the configuration's.
+    Refused,
+}
+
+/// Contexts that clients asked for and the log has named.
+#[derive(Debug, Default)]
+pub(crate) struct ToldContexts(RefCell<HashSet<(ModelId, u64)>>);
+
+/// What a request is about, once it was read.
+struct Reading {
+    model: ModelId,
+    /// The model's name as the client wrote it.
+    written: String,
+    streams: bool,
+    keep: Option<Duration>,
+    context: Option<u64>,
+    /// `None` for a request without a prompt.
+    request: Option<EngineRequest>,
+}
+
+fn refused(message: String) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, "bad_request", message)
+}
+
+impl<H: ModelService> HttpServer<H> {
+    /// Sends a request of Ollama's API to its engine, and translates the answer.
+    pub(super) async fn ollama(
+        self: &Rc<Self>,
+        endpoint: Endpoint,
+        head: Parts,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let asked = Instant::now();
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let reading = self.read(endpoint, &mut received).await?;
+        self.tell_context(&reading);
+        let after = self.after(&reading);
+        let partial = PartialAnswer::new(endpoint, reading.written);
+        let Some(request) = reading.request else {
+            let unloads = reading.keep == Some(Duration::ZERO);
+            if !unloads {
+                self.load_and_wait(reading.model, &head).await?;
+            }
+            return Ok(reply::json(&loaded(&partial, endpoint, unloads)));
+        };
+        let request = self.engine_request(head, request, received)?;
+        // Its streams are lines of JSON, which have no comments for a client that waits.
+        let waits = Rc::new(Cell::new(true));
+        let mut answer = Rc::clone(self).exchange(reading.model, Rc::new(request), waits).await?;
+        let first_byte = asked.elapsed();
+        let status = answer.status();
+        let is_stream = status.is_success() && headers::is_event_stream(answer.headers());
+        if reading.streams && is_stream {
+            return Ok(streamed(answer, OllamaLines::new(partial, asked, first_byte), after));
+        }
+        let whole = collect(answer.body_mut(), MOST_ANSWER).await.map_err(|error| bad_gateway(&error))?;
+        let times = AnswerTimes { now: Timestamp::now(), total: asked.elapsed(), first_byte };
+        if !status.is_success() {
+            return Err(engine_refused(status, &whole));
+        }
+        whole_answer(endpoint, partial, &whole, times, reading.streams).map_err(|error| bad_gateway(&error))
+    }
+
+    /// Reads and translates a body, and puts the translation in its place.
+    async fn read(&self, endpoint: Endpoint, received: &mut Received) -> Result<Reading, HttpProblem> {
+        let length = received.rope.len();
+        let _place = match length > SMALL {
+            true => LARGE_BODIES.acquire().await.ok(),
+            false => None,
+        };
+        // The name was found while the body arrived; the rest is read where it stops no stream.
+        let key = std::mem::take(&mut received.search).finish(&received.rope);
+        let name = key.map(|key| key.name).unwrap_or_default();
+        let model = self.ollama_model(&name);
+        let engine_name = model.as_ref().map(|model| self.service.listing(*model).name).unwrap_or_default();
+        let body = received.rope.copy(0..length);
+        let work = move || {
+            let request = OllamaRequest::read(&body)?;
+            if request.model != name {
+                return Err(refused("the name of the model is too long, or there are two".to_owned()));
+            }
+            Ok(Reading {
+                model: model?,
+                written: name,
+                streams: request.streams(),
+                keep: request.keep()?,
+                context: options::context(&request.options),
+                request: translate(endpoint, &request, &engine_name)?,
+            })
+        };
+        match length > SMALL {
+            // The thread that serves would stand still for it.
+            true => tokio::task::spawn_blocking(work)
+                .await
+                .unwrap_or_else(|error| Err(refused(error.to_string()))),
+            false => work(),
+        }
+    }
+
+    /// Finds a model by its name, which may end in the tag that Ollama's clients add.
+    pub(super) fn ollama_model(&self, name: &str) -> Result<ModelId, HttpProblem> {
+        // The configuration may have the tag where the client leaves it out.
+        let other = || match name.strip_suffix(LATEST) {
+            Some(plain) => self.service.resolve(plain),
+            None => self.service.resolve(&format!("{name}{LATEST}")),
+        };
+        self.service.resolve(name).or_else(other).ok_or_else(|| self.unknown_model(name))
+    }
+
+    fn engine_request(
+        &self,
+        mut head: Parts,
+        request: EngineRequest,
+        mut received: Received,
+    ) -> Result<ProxyRequest, HttpProblem> {
+        let name = self.ollama_name(&request);
+        received.replace(Rope::from(bytes::Bytes::from(request.body)), &self.settings.limits)?;
+        head.method = Method::POST;
+        head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let target = PathAndQuery::from_static(request.path);
+        let named = Some((ModelKey { name, place: request.name }, WrittenBytes::Json));
+        Ok(ProxyRequest { head, target, received, named, upgrades: false, holds_head: true })
+    }
+
+    fn ollama_name(&self, request: &EngineRequest) -> String {
+        serde_json::from_slice(&request.body[request.name.clone()]).unwrap_or_default()
+    }
+
+    /// Loads the model as a request would, and waits for it.
+    async fn load_and_wait(&self, model: ModelId, head: &Parts) -> Result<(), HttpProblem> {
+        let client = head.extensions.get().copied().unwrap_or_default();
+        let empty = Rope::default();
+        // The prompt of a path that takes no tokens.
+        let prompt = RequestPrompt { method: &Method::GET, path: "/health", body: &empty };
+        let wish = RouteOptions { autoload: None, client };
+        let mut pass = Rc::clone(&self.service).admit(model, wish, prompt).await?;
+        pass.answers(StatusCode::OK);
+        pass.finished(None);
+        Ok(())
+    }
+
+    /// Sets the model's time to live when the answer is over.
+    fn after(&self, reading: &Reading) -> AfterAnswer {
+        let (service, model) = (Rc::clone(&self.service), reading.model);
+        AfterAnswer::new(
+            reading.keep.map(|time| -> Box<dyn FnOnce()> { Box::new(move || service.keep(model, time)) }),
+        )
+    }
+
+    /// DECISION: `num_ctx` is not followed: the context is part of the claim, and one client's wish would reload the
+    /// model of all others. The log names each differing one once.
+    fn tell_context(&self, reading: &Reading) {
+        let Some(wanted) = reading.context else { return };
+        let listing = self.service.listing(reading.model);
+        let Some(context) = listing.context().filter(|context| *context != wanted) else { return };
+        let mut told = self.told_contexts.0.borrow_mut();
+        if told.len() < MOST_TOLD && told.insert((reading.model, wanted)) {
+            tracing::info!(
+                "{}  a client asks for a context of {wanted} tokens (num_ctx); a request has {context}",
+                listing.name
+            );
+        }
+    }
+}
+
+/// The answer to a request that only loads or unloads.
+fn loaded(partial: &PartialAnswer, endpoint: Endpoint, unloads: bool) -> Value {
+    let none = Duration::ZERO;
+    let times = AnswerTimes { now: Timestamp::now(), total: none, first_byte: none };
+    match endpoint {
+        Endpoint::Embed => json!({ "model": partial.model(), "embeddings": [] }),
+        Endpoint::Embeddings => json!({ "embedding": [] }),
+        Endpoint::Chat | Endpoint::Generate => {
+            let mut answer = partial.piece(&AnswerText::default(), times);
+            answer["done"] = json!(true);
+            answer["done_reason"] = json!(if unloads { "unload" } else { "load" });
+            answer
+        }
+    }
+}
+
+fn streamed<P: Pass>(answer: Response<Relay<P>>, lines: OllamaLines, after: AfterAnswer) -> Reply<P> {
+    let (mut head, relay) = answer.into_parts();
+    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static(listing::LINES));
+    // The translation has another length.
+    head.headers.remove(http::header::CONTENT_LENGTH);
+    headers::forbid_buffering(&mut head.headers);
+    Response::from_parts(head, ReplyBody::Ollama(Box::new(OllamaStream::new(relay, lines, after))))
+}
+
+fn whole_answer<P: Pass>(
+    endpoint: Endpoint,
+    mut partial: PartialAnswer,
+    body: &[u8],
+    times: AnswerTimes,
+    streams: bool,
+) -> Result<Reply<P>, AnswerError> {
+    Ok(match endpoint {
+        Endpoint::Embed | Endpoint::Embeddings => {
+            reply::text(listing::JSON, partial.embeddings(body, times)?)
+        }
+        Endpoint::Chat | Endpoint::Generate => {
+            let text = partial.take(body)?;
+            let whole = partial.whole(&text, times)?.to_string();
+            // An engine that does not stream gives a stream of one line.
+            match streams {
+                true => reply::text(listing::LINES, whole + "\n"),
+                false => reply::text(listing::JSON, whole),
+            }
+        }
+    })
+}
+
+fn bad_gateway(error: &AnswerError) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_GATEWAY, "bad_answer", error.to_string())
+}
+
+/// An engine's refusal, with its status and its words.
+fn engine_refused(status: StatusCode, body: &[u8]) -> HttpProblem {
+    // 1xx and 3xx are no refusals, and a client would follow or wait.
+    let status =
+        if status.is_client_error() || status.is_server_error() { status } else { StatusCode::BAD_GATEWAY };
+    HttpProblem::new(status, "engine_refused", engine_answer::error_text(body))
+}

@@ -1,0 +1,121 @@
+//! Answers of an engine's OpenAI API, and of llama-server's `/infill`, as far as Ollama's API tells of them.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A whole answer, or one event of a stream.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct EngineAnswer {
+    #[serde(default)]
+    pub(super) choices: Vec<EngineChoice>,
+    pub(super) usage: Option<EngineUsage>,
+    pub(super) timings: Option<EngineTimings>,
+    pub(super) error: Option<Value>,
+    /// `/infill`: the text, and the reason of its end.
+    pub(super) content: Option<String>,
+    #[serde(default)]
+    pub(super) stop: bool,
+    pub(super) stop_type: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct EngineChoice {
+    #[serde(alias = "delta")]
+    pub(super) message: Option<EngineText>,
+    pub(super) text: Option<String>,
+    pub(super) finish_reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct EngineText {
+    pub(super) content: Option<String>,
+    pub(super) reasoning_content: Option<String>,
+    /// The same in vLLM, which may write both.
+    pub(super) reasoning: Option<String>,
+    pub(super) tool_calls: Option<Vec<ToolCallPart>>,
+}
+
+/// A tool call, or a part of it.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ToolCallPart {
+    pub(super) index: Option<usize>,
+    pub(super) id: Option<String>,
+    pub(super) function: Option<FunctionPart>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct FunctionPart {
+    pub(super) name: Option<String>,
+    pub(super) arguments: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct EngineUsage {
+    pub(super) prompt_tokens: Option<u64>,
+    pub(super) completion_tokens: Option<u64>,
+}
+
+/// llama-server's figures of a request.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct EngineTimings {
+    pub(super) cache_n: Option<u64>,
+    pub(super) prompt_n: Option<u64>,
+    pub(super) prompt_ms: Option<f64>,
+    pub(super) predicted_n: Option<u64>,
+    pub(super) predicted_ms: Option<f64>,
+}
+
+/// Embeddings; the numbers stay text.
+#[derive(Debug, Deserialize)]
+pub(super) struct EmbeddingsAnswer<'a> {
+    #[serde(borrow)]
+    pub(super) data: Vec<EmbeddingEntry<'a>>,
+    pub(super) usage: Option<EngineUsage>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct EmbeddingEntry<'a> {
+    #[serde(borrow)]
+    pub(super) embedding: &'a RawValue,
+}
+
+/// The message of an engine's error, in whatever shape it comes.
+pub(super) fn error_text(body: &[u8]) -> String {
+    let known = serde_json::from_slice::<Value>(body).ok().and_then(|body| {
+        let error = body.get("error").unwrap_or(&body);
+        message(error)
+    });
+    known.unwrap_or_else(|| {
+        // vLLM and proxies answer some errors in plain text.
+        let text = String::from_utf8_lossy(&body[..body.len().min(500)]);
+        match text.trim() {
+            "" => "the engine refused the request without a reason".to_owned(),
+            text => text.to_owned(),
+        }
+    })
+}
+
+pub(super) fn message(error: &Value) -> Option<String> {
+    error.get("message").unwrap_or(error).as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_of_an_error_is_found_in_each_shape() {
+        for (body, text) in [
+            (r#"{"error":{"code":400,"message":"too long","type":"x"}}"#, "too long"),
+            (r#"{"error":"plain"}"#, "plain"),
+            (r#"{"object":"error","message":"of vLLM"}"#, "of vLLM"),
+            ("Internal Server Error\n", "Internal Server Error"),
+            ("", "the engine refused the request without a reason"),
+            ("{\"error\":[]}", "{\"error\":[]}"),
+        ] {
+            assert_eq!(error_text(body.as_bytes()), text);
+        }
+        assert!(error_text(&[0xff; 9999]).chars().count() <= 500);
+    }
+}

@@ -1,0 +1,145 @@
+//! Listings of Ollama's API: `/api/tags`, `/api/show`, `/api/ps`; and what it changes in its store of models.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::StatusCode;
+use hyper::body::Incoming;
+use jiff::Timestamp;
+use plimsoll_base::{Advice, Hint};
+use serde_json::{Map, Value, json};
+
+use super::{Listing, request};
+use crate::route::HttpProblem;
+use crate::route::body::receive;
+use crate::route::listing::ModelListing;
+use crate::route::model_facts::ModelFacts;
+use crate::route::model_service::ModelService;
+use crate::route::reply::{self, Reply};
+use crate::route::server::HttpServer;
+
+pub(super) const LINES: &str = "application/x-ndjson";
+pub(super) const JSON: &str = "application/json; charset=utf-8";
+/// Time until a model leaves that never does: what a Go client can read.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+impl<H: ModelService> HttpServer<H> {
+    pub(in crate::route) async fn ollama_listing(
+        &self,
+        listing: Listing,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        match listing {
+            Listing::Tags => {
+                let models: Vec<Value> = self.listed().map(|model| tag(&model)).collect();
+                Ok(reply::json(&json!({ "models": models })))
+            }
+            Listing::Running => {
+                let running = self.listed().filter(ModelListing::is_running);
+                let models: Vec<Value> = running.map(|model| process(&model)).collect();
+                Ok(reply::json(&json!({ "models": models })))
+            }
+            Listing::Show => {
+                let (model, _) = self.model_in(body).await?;
+                Ok(reply::json(&show(&model)))
+            }
+            Listing::Pull => {
+                let (_, streams) = self.model_in(body).await.map_err(not_pulled)?;
+                let status = json!({ "status": "success" }).to_string();
+                Ok(match streams {
+                    true => reply::text(LINES, status + "\n"),
+                    false => reply::text(JSON, status),
+                })
+            }
+            Listing::Refused => {
+                let message = "models are added and removed in the configuration of this server";
+                Err(HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "not_supported", message))
+            }
+        }
+    }
+
+    async fn model_in(&self, body: Incoming) -> Result<(ModelListing, bool), HttpProblem> {
+        let received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let (name, streams) = request::model_of(&received.rope.copy(0..received.rope.len()))?;
+        Ok((self.service.listing(self.ollama_model(&name)?), streams))
+    }
+}
+
+fn not_pulled(problem: HttpProblem) -> HttpProblem {
+    match problem.status {
+        StatusCode::NOT_FOUND => problem
+            .hint(Hint::new(Advice::Other("add the model to the configuration of this server".to_owned()))),
+        _ => problem,
+    }
+}
+
+fn tag(model: &ModelListing) -> Value {
+    let known = ModelFacts::default();
+    let facts = model.facts.as_deref().unwrap_or(&known);
+    json!({
+        "name": model.name,
+        "model": model.name,
+        "modified_at": time(facts.modified.unwrap_or(UNIX_EPOCH)),
+        "size": facts.size.get(),
+        "digest": facts.digest,
+        "details": details(facts),
+        "capabilities": facts.capability_words(),
+    })
+}
+
+fn process(model: &ModelListing) -> Value {
+    let mut process = tag(model);
+    // A model that loads has a claim, and no measurement yet.
+    let [held, on_cards] = model.held.map(|held| [held.total.get(), held.on_gpus.get()]).unwrap_or_default();
+    process["size"] = json!(held);
+    process["size_vram"] = json!(on_cards);
+    process["expires_at"] = json!(time(SystemTime::now() + model.expires_in.unwrap_or(FOREVER).min(FOREVER)));
+    if let Some(context) = model.context() {
+        process["context_length"] = json!(context);
+    }
+    process
+}
+
+fn show(model: &ModelListing) -> Value {
+    let known = ModelFacts::default();
+    let facts = model.facts.as_deref().unwrap_or(&known);
+    let mut info = Map::new();
+    let mut tell = |key: String, value: Value| drop(info.insert(key, value));
+    if !facts.architecture.is_empty() {
+        let architecture = &facts.architecture;
+        tell("general.architecture".to_owned(), json!(architecture));
+        tell("general.parameter_count".to_owned(), json!(facts.parameters));
+        tell(format!("{architecture}.embedding_length"), json!(facts.embedding_length));
+        // Clients size their prompts by it, so it is what a request may use and not what the model was trained for.
+        if let Some(context) = model.context() {
+            tell(format!("{architecture}.context_length"), json!(context));
+        }
+    }
+    // VS Code shows this name.
+    let name = if facts.base_name.is_empty() { &model.name } else { &facts.base_name };
+    tell("general.basename".to_owned(), json!(name));
+    json!({
+        "license": "",
+        "modelfile": format!("# {} is a model of plimsoll serve\n", model.name),
+        "parameters": "",
+        "template": "",
+        "modified_at": time(facts.modified.unwrap_or(UNIX_EPOCH)),
+        "details": details(facts),
+        "model_info": info,
+        "capabilities": facts.capability_words(),
+    })
+}
+
+fn details(facts: &ModelFacts) -> Value {
+    json!({
+        "parent_model": "",
+        "format": if facts.architecture.is_empty() { "" } else { "gguf" },
+        "family": facts.architecture,
+        "families": [facts.architecture],
+        "parameter_size": facts.size_label,
+        "quantization_level": facts.quantization,
+    })
+}
+
+fn time(time: SystemTime) -> String {
+    Timestamp::try_from(time).map(|time| time.to_string()).unwrap_or_default()
+}
