@@ -15,7 +15,8 @@ pub struct ModelOutlook {
     /// Readiness of its run to stop for another model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standing: Option<CardStanding>,
-    /// Its place, from 1, among the runs that may be stopped now; sets of equal size are chosen in this order.
+    /// Its place, from 1, among the runs that may be stopped now: idle ones first, then those that are quickly
+    /// loaded again. The set of runs that is stopped has the least cost together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaves: Option<usize>,
     /// End of its time to live, if it stays idle.
@@ -48,7 +49,9 @@ impl StateRef<'_> {
         let mut ready: Vec<_> = self
             .models
             .running()
-            .map(|(id, slot, run)| (self.standing(slot, run, self.now), run.stamp, id))
+            .map(|(id, slot, run)| {
+                (self.standing(slot, run, self.now), self.eviction_cost(slot, run), run.stamp, id)
+            })
             .filter(|(standing, ..)| matches!(standing, CardStanding::Idle | CardStanding::Busy))
             .collect();
         ready.sort_unstable();
@@ -61,14 +64,14 @@ impl StateRef<'_> {
                 leaves: place(id),
                 expires: slot.idle_end(),
                 stops: leaving.and_then(|run| self.stop_reason(run.id)),
-                wait: self.wait_view(slot),
+                wait: self.wait_view(id, slot),
             };
             (id, outlook)
         };
         self.models.iter().map(of).collect()
     }
 
-    fn wait_view(self, slot: &ModelSlot) -> Option<WaitView> {
+    fn wait_view(self, id: ModelId, slot: &ModelSlot) -> Option<WaitView> {
         let since = self.waits_since(slot);
         if since == Moment::NEVER {
             return None;
@@ -78,6 +81,7 @@ impl StateRef<'_> {
         let victims = slot.victims().filter_map(|run| self.model_of(*run));
         let mut stops: Vec<String> = victims.map(|(_, slot)| slot.name.to_string()).collect();
         stops.dedup();
+        let reason = reason.because_all(self.wait_bound(id));
         Some(WaitView { cause, reason, since, until: deadlines.max(), stops })
     }
 }
