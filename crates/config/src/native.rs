@@ -74,6 +74,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         open: serve.open,
         cards: each(lines, &serve.cards, card, |one, other| one.id == other.id)?,
         reserve: serve.reserve.as_ref().map(|size| size.0),
+        yield_below: serve.yield_below.as_ref().map(|size| size.0),
+        yield_to: serve.yield_to.clone(),
         log_file: serve.log_file.as_ref().map(|file| file.0.clone()),
         guard: serve.guard,
         ask: serve.ask.as_ref().map(|time| time.0),
@@ -192,7 +194,9 @@ fn flags(
     if let Some(path) = &model.model {
         argv.extend(["--model".to_owned(), path.clone()]);
     }
-    if let Some(flags) = &model.flags {
+    // Unlike a command, a line of flags may be empty.
+    let is_blank = |words: &WordList| matches!(words, WordList::Line(line) if line.trim().is_empty());
+    if let Some(flags) = model.flags.as_ref().filter(|flags| !is_blank(flags.get_ref())) {
         // Faults in flags point at their line, not at the model's.
         at = lines.origin(flags.span().start);
         argv.extend(words(flags.get_ref(), || at.clone())?);

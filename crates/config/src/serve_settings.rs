@@ -78,6 +78,10 @@ serve_settings! {
     cards: Vec<Card>,
     /// Memory to leave free on each card.
     reserve: Option<Bytes>,
+    /// Free memory of a card below which idle models leave for other processes.
+    yield_below: Option<Bytes>,
+    /// Programs for which idle models leave when they begin to use a card.
+    yield_to: Vec<String>,
     /// File for the output of the engines.
     log_file: Option<PathBuf>,
     /// Guard's settings for models that have none of their own.

@@ -37,6 +37,8 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("heartbeat", settings.heartbeat.map(time)),
         ("cards", given(&cards)),
         ("reserve", settings.reserve.map(size)),
+        ("yield-below", settings.yield_below.map(size)),
+        ("yield-to", given(&settings.yield_to)),
         ("log-file", settings.log_file.as_ref().map(|file| value(&file.to_string_lossy()))),
         ("log-level", settings.log_level.as_ref().map(value)),
         ("log-format", settings.log_format.as_ref().map(value)),

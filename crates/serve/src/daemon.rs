@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
+use crate::runtime::counted;
 use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 use service_manager::ServiceManager;
@@ -99,6 +100,10 @@ impl ConfigCheck {
         config.warn();
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        // Cards of the command line may be those of another machine; those of the file will be served from.
+        if setup.serve.cards.is_empty() {
+            cards::warn_of_absent(&serve.cards, &machine);
+        }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         if entries.is_empty() {
@@ -245,7 +250,8 @@ impl Daemon {
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
                 // A task of its own, so that a signal is heard while it reads.
                 tokio::task::spawn_local(async move {
-                    reload(runtime, config).await;
+                    // A failure is logged, and changes nothing.
+                    let _ = runtime.read_config(&config).await;
                     ready();
                 });
             }
@@ -278,18 +284,6 @@ impl Daemon {
     }
 }
 
-/// Reads the configuration again; an error is logged and changes nothing.
-async fn reload(runtime: Rc<Runtime>, path: PathBuf) {
-    match runtime.read_config(&path).await {
-        Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
-        Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
-    }
-}
-
-fn counted(models: usize) -> String {
-    format!("{models} {}", if models == 1 { "model" } else { "models" })
-}
-
 fn origins(named: Vec<String>) -> Origins {
     match named.as_slice() {
         // Pages of other sites must not use a server that asks for no key.
@@ -307,7 +301,11 @@ fn settings(
     keys: ApiKeys,
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
     let unified = machine.unified;
-    let cards = cards::choose(&serve.cards, serve.reserve, machine);
+    let mut cards = cards::choose(&serve.cards, serve.reserve, machine);
+    // What other processes find free until idle models have left for them.
+    for limit in &mut cards {
+        limit.reserve = limit.reserve.max(serve.yield_below.unwrap_or_default());
+    }
     // Neither a card nor /proc/meminfo: this happens in a sandbox only.
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
@@ -321,6 +319,7 @@ fn settings(
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
+    scheduler.gives_way = serve.yield_below.is_some();
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
         guard: serve.guard,

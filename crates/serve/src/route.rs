@@ -47,6 +47,7 @@ mod sse;
 mod stream;
 mod tally;
 mod tokens;
+mod yields_api;
 
 pub(crate) use auth::ApiKeys;
 pub(crate) use connection::StallLimit;

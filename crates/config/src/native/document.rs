@@ -68,6 +68,12 @@ pub(super) struct Serve {
     pub(super) cards: Vec<Spanned<String>>,
     /// Memory to leave free on each card, e.g. `512MiB`.
     pub(super) reserve: Option<ReserveText>,
+    /// Memory that other processes always find free on each card, e.g. `1GiB`: when they take of it, idle models
+    /// leave. Without it, no model leaves for another process.
+    pub(super) yield_below: Option<ReserveText>,
+    /// Programs with precedence, e.g. `["blender", "ComfyUI"]`: when one begins to use a card, the idle models on
+    /// that card leave.
+    pub(super) yield_to: Vec<String>,
     /// File to which the output of the engines is appended.
     pub(super) log_file: Option<FileText>,
     /// Guard settings for models on CUDA cards that set none of their own.

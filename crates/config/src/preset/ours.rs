@@ -23,11 +23,13 @@ use crate::parse::word;
 use crate::serve_settings::ServeSettings;
 use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
 
-const OF_SERVER: [&str; 19] = [
+const OF_SERVER: [&str; 21] = [
     "listen",
     "patience",
     "wait",
     "heartbeat",
+    "yield-below",
+    "yield-to",
     "engine",
     "api-key-file",
     "reclaim-before-load",
@@ -91,6 +93,10 @@ pub(super) fn of_server<'a>(
             "open" => serve.open = switch(file, line)?,
             "card" => serve.cards.push(text(file, line, card)?),
             "reserve" => serve.reserve = Some(read::<ReserveText>(file, line, "a size such as 512MiB")?.0),
+            "yield-below" => {
+                serve.yield_below = Some(read::<ReserveText>(file, line, "a size such as 1GiB")?.0);
+            }
+            "yield-to" => serve.yield_to.extend(words(file, line)?),
             "log-file" => serve.log_file = Some(read::<FileText>(file, line, "the path of a file")?.0),
             "ask" => serve.ask = Some(read::<AskText>(file, line, "a time with its unit, such as 500ms")?.0),
             "allow-origin" => serve.allow_origins.push(text(file, line, web_origin)?),

@@ -40,3 +40,4 @@ mod trust_readings;
 mod unified;
 mod unnamed;
 mod waiting;
+mod yields;

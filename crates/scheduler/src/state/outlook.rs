@@ -44,7 +44,7 @@ pub struct WaitView {
 }
 
 impl StateRef<'_> {
-    /// The outlook of every model.
+    /// The outlook of every model, for a model that would be wanted now.
     pub(crate) fn outlook(self) -> Vec<(ModelId, ModelOutlook)> {
         let mut ready: Vec<_> = self
             .models
@@ -64,14 +64,14 @@ impl StateRef<'_> {
                 leaves: place(id),
                 expires: slot.idle_end(),
                 stops: leaving.and_then(|run| self.stop_reason(run.id)),
-                wait: self.wait_view(id, slot),
+                wait: self.wait_view(slot),
             };
             (id, outlook)
         };
         self.models.iter().map(of).collect()
     }
 
-    fn wait_view(self, id: ModelId, slot: &ModelSlot) -> Option<WaitView> {
+    fn wait_view(self, slot: &ModelSlot) -> Option<WaitView> {
         let since = self.waits_since(slot);
         if since == Moment::NEVER {
             return None;
@@ -81,7 +81,6 @@ impl StateRef<'_> {
         let victims = slot.victims().filter_map(|run| self.model_of(*run));
         let mut stops: Vec<String> = victims.map(|(_, slot)| slot.name.to_string()).collect();
         stops.dedup();
-        let reason = reason.because_all(self.wait_bound(id));
         Some(WaitView { cause, reason, since, until: deadlines.max(), stops })
     }
 }

@@ -19,5 +19,6 @@ mod room;
 mod script;
 mod trust;
 mod turns;
+mod wait_lines;
 mod world;
 mod yields;

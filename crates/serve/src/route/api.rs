@@ -52,10 +52,14 @@ pub(crate) enum Own {
     Metrics,
     Status,
     StatusStream,
-    WhatIf,
     Ollama(Listing),
     LmStudioModels,
     LmStudioModel,
+    /// Memory that is kept free for other programs: the list, a new one, the end of one.
+    Yields,
+    Yield,
+    EndYield,
+    WhatIf,
 }
 
 #[derive(Debug)]
@@ -174,6 +178,9 @@ const ROUTES: &[Route] = &[
     // Ours.
     own(POST, "/api/models/pin", Own::Pin),
     own(POST, "/api/models/unpin", Own::Unpin),
+    own(GET, "/api/yield", Own::Yields),
+    own(POST, "/api/yield", Own::Yield),
+    own(DELETE, "/api/yield", Own::EndYield),
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
     own(GET, "/api/what-if", Own::WhatIf),
@@ -185,16 +192,14 @@ const ROUTES: &[Route] = &[
 /// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
     let own = ROUTES.iter().filter(|route| {
-        let is_shown = |own| !matches!(own, Own::Index | Own::Ollama(Listing::Refused));
-        matches!(route.action, Action::Own(own) if is_shown(own) && !route.path.starts_with("/ui/"))
+        let is_listed = |own: Own| !matches!(own, Own::Index | Own::Ollama(Listing::Refused));
+        matches!(route.action, Action::Own(own) if is_listed(own) && !route.path.starts_with("/ui/"))
             || matches!(route.action, Action::EngineOr(_))
     });
     let line = |route: &Route| {
-        let method = if route.action.changes(&Method::GET, None) || !route.methods.contains(&Method::GET) {
-            "POST"
-        } else {
-            "GET"
-        };
+        let changes = route.action.changes(&Method::GET, None);
+        let get = route.methods.iter().find(|method| **method == Method::GET).filter(|_| !changes);
+        let method = get.unwrap_or(&route.methods[route.methods.len() - 1]).as_str();
         format!("  {method:<4} {}\n", route.path.replace('*', "MODEL"))
     };
     let lines: String = own.map(line).collect();

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
+use plimsoll_base::Bytes;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
@@ -85,8 +86,15 @@ pub(crate) trait ModelService: 'static {
     /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the memory.
     fn keep(&self, model: ModelId, time: Duration);
 
+    /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card, the only one
+    /// is meant, or to end it all are.
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem>;
+
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;
+
+    /// Requests that wait or are being answered, as JSON.
+    fn requests(&self) -> Value;
 
     /// Reads the configuration again.
     fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;

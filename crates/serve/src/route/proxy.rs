@@ -17,7 +17,6 @@ use super::model_key::ModelKey;
 use super::model_service::Pass;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
-use super::reply::{Reply, ReplyBody};
 use super::rewrite;
 use super::rope::Rope;
 use super::sse::EventDialect;
@@ -71,54 +70,29 @@ struct UpstreamAnswer {
 /// pass.
 pub(crate) async fn carry<P: Pass>(
     request: &ProxyRequest,
-    pass: P,
+    mut pass: P,
     limits: &Limits,
     waits: &Cell<bool>,
 ) -> Result<Response<Relay<P>>, HttpProblem> {
-    let (answer, pass) = request.answered(pass, limits, waits).await?;
-    match answer.head.status {
-        // The client asked for none, so its connection cannot change.
-        StatusCode::SWITCHING_PROTOCOLS => Err(bad_upgrade()),
-        _ => Ok(request.relay(answer, pass)),
-    }
-}
-
-/// As [`carry`], for a client that asks to upgrade its connection.
-pub(crate) async fn upgrade<P: Pass>(
-    request: &ProxyRequest,
-    pass: P,
-    limits: &Limits,
-) -> Result<Reply<P>, HttpProblem> {
-    let (answer, pass) = request.answered(pass, limits, &Cell::default()).await?;
-    match answer.head.status {
-        StatusCode::SWITCHING_PROTOCOLS => request.tunnel(answer, pass).await,
-        _ => Ok(request.relay(answer, pass).map(ReplyBody::Relay)),
+    loop {
+        waits.set(false);
+        let upstream = pass.upstream().clone();
+        match request.ask(&upstream, limits).await {
+            Some(answer) if answer.head.status == StatusCode::SWITCHING_PROTOCOLS => {
+                return request.tunnel(answer, pass).await;
+            }
+            Some(answer) => return Ok(request.relay(answer, pass)),
+            None => {
+                waits.set(true);
+                pass = pass.bounced(request.prompt()).await?;
+            }
+        }
     }
 }
 
 impl ProxyRequest {
     pub(crate) fn prompt(&self) -> RequestPrompt<'_> {
         RequestPrompt { method: &self.head.method, path: self.target.path(), body: &self.received.rope }
-    }
-
-    /// Returns the beginning of an engine's answer, and the pass that it came by.
-    async fn answered<P: Pass>(
-        &self,
-        mut pass: P,
-        limits: &Limits,
-        waits: &Cell<bool>,
-    ) -> Result<(UpstreamAnswer, P), HttpProblem> {
-        loop {
-            waits.set(false);
-            let upstream = pass.upstream().clone();
-            match self.ask(&upstream, limits).await {
-                Some(answer) => return Ok((answer, pass)),
-                None => {
-                    waits.set(true);
-                    pass = pass.bounced(self.prompt()).await?;
-                }
-            }
-        }
     }
 
     /// Returns the beginning of the engine's answer; `None` if that engine no longer exists.
@@ -165,15 +139,24 @@ impl ProxyRequest {
     }
 
     /// Joins the client with the engine, which has agreed to an upgrade.
-    async fn tunnel<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Result<Reply<P>, HttpProblem> {
+    async fn tunnel<P: Pass>(
+        &self,
+        answer: UpstreamAnswer,
+        mut pass: P,
+    ) -> Result<Response<Relay<P>>, HttpProblem> {
         let UpstreamAnswer { mut head, source, .. } = answer;
         pass.answers(head.status);
         let upgrade = head.headers.clone();
         headers::to_client(&mut head.headers);
         headers::keep_upgrade(&upgrade, &mut head.headers);
-        let (stream, early) = source.wire.into_stream().await.map_err(|_| bad_upgrade())?;
+        let stream = match self.upgrades {
+            true => source.wire.into_stream().await.ok(),
+            // The client asked for none, so its connection cannot change.
+            false => None,
+        };
+        let (stream, early) = stream.ok_or_else(bad_upgrade)?;
         let tunnel = Tunnel::new(stream, early, move || pass.finished(None));
-        Ok(Response::from_parts(head, ReplyBody::Tunnel(Some(tunnel))))
+        Ok(Response::from_parts(head, Relay::upgraded(tunnel)))
     }
 
     fn body_for(&self, upstream: &Upstream) -> Rope {

@@ -22,7 +22,6 @@ use super::model_service::Pass;
 use super::ollama::OllamaStream;
 use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
-use super::tunnel::Tunnel;
 
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -36,8 +35,6 @@ pub(crate) enum ReplyBody<P: Pass> {
     Ollama(Box<OllamaStream<P>>),
     Feed(FeedListener, Ending),
     Log(LogStream, Ending),
-    /// The end of HTTP on this connection; taken by the connection.
-    Tunnel(Option<Tunnel>),
 }
 
 pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
@@ -97,7 +94,6 @@ impl<P: Pass> Body for ReplyBody<P> {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         match &mut *self {
             Self::Whole(body) if body.is_empty() => Poll::Ready(None),
-            Self::Tunnel(_) => Poll::Ready(None),
             Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
             Self::Relay(relay) => Pin::new(relay).poll_frame(context),
             Self::Heartbeat(heartbeat) => match ready!(heartbeat.poll(context)) {
@@ -123,7 +119,6 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Relay(relay) => relay.is_end_stream(),
             Self::Heartbeat(_) | Self::Feed(..) | Self::Log(..) => false,
             Self::Ollama(stream) => stream.is_over(),
-            Self::Tunnel(_) => true,
         }
     }
 
@@ -133,7 +128,6 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
             Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(..) | Self::Log(..) => SizeHint::default(),
-            Self::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }
@@ -164,7 +158,6 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
             Self::Ollama(_) => "Ollama",
             Self::Feed(..) => "Feed",
             Self::Log(..) => "Log",
-            Self::Tunnel(_) => "Tunnel",
         })
     }
 }

@@ -18,7 +18,7 @@ use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
-use super::auth::ApiKeys;
+use super::auth::{ApiKeys, WrongKeys};
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
 use super::conversations::{self, Conversations};
@@ -58,6 +58,7 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
+    pub(crate) wrong_keys: WrongKeys,
     pub(super) told_contexts: ToldContexts,
     pub(crate) conversations: Conversations,
     is_ending: watch::Sender<bool>,
@@ -72,6 +73,7 @@ impl<H: ModelService> HttpServer<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
+            wrong_keys: WrongKeys::default(),
             told_contexts: ToldContexts::default(),
             conversations: Conversations::default(),
             is_ending: watch::Sender::new(false),
@@ -98,8 +100,8 @@ impl<H: ModelService> HttpServer<H> {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem, shape),
         };
-        if let ReplyBody::Tunnel(tunnel) = reply.body_mut() {
-            tunnel.take().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
+        if let ReplyBody::Relay(relay) = reply.body_mut() {
+            relay.take_tunnel().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
         }
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
         // The next request of this connection may be for another model, or for none.
@@ -141,6 +143,7 @@ impl<H: ModelService> HttpServer<H> {
             Err(missing) => return Ok(no_route(&path, missing)),
         };
         if !found.action.is_public() && !admitted {
+            self.wrong_keys.count();
             return Err(wrong_key());
         }
         let changes = found.action.changes(&head.method, head.uri.query());
@@ -286,11 +289,6 @@ impl<H: ModelService> HttpServer<H> {
         model: ModelId,
         request: ProxyRequest,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        if request.upgrades {
-            let limits = &self.settings.limits;
-            let send = async |pass| proxy::upgrade(&request, pass, limits).await;
-            return self.admitted(model, &request, send).await;
-        }
         let waits = Rc::new(Cell::new(true));
         let Some(every) = heartbeat::every(&request.head.headers, self.settings.heartbeat) else {
             let answer = Rc::clone(self).exchange(model, Rc::new(request), waits).await;
@@ -316,23 +314,12 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Waits for the model and sends it the request. `waits` is true until the model has it.
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         self: Rc<Self>,
         model: ModelId,
         request: Rc<ProxyRequest>,
         waits: Rc<Cell<bool>>,
     ) -> Result<Response<Relay<H::Pass>>, HttpProblem> {
-        let send = async |pass| proxy::carry(&request, pass, &self.settings.limits, &waits).await;
-        self.admitted(model, &request, send).await
-    }
-
-    /// Waits for the model, sends it the request by `send`, and counts the answer.
-    async fn admitted<T>(
-        &self,
-        model: ModelId,
-        request: &ProxyRequest,
-        send: impl AsyncFnOnce(H::Pass) -> Result<Response<T>, HttpProblem>,
-    ) -> Result<Response<T>, HttpProblem> {
         let autoload = query::parameter(request.head.uri.query(), "autoload");
         let wish = RouteOptions {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
@@ -341,7 +328,7 @@ impl<H: ModelService> HttpServer<H> {
         // Taken before admission: the time to the first byte includes the wait for the model.
         let asked = Instant::now();
         let answer = match Rc::clone(&self.service).admit(model, wish, request.prompt()).await {
-            Ok(pass) => send(pass).await,
+            Ok(pass) => proxy::carry(&request, pass, &self.settings.limits, &waits).await,
             Err(problem) => Err(problem),
         };
         // Refusals count as well: they are what a client sees of the model.

@@ -138,6 +138,10 @@ impl ModelService for Runtime {
         self.submit(SchedulerEvent::KeepWanted { model, time });
     }
 
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+        self.yield_memory(card, size, time)
+    }
+
     fn about(&self) -> Value {
         let up = self.up_since().elapsed().as_secs();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
@@ -151,12 +155,16 @@ impl ModelService for Runtime {
         })
     }
 
+    fn requests(&self) -> Value {
+        self.open_requests()
+    }
+
     async fn reload(&self) -> Result<(), HttpProblem> {
         let RuntimeSettings { config, .. } = &self.settings;
         let bad = |error: &dyn std::error::Error| {
             HttpProblem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
         };
-        self.read_config(config).await.map(drop).map_err(|error| bad(&error))
+        self.read_config(config).await.map_err(|error| bad(&error))
     }
 
     fn snapshot(&self) -> SchedulerSnapshot {

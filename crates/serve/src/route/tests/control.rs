@@ -44,6 +44,34 @@ fn models_are_listed_in_the_shapes_that_clients_know() {
 }
 
 #[test]
+fn a_yield_reaches_the_owner_only_with_a_size_and_a_time() {
+    on_stage(|stage| async move {
+        for (line, body, status) in [
+            ("POST", r#"{"size":"8GiB","for":"2h"}"#, 200),
+            ("POST", r#"{"size":8589934592,"card":"GPU-1","for":60}"#, 200),
+            ("POST", r#"{"size":"8GiB","card":"GPU-2","for":60}"#, 404),
+            ("DELETE", "", 200),
+            ("GET", "", 200),
+            ("POST", "", 400),
+            ("POST", "[]", 400),
+            ("POST", r#"{"size":"8GiB","colour":"red"}"#, 400),
+            ("POST", r#"{"size":"much"}"#, 400),
+            ("POST", r#"{"size":0}"#, 400),
+            ("POST", r#"{"size":-1}"#, 400),
+            ("POST", r#"{"size":1e30}"#, 400),
+            ("POST", r#"{"size":"8GiB","for":"0s"}"#, 400),
+            ("POST", r#"{"size":"8GiB","for":[]}"#, 400),
+            ("PUT", r#"{"size":"8GiB"}"#, 405),
+        ] {
+            let (got, text) = ask(&stage, &format!("{line} /api/yield"), body).await;
+            assert_eq!(got, status, "{line} {body}: {text}");
+        }
+        assert_eq!(*stage.service.orders.borrow(), ["yield", "yield", "yield", "end yield"]);
+        assert_eq!(ask_json(&stage, "GET /api/yield").await, json!({"yields": []}));
+    });
+}
+
+#[test]
 fn orders_reach_the_owner_only_where_they_make_sense() {
     on_stage(|stage| async move {
         let body = r#"{"model":"alias"}"#;
@@ -115,8 +143,8 @@ fn a_browser_gets_the_page_and_a_program_the_paths() {
         assert!(ask(&stage, "GET /", "").await.1.starts_with("plimsoll "));
         let mut browser = stage.client().await;
         write(&mut browser, "GET / HTTP/1.1\r\nhost: localhost\r\naccept: text/html,*/*\r\n\r\n").await;
-        let head = read_until(&mut browser, "</html>").await;
-        assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+        let head = read_until(&mut browser, "</html>\n").await;
+        assert!(head.to_ascii_lowercase().contains("content-security-policy: default-src 'none'"), "{head}");
     });
 }
 

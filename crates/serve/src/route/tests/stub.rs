@@ -154,8 +154,20 @@ impl ModelService for StubService {
         self.kept.borrow_mut().push(time);
     }
 
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+        self.orders.borrow_mut().push(if size.is_zero() { "end yield" } else { "yield" });
+        match card {
+            None | Some("GPU-1") if time < Duration::MAX => Ok(()),
+            _ => Err(HttpProblem::new(StatusCode::NOT_FOUND, "card_not_found", "there is no such card")),
+        }
+    }
+
     fn about(&self) -> Value {
         json!({ "version": "0" })
+    }
+
+    fn requests(&self) -> Value {
+        json!([])
     }
 
     async fn reload(&self) -> Result<(), HttpProblem> {
