@@ -29,6 +29,8 @@ export async function shoot(page, prefix, only = LOOKS.map((look) => look.name))
     await page.setViewport({ width: look.width, height: look.height });
     const height = await page.evaluate(() => document.documentElement.scrollHeight);
     await page.setViewport({ width: look.width, height: Math.max(look.height, Math.min(height, 6000)) });
+    const isDrawn = () => [...document.querySelectorAll(".chart")].every((chart) => chart.querySelector("canvas"));
+    await page.waitForFunction(isDrawn, { timeout: 10_000 }).catch(() => undefined);
     await new Promise((done) => setTimeout(done, 400));
     await page.screenshot({ path: join(FOLDER, `${prefix}-${look.name}.png`), fullPage: true });
   }
