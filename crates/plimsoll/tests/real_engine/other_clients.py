@@ -33,7 +33,7 @@ def llm(base: str) -> dict:
     with tempfile.TemporaryDirectory() as home:
         models = f"- model_id: ours\n  model_name: {CHAT}\n  api_base: {base}/v1\n"
         Path(home, "extra-openai-models.yaml").write_text(models)
-        program = [str(Path(sys.executable).with_name("llm")), "-m", "ours", "-o", "max_tokens", "8", "the ship"]
+        program = [sys.executable, "-m", "llm", "-m", "ours", "-o", "max_tokens", "8", "the ship"]
         ask = lambda *more: run(program + list(more), home, {"LLM_USER_PATH": home, "OPENAI_API_KEY": "unused"})
         return {"stream": ask() != "", "whole": ask("--no-stream") != ""}
 
@@ -65,12 +65,13 @@ def aider(base: str) -> dict:
     def ask(model: str, variables: dict) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "settings.yml").write_text(f"- name: {model}\n  extra_params:\n    max_tokens: 8\n")
-            program = [str(Path(sys.executable).with_name("aider")), "--model", model, "--weak-model", model,
+            program = [sys.executable, "-m", "aider", "--model", model, "--weak-model", model,
                        "--no-git", "--yes-always", "--no-check-update", "--no-analytics", "--no-show-model-warnings",
                        "--map-tokens", "0", "--edit-format", "ask", "--no-fancy-input", "--no-pretty",
                        "--model-settings-file", str(Path(folder, "settings.yml")), "--message", "the ship"]
             said = run(program, folder, variables)
-            return "Tokens:" in said and "Error" not in said
+            # Of a model that stops at its limit it tells that, and of one that ends its count; errors are litellm's.
+            return ("Tokens:" in said or "has hit a token limit" in said) and "litellm." not in said
 
     return {
         "openai": ask(f"openai/{CHAT}", {"OPENAI_API_BASE": f"{base}/v1", "OPENAI_API_KEY": "unused"}),

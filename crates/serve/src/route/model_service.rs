@@ -67,7 +67,8 @@ pub(crate) trait ModelService: 'static {
     fn pin(&self, model: ModelId, time: Duration);
 
     /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the memory.
-    fn keep(&self, model: ModelId, time: Duration);
+    /// `None` is the configured time.
+    fn keep(&self, model: ModelId, time: Option<Duration>);
 
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;
