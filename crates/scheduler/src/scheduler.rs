@@ -16,18 +16,18 @@ mod running;
 mod timers;
 mod yields;
 
-use plimsoll_base::{Reason, RunId};
+use plimsoll_base::{MemoryModel, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
 use super::event::SchedulerEvent;
 use super::models::ModelTable;
 use super::placements::Placements;
-use super::queue::Queue;
+use super::queue::{Queue, RequestState};
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
-use super::state::{ModelView, SchedulerSnapshot, StateRef};
+use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf};
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
 use crate::place::Ledger;
@@ -69,7 +69,7 @@ use crate::refusal;
 ///
 /// tell(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 /// let deadline = now + Duration::from_secs(60);
-/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, deadline }), [SchedulerEffect::Survey { model }]);
+/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, client: ClientId(0), deadline }), [SchedulerEffect::Survey { model }]);
 ///
 /// let result = Ok(Arc::new(DeclaredSize(Bytes::gib(24))) as Arc<_>);
 /// assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
@@ -141,7 +141,9 @@ impl Scheduler {
 
     fn handle(&mut self, event: SchedulerEvent) {
         match event {
-            SchedulerEvent::Arrived { request, model, deadline } => self.arrived(request, model, deadline),
+            SchedulerEvent::Arrived { request, model, client, deadline } => {
+                self.arrived(request, RequestState::new(model, client, self.clock.now(), deadline))
+            }
             SchedulerEvent::Finished { request, tokens } => self.finished(request, tokens),
             SchedulerEvent::Abandoned { request } => self.over(request, None),
             SchedulerEvent::DepthMeasured { request, run, depth } => self.depth_measured(request, run, depth),
@@ -188,6 +190,16 @@ impl Scheduler {
         Some(state.model_view(id, state.model(id)?))
     }
 
+    /// Dry run of a load of the model with this need; `None` for an unknown model.
+    pub fn what_if(&self, id: ModelId, demand: &dyn MemoryModel, now: Moment) -> Option<WhatIf> {
+        self.at(now).what_if(id, demand)
+    }
+
+    /// What may happen to each model next.
+    pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
+        self.at(now).outlook()
+    }
+
     /// Runs that could be sent a request and have none.
     pub fn idle_runs(&self) -> Vec<RunId> {
         self.state().idle_runs()
@@ -198,10 +210,14 @@ impl Scheduler {
         self.at(now).stop_reason(run)
     }
 
-    /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
-    pub fn wait_reason(&self, model: ModelId, now: Moment) -> Option<(&'static str, Reason)> {
-        let (word, reason) = refusal::wait(self.models.get(model)?, self.ledger());
-        Some((word, reason.because_all(self.at(now).wait_bound(model))))
+    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
+    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
+        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+    }
+
+    /// The word alone, which takes no memory.
+    pub fn wait_cause(&self, model: ModelId) -> Option<&'static str> {
+        Some(refusal::wait_cause(self.models.get(model)?).0)
     }
 
     /// One line for a client: the cause of the wait for a model, with the models that leave for it.
