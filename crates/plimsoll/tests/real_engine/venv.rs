@@ -27,12 +27,14 @@ pub(crate) fn python() -> PathBuf {
     CLIENTS.python()
 }
 
-/// Runs a client and reads the JSON that it prints.
+/// Runs a client and reads the JSON in its last line; libraries print notices before it.
 pub(crate) fn output(client: &mut Command) -> Value {
     let output = client.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{client:?}: {said}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let last = printed.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {printed}\n{said}"))
 }
 
 impl Environment {
