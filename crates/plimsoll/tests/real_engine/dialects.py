@@ -68,7 +68,7 @@ def refusal(call) -> list:
 
 def through_anthropic(base: str) -> dict:
     api = anthropic.Anthropic(base_url=base, api_key="unused", max_retries=0)
-    request = {"model": CHAT, "max_tokens": 8, "messages": HELLO}
+    request = {"model": CHAT, "max_tokens": 8, "messages": HELLO, "extra_body": {"temperature": 0}}
     whole = api.messages.create(**request)
     with api.messages.stream(**request) as stream:
         streamed = "".join(stream.text_stream)
