@@ -65,8 +65,9 @@ pub enum SchedulerEvent {
     YieldWanted { card: CardId, bytes: Bytes, until: Moment },
     /// The program `name` began to use the card, and the configuration gives it precedence: idle runs leave.
     PrecedenceTaken { card: CardId, name: String },
-    /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it off.
-    KeepWanted { model: ModelId, time: Duration },
+    /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it off, and
+    /// `None` is the configured one.
+    KeepWanted { model: ModelId, time: Option<Duration> },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.

@@ -23,7 +23,7 @@ mod rope;
 
 mod engine_page;
 mod headers;
-mod model_facts;
+mod model_profile;
 mod model_service;
 mod proxy;
 mod read_limit;
@@ -59,7 +59,7 @@ pub(crate) use limits::Limits;
 pub use listener::Listen;
 pub(crate) use listener::{bind, serve};
 pub(crate) use listing::{HeldMemory, Modalities, ModelListing, status};
-pub(crate) use model_facts::{Capability, ModelFacts};
+pub(crate) use model_profile::{ModelAbility, ModelProfile};
 pub(crate) use model_service::{ModelService, Pass, RouteOptions};
 pub(crate) use problem::HttpProblem;
 pub(crate) use prompt::RequestPrompt;

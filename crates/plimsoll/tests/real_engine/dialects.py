@@ -7,6 +7,7 @@ a request that fails is a finding.
 import asyncio
 import json
 import sys
+import time
 from urllib.request import Request, urlopen
 
 import anthropic
@@ -50,6 +51,10 @@ def through_ollama(base: str) -> dict:
         lambda: list(api.chat(model=CHAT, messages=[{"role": "user", "content": "word " * 4000}], stream=True)),
     )]
     seen["unload"] = api.generate(model=CHAT, prompt="", keep_alive=0).done_reason
+    for _ in range(600):
+        if CHAT not in {model.model for model in api.ps().models}:
+            break
+        time.sleep(0.1)
     seen["load"] = api.generate(model=CHAT, prompt="").done_reason
     return seen
 
@@ -63,7 +68,7 @@ def refusal(call) -> list:
 
 def through_anthropic(base: str) -> dict:
     api = anthropic.Anthropic(base_url=base, api_key="unused", max_retries=0)
-    request = {"model": CHAT, "max_tokens": 8, "messages": HELLO}
+    request = {"model": CHAT, "max_tokens": 8, "messages": HELLO, "extra_body": {"temperature": 0}}
     whole = api.messages.create(**request)
     with api.messages.stream(**request) as stream:
         streamed = "".join(stream.text_stream)

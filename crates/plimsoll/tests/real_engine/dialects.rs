@@ -77,7 +77,7 @@ fn anthropics_library_gets_messages_counts_and_errors_in_its_shape() {
 fn home_assistant_and_vs_code_find_the_models_and_talk_to_one() {
     let fleet = fleet();
     let seen = clients(&fleet, "copilot");
-    let expected = json!({"name": "alpha", "input": 512, "output": 512, "vision": false, "tools": false});
+    let expected = json!({"name": "tiny", "input": 512, "output": 512, "vision": false, "tools": false});
     assert_eq!((&seen["known"]["alpha"], &seen["ends"]), (&expected, &json!(true)));
     let seen = clients(&fleet, "home_assistant");
     assert_eq!(seen["models"], json!(["alpha", "gamma"]));

@@ -11,13 +11,15 @@ import tempfile
 from pathlib import Path
 
 CHAT, EMBEDDER = "alpha", "gamma"
+# All at temperature 0: a synthetic model may otherwise end at once, with no word.
 HELLO = [{"role": "user", "content": "the ship"}]
 
 
 def langchain(base: str) -> dict:
     from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
-    chat = ChatOpenAI(base_url=f"{base}/v1", api_key="unused", model=CHAT, max_tokens=8, max_retries=0)
+    chat = ChatOpenAI(base_url=f"{base}/v1", api_key="unused", model=CHAT, max_tokens=8, temperature=0,
+                      max_retries=0)
     # Its default sends token numbers of OpenAI's vocabulary, which no other model knows.
     embed = OpenAIEmbeddings(
         base_url=f"{base}/v1", api_key="unused", model=EMBEDDER, check_embedding_ctx_length=False
@@ -33,7 +35,8 @@ def llm(base: str) -> dict:
     with tempfile.TemporaryDirectory() as home:
         models = f"- model_id: ours\n  model_name: {CHAT}\n  api_base: {base}/v1\n"
         Path(home, "extra-openai-models.yaml").write_text(models)
-        program = [str(Path(sys.executable).with_name("llm")), "-m", "ours", "-o", "max_tokens", "8", "the ship"]
+        program = [sys.executable, "-m", "llm", "-m", "ours", "-o", "max_tokens", "8", "-o", "temperature", "0",
+                   "the ship"]
         ask = lambda *more: run(program + list(more), home, {"LLM_USER_PATH": home, "OPENAI_API_KEY": "unused"})
         return {"stream": ask() != "", "whole": ask("--no-stream") != ""}
 
@@ -41,7 +44,7 @@ def llm(base: str) -> dict:
 def litellm(base: str) -> dict:
     import litellm
 
-    short = {"messages": HELLO, "max_tokens": 8, "num_retries": 0}
+    short = {"messages": HELLO, "max_tokens": 8, "temperature": 0, "num_retries": 0}
     open_ai = {"model": f"openai/{CHAT}", "api_base": f"{base}/v1", "api_key": "unused"}
     said = lambda answer: bool(answer.choices[0].message.content)
     streamed = lambda answer: "".join(part.choices[0].delta.content or "" for part in answer) != ""
@@ -64,13 +67,14 @@ def aider(base: str) -> dict:
 
     def ask(model: str, variables: dict) -> bool:
         with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "settings.yml").write_text(f"- name: {model}\n  extra_params:\n    max_tokens: 8\n")
-            program = [str(Path(sys.executable).with_name("aider")), "--model", model, "--weak-model", model,
+            Path(folder, "settings.yml").write_text(f"- name: {model}\n  extra_params:\n    max_tokens: 8\n    temperature: 0\n")
+            program = [sys.executable, "-m", "aider", "--model", model, "--weak-model", model,
                        "--no-git", "--yes-always", "--no-check-update", "--no-analytics", "--no-show-model-warnings",
                        "--map-tokens", "0", "--edit-format", "ask", "--no-fancy-input", "--no-pretty",
                        "--model-settings-file", str(Path(folder, "settings.yml")), "--message", "the ship"]
             said = run(program, folder, variables)
-            return "Tokens:" in said and "Error" not in said
+            # Of a model that stops at its limit it tells that, and of one that ends its count; errors are litellm's.
+            return ("Tokens:" in said or "has hit a token limit" in said) and "litellm." not in said
 
     return {
         "openai": ask(f"openai/{CHAT}", {"OPENAI_API_BASE": f"{base}/v1", "OPENAI_API_KEY": "unused"}),

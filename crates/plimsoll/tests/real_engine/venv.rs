@@ -19,7 +19,7 @@ static CLIENTS: Environment =
     Environment::new("openai-venv", &["openai==3.54.0", "anthropic==2.12.0", "ollama==0.6.3"]);
 pub(crate) static LANGCHAIN: Environment =
     Environment::new("langchain-venv", &["langchain-openai==1.7.3", "llm==0.36"]);
-pub(crate) static LITELLM: Environment = Environment::new("litellm-venv", &["litellm==1.109.1"]);
+pub(crate) static LITELLM: Environment = Environment::new("litellm-venv", &["litellm==1.106.2"]);
 pub(crate) static AIDER: Environment = Environment::new("aider-venv", &["aider-chat==0.86.2"]);
 
 /// The Python of CI's environment.
@@ -27,12 +27,14 @@ pub(crate) fn python() -> PathBuf {
     CLIENTS.python()
 }
 
-/// Runs a client and reads the JSON that it prints.
+/// Runs a client and reads the JSON in its last line; libraries print notices before it.
 pub(crate) fn output(client: &mut Command) -> Value {
     let output = client.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{client:?}: {said}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let last = printed.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {printed}\n{said}"))
 }
 
 impl Environment {

@@ -110,10 +110,10 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn keep_wanted(&mut self, id: ModelId, time: Duration) {
+    pub(super) fn keep_wanted(&mut self, id: ModelId, time: Option<Duration>) {
         let Some(slot) = self.models.get_mut(id) else { return };
         if let Some(run) = &mut slot.run {
-            run.keep = Some(time);
+            run.keep = time;
         }
         if let Some(end) = slot.idle_end() {
             // A time that is over already is a timer for now.

@@ -7,8 +7,8 @@ use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent, Stopping};
 use crate::desk::Desk;
 
 impl Desk {
-    fn keep(&mut self, model: u32, time: Duration) {
-        self.send(SchedulerEvent::KeepWanted { model: ModelId(model), time });
+    fn keep(&mut self, model: u32, time: impl Into<Option<Duration>>) {
+        self.send(SchedulerEvent::KeepWanted { model: ModelId(model), time: time.into() });
     }
 }
 
@@ -37,6 +37,9 @@ fn the_longest_time_keeps_an_idle_run_and_lets_it_leave_for_another_model() {
     desk.keep(0, Duration::MAX);
     assert_eq!(desk.view(0).idle_end, None);
     desk.pass(60);
+    desk.keep(0, None);
+    assert!(desk.view(0).idle_end.is_some(), "the configured time counts again");
+    desk.keep(0, Duration::MAX);
     assert_eq!(desk.state(0), ModelState::Ready);
     desk.ask(1);
     desk.surveyed(1);

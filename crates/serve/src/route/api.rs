@@ -5,7 +5,7 @@
 
 use http::Method;
 
-use super::ollama::{Endpoint, Listing};
+use super::ollama::{Endpoint, StoreEndpoint};
 use super::page::PageFile;
 use super::query;
 
@@ -52,7 +52,7 @@ pub(crate) enum Own {
     Metrics,
     Status,
     StatusStream,
-    Ollama(Listing),
+    Ollama(StoreEndpoint),
     LmStudioModels,
     LmStudioModel,
     /// Memory that is kept free for other programs: the list, a new one, the end of one.
@@ -160,15 +160,15 @@ const ROUTES: &[Route] = &[
     ollama("/api/generate", Endpoint::Generate),
     ollama("/api/embed", Endpoint::Embed),
     ollama("/api/embeddings", Endpoint::Embeddings),
-    own(GET, "/api/tags", Own::Ollama(Listing::Tags)),
-    own(GET, "/api/ps", Own::Ollama(Listing::Running)),
-    own(POST, "/api/show", Own::Ollama(Listing::Show)),
-    own(POST, "/api/pull", Own::Ollama(Listing::Pull)),
-    own(POST, "/api/push", Own::Ollama(Listing::Refused)),
-    own(POST, "/api/create", Own::Ollama(Listing::Refused)),
-    own(POST, "/api/copy", Own::Ollama(Listing::Refused)),
-    own(POST, "/api/blobs/*", Own::Ollama(Listing::Refused)),
-    own(DELETE, "/api/delete", Own::Ollama(Listing::Refused)),
+    own(GET, "/api/tags", Own::Ollama(StoreEndpoint::Tags)),
+    own(GET, "/api/ps", Own::Ollama(StoreEndpoint::Running)),
+    own(POST, "/api/show", Own::Ollama(StoreEndpoint::Show)),
+    own(POST, "/api/pull", Own::Ollama(StoreEndpoint::Pull)),
+    own(POST, "/api/push", Own::Ollama(StoreEndpoint::Refused)),
+    own(POST, "/api/create", Own::Ollama(StoreEndpoint::Refused)),
+    own(POST, "/api/copy", Own::Ollama(StoreEndpoint::Refused)),
+    own(POST, "/api/blobs/*", Own::Ollama(StoreEndpoint::Refused)),
+    own(DELETE, "/api/delete", Own::Ollama(StoreEndpoint::Refused)),
     // LM Studio, whose other endpoints are those of OpenAI under another prefix.
     own(GET, "/api/v0/models", Own::LmStudioModels),
     own(GET, "/api/v0/models/*", Own::LmStudioModel),
@@ -192,7 +192,7 @@ const ROUTES: &[Route] = &[
 /// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
     let own = ROUTES.iter().filter(|route| {
-        let is_listed = |own: Own| !matches!(own, Own::Index | Own::Ollama(Listing::Refused));
+        let is_listed = |own: Own| !matches!(own, Own::Index | Own::Ollama(StoreEndpoint::Refused));
         matches!(route.action, Action::Own(own) if is_listed(own) && !route.path.starts_with("/ui/"))
             || matches!(route.action, Action::EngineOr(_))
     });

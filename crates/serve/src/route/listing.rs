@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
-use super::model_facts::ModelFacts;
+use super::model_profile::ModelProfile;
 
 /// Stands for a secret.
 const MASK: &str = "***";
@@ -34,8 +34,8 @@ pub(crate) struct ModelListing {
     /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
     pub(crate) modalities: Modalities,
-    /// Facts from its file and flags; `None` for an engine whose files are not read.
-    pub(crate) facts: Option<Rc<ModelFacts>>,
+    /// Profile from its file and flags; `None` for an engine whose files are not read.
+    pub(crate) profile: Option<Rc<ModelProfile>>,
     /// Memory of its run, measured or else claimed.
     pub(crate) held: Option<HeldMemory>,
     /// Time until its run ends if no more requests come; `None` for one that stays.
@@ -76,7 +76,7 @@ impl ModelListing {
     /// Tokens that one request may use: as the engine reports, or as planned.
     pub(crate) fn context(&self) -> Option<u64> {
         let reported = self.meta.as_ref().and_then(|meta| meta.get("n_ctx")?.as_u64());
-        reported.or_else(|| self.facts.as_ref()?.context)
+        reported.or_else(|| self.profile.as_ref()?.context)
     }
 
     /// The entry as in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
@@ -122,9 +122,9 @@ impl ModelListing {
             model["context_length"] = json!(context);
             model["max_model_len"] = json!(context);
         }
-        if let Some(facts) = &self.facts {
-            model["capabilities"] = json!(facts.capability_words());
-            if let Some(need) = facts.need {
+        if let Some(profile) = &self.profile {
+            model["capabilities"] = json!(profile.capability_words());
+            if let Some(need) = profile.need {
                 model["memory"]["planned"] = json!(need);
             }
         }
@@ -211,7 +211,7 @@ pub(crate) mod tests {
             exit_code: None,
             meta: None,
             modalities: Modalities::default(),
-            facts: None,
+            profile: None,
             held: None,
             expires_in: None,
             memory: None,

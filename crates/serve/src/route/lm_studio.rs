@@ -4,15 +4,15 @@ use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 use super::listing::ModelListing;
-use super::model_facts::Capability;
+use super::model_profile::ModelAbility;
 
 impl ModelListing {
     pub(crate) fn as_lm_studio(&self) -> Value {
-        let facts = self.facts.as_deref();
-        let can = |capability| facts.is_some_and(|facts| facts.can(capability));
+        let profile = self.profile.as_deref();
+        let can = |capability| profile.is_some_and(|profile| profile.can(capability));
         let kind = match () {
-            () if can(Capability::Embedding) => "embeddings",
-            () if can(Capability::Vision) => "vlm",
+            () if can(ModelAbility::Embedding) => "embeddings",
+            () if can(ModelAbility::Vision) => "vlm",
             () => "llm",
         };
         let is_loaded = matches!(self.state, ModelState::Ready | ModelState::Draining);
@@ -21,9 +21,9 @@ impl ModelListing {
             "object": "model",
             "type": kind,
             "publisher": "",
-            "arch": facts.map_or("", |facts| &facts.architecture),
+            "arch": profile.map_or("", |profile| &profile.architecture),
             "compatibility_type": "gguf",
-            "quantization": facts.map_or("", |facts| facts.quantization),
+            "quantization": profile.map_or("", |profile| profile.quantization),
             "state": if is_loaded { "loaded" } else { "not-loaded" },
         });
         // A model has the configured context in each load, so that is the most.
@@ -33,7 +33,7 @@ impl ModelListing {
                 model["loaded_context_length"] = json!(context);
             }
         }
-        if can(Capability::Tools) {
+        if can(ModelAbility::Tools) {
             model["capabilities"] = json!(["tool_use"]);
         }
         model
@@ -45,7 +45,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::super::listing::tests::listing;
-    use super::super::model_facts::ModelFacts;
+    use super::super::model_profile::ModelProfile;
     use super::*;
 
     #[test]
@@ -53,12 +53,12 @@ mod tests {
         let mut model = listing("a", ModelState::Unloaded);
         assert_eq!(model.as_lm_studio()["type"], "llm");
         assert_eq!(model.as_lm_studio().get("max_context_length"), None);
-        model.facts = Some(Rc::new(ModelFacts {
+        model.profile = Some(Rc::new(ModelProfile {
             architecture: "qwen3".to_owned(),
             quantization: "Q4_K",
             context: Some(4096),
-            capabilities: vec![Capability::Completion, Capability::Vision, Capability::Tools],
-            ..ModelFacts::default()
+            capabilities: vec![ModelAbility::Completion, ModelAbility::Vision, ModelAbility::Tools],
+            ..ModelProfile::default()
         }));
         let unloaded = model.as_lm_studio();
         assert_eq!((&unloaded["state"], &unloaded["type"]), (&json!("not-loaded"), &json!("vlm")));

@@ -84,7 +84,8 @@ pub(crate) trait ModelService: 'static {
     fn pin(&self, model: ModelId, time: Duration);
 
     /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the memory.
-    fn keep(&self, model: ModelId, time: Duration);
+    /// `None` is the configured time.
+    fn keep(&self, model: ModelId, time: Option<Duration>);
 
     /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card, the only one
     /// is meant, or to end it all are.

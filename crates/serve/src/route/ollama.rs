@@ -72,7 +72,7 @@ pub(crate) enum Endpoint {
 
 /// Other endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listing {
+pub(crate) enum StoreEndpoint {
     Tags,
     Show,
     Running,
@@ -85,8 +85,8 @@ pub(crate) enum Listing {
 #[derive(Debug, Default)]
 pub(crate) struct ToldContexts(RefCell<HashSet<(ModelId, u64)>>);
 
-/// What a request is about, once it was read.
-struct Reading {
+/// Task of a request, once it was read.
+struct OllamaTask {
     model: ModelId,
     /// The model's name as the client wrote it.
     written: String,
@@ -111,25 +111,25 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let asked = Instant::now();
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let reading = self.read(endpoint, &mut received).await?;
-        self.tell_context(&reading);
-        let after = self.after(&reading);
-        let partial = PartialAnswer::new(endpoint, reading.written);
-        let Some(request) = reading.request else {
-            let unloads = reading.keep == Some(Duration::ZERO);
+        let task = self.read(endpoint, &mut received).await?;
+        self.tell_context(&task);
+        let after = self.after(&task);
+        let partial = PartialAnswer::new(endpoint, task.written);
+        let Some(request) = task.request else {
+            let unloads = task.keep == Some(Duration::ZERO);
             if !unloads {
-                self.load_and_wait(reading.model, &head).await?;
+                self.load_and_wait(task.model, &head).await?;
             }
             return Ok(reply::json(&loaded(&partial, endpoint, unloads)));
         };
         let request = self.engine_request(head, request, received)?;
         // Its streams are lines of JSON, which have no comments for a client that waits.
         let waits = Rc::new(Cell::new(true));
-        let mut answer = Rc::clone(self).exchange(reading.model, Rc::new(request), waits).await?;
+        let mut answer = Rc::clone(self).exchange(task.model, Rc::new(request), waits).await?;
         let first_byte = asked.elapsed();
         let status = answer.status();
         let is_stream = status.is_success() && headers::is_event_stream(answer.headers());
-        if reading.streams && is_stream {
+        if task.streams && is_stream {
             return Ok(streamed(answer, OllamaLines::new(partial, asked, first_byte), after));
         }
         let whole = collect(answer.body_mut(), MOST_ANSWER).await.map_err(|error| bad_gateway(&error))?;
@@ -137,11 +137,11 @@ impl<H: ModelService> HttpServer<H> {
         if !status.is_success() {
             return Err(engine_refused(status, &whole));
         }
-        whole_answer(endpoint, partial, &whole, times, reading.streams).map_err(|error| bad_gateway(&error))
+        whole_answer(endpoint, partial, &whole, times, task.streams).map_err(|error| bad_gateway(&error))
     }
 
     /// Reads and translates a body, and puts the translation in its place.
-    async fn read(&self, endpoint: Endpoint, received: &mut Received) -> Result<Reading, HttpProblem> {
+    async fn read(&self, endpoint: Endpoint, received: &mut Received) -> Result<OllamaTask, HttpProblem> {
         let length = received.rope.len();
         let _place = match length > SMALL {
             true => LARGE_BODIES.acquire().await.ok(),
@@ -158,7 +158,7 @@ impl<H: ModelService> HttpServer<H> {
             if request.model != name {
                 return Err(refused("the name of the model is too long, or there are two".to_owned()));
             }
-            Ok(Reading {
+            Ok(OllamaTask {
                 model: model?,
                 written: name,
                 streams: request.streams(),
@@ -218,22 +218,20 @@ impl<H: ModelService> HttpServer<H> {
         Ok(())
     }
 
-    /// Sets the model's time to live when the answer is over.
-    fn after(&self, reading: &Reading) -> AfterAnswer {
-        let (service, model) = (Rc::clone(&self.service), reading.model);
-        AfterAnswer::new(
-            reading.keep.map(|time| -> Box<dyn FnOnce()> { Box::new(move || service.keep(model, time)) }),
-        )
+    /// Sets the model's time to live when the answer is over. As with Ollama the last request decides.
+    fn after(&self, task: &OllamaTask) -> AfterAnswer {
+        let (service, model, time) = (Rc::clone(&self.service), task.model, task.keep);
+        AfterAnswer::new(move || service.keep(model, time))
     }
 
     /// DECISION: `num_ctx` is not followed: the context is part of the claim, and one client's wish would reload the
     /// model of all others. The log names each differing one once.
-    fn tell_context(&self, reading: &Reading) {
-        let Some(wanted) = reading.context else { return };
-        let listing = self.service.listing(reading.model);
+    fn tell_context(&self, task: &OllamaTask) {
+        let Some(wanted) = task.context else { return };
+        let listing = self.service.listing(task.model);
         let Some(context) = listing.context().filter(|context| *context != wanted) else { return };
         let mut told = self.told_contexts.0.borrow_mut();
-        if told.len() < MOST_TOLD && told.insert((reading.model, wanted)) {
+        if told.len() < MOST_TOLD && told.insert((task.model, wanted)) {
             tracing::info!(
                 "{}  a client asks for a context of {wanted} tokens (num_ctx); a request has {context}",
                 listing.name

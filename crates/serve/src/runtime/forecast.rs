@@ -13,8 +13,8 @@ use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 use super::Runtime;
 use super::operator_log::{in_a_line, label};
-use super::survey::{Asking, Patience, facts, look};
-use crate::route::ModelFacts;
+use super::survey::{Asking, Patience, look, profile};
+use crate::route::ModelProfile;
 
 /// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Forecast {
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
-    pub(crate) facts: Option<ModelFacts>,
+    pub(crate) profile: Option<ModelProfile>,
 }
 
 /// Looks at every model as if it were the only one.
@@ -70,8 +70,8 @@ impl Runtime {
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
-            let Forecast { name, text, refused, hints, facts } = forecast;
-            self.statuses.with(model, |status| status.facts = facts.map(Rc::new));
+            let Forecast { name, text, refused, hints, profile } = forecast;
+            self.statuses.with(model, |status| status.profile = profile.map(Rc::new));
             // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
                 tracing::info!("model {name:width$}  {text}");
@@ -125,13 +125,13 @@ fn foresee(
     looked: Result<Arc<dyn MemoryModel>, Reason>,
 ) -> Forecast {
     let demand = looked.as_ref().ok();
-    let facts = demand.and_then(|demand| facts(entry, &**demand, &asked(entry, cards, &**demand)));
+    let profile = demand.and_then(|demand| profile(entry, &**demand, &asked(entry, cards, &**demand)));
     let forecast = |text: String, refused: Option<Reason>, hints| Forecast {
         name: entry.name.clone(),
         text,
         refused,
         hints,
-        facts,
+        profile,
     };
     let demand = match looked {
         Ok(demand) => demand,

@@ -105,7 +105,7 @@ impl ModelService for Runtime {
             exit_code: run.as_ref().and_then(|run| run.exit_code()),
             meta: run.as_ref().and_then(|run| run.about()?.get("meta").cloned()),
             modalities: Modalities::default(),
-            facts: self.statuses.with(model, |status| status.facts.clone()),
+            profile: self.statuses.with(model, |status| status.profile.clone()),
             held: view.as_ref().map(|view| self.held(view)),
             expires_in: view.as_ref().and_then(|view| Some(view.idle_end?.since(self.now()))),
             memory: view.as_ref().and_then(memory),
@@ -134,7 +134,7 @@ impl ModelService for Runtime {
         self.submit(SchedulerEvent::PinWanted { model, until });
     }
 
-    fn keep(&self, model: ModelId, time: Duration) {
+    fn keep(&self, model: ModelId, time: Option<Duration>) {
         self.submit(SchedulerEvent::KeepWanted { model, time });
     }
 

@@ -12,15 +12,15 @@ use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::Value;
 
 use super::run::EngineRun;
-use crate::route::{Exposition, MetricKind, ModelFacts};
+use crate::route::{Exposition, MetricKind, ModelProfile};
 
 #[derive(Debug, Default)]
 pub(crate) struct ModelStatus {
     pub(super) state: Option<ModelState>,
     /// Context that the model gets instead of its own, since the last survey.
     pub(super) lowered: Option<u64>,
-    /// Facts for listings, as of the last forecast.
-    pub(super) facts: Option<Rc<ModelFacts>>,
+    /// Profile for listings, as of the last forecast.
+    pub(super) profile: Option<Rc<ModelProfile>>,
     /// The run that is up, or the last one.
     pub(super) run: Option<Rc<EngineRun>>,
     /// The last failure in the operator's log.

@@ -4,9 +4,9 @@
 //! card to itself.
 
 mod asking;
-mod facts;
 pub(crate) mod named;
 mod planned;
+mod profile;
 mod questions;
 mod remote;
 
@@ -25,9 +25,9 @@ use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
 use tokio::sync::mpsc;
 
 pub(crate) use self::asking::{ExactAnswers, Patience};
-pub(super) use self::facts::facts;
 use self::named::OnNamed;
 use self::planned::PlannedModel;
+pub(super) use self::profile::profile;
 pub(crate) use self::questions::Asking;
 use self::questions::ModelQuestions;
 use super::Runtime;

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use plimsoll_base::{Advice, Hint};
 use serde_json::{Map, Value, json};
 
-use super::{Listing, request};
+use super::{StoreEndpoint, request};
 use crate::route::HttpProblem;
 use crate::route::body::receive;
 use crate::route::listing::ModelListing;
-use crate::route::model_facts::ModelFacts;
+use crate::route::model_profile::ModelProfile;
 use crate::route::model_service::ModelService;
 use crate::route::reply::{self, Reply};
 use crate::route::server::HttpServer;
@@ -25,24 +25,24 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 impl<H: ModelService> HttpServer<H> {
     pub(in crate::route) async fn ollama_listing(
         &self,
-        listing: Listing,
+        listing: StoreEndpoint,
         body: Incoming,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         match listing {
-            Listing::Tags => {
+            StoreEndpoint::Tags => {
                 let models: Vec<Value> = self.listed().map(|model| tag(&model)).collect();
                 Ok(reply::json(&json!({ "models": models })))
             }
-            Listing::Running => {
+            StoreEndpoint::Running => {
                 let running = self.listed().filter(ModelListing::is_running);
                 let models: Vec<Value> = running.map(|model| process(&model)).collect();
                 Ok(reply::json(&json!({ "models": models })))
             }
-            Listing::Show => {
+            StoreEndpoint::Show => {
                 let (model, _) = self.model_in(body).await?;
                 Ok(reply::json(&show(&model)))
             }
-            Listing::Pull => {
+            StoreEndpoint::Pull => {
                 let (_, streams) = self.model_in(body).await.map_err(not_pulled)?;
                 let status = json!({ "status": "success" }).to_string();
                 Ok(match streams {
@@ -50,7 +50,7 @@ impl<H: ModelService> HttpServer<H> {
                     false => reply::text(JSON, status),
                 })
             }
-            Listing::Refused => {
+            StoreEndpoint::Refused => {
                 let message = "models are added and removed in the configuration of this server";
                 Err(HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "not_supported", message))
             }
@@ -73,16 +73,16 @@ fn not_pulled(problem: HttpProblem) -> HttpProblem {
 }
 
 fn tag(model: &ModelListing) -> Value {
-    let known = ModelFacts::default();
-    let facts = model.facts.as_deref().unwrap_or(&known);
+    let known = ModelProfile::default();
+    let profile = model.profile.as_deref().unwrap_or(&known);
     json!({
         "name": model.name,
         "model": model.name,
-        "modified_at": time(facts.modified.unwrap_or(UNIX_EPOCH)),
-        "size": facts.size.get(),
-        "digest": facts.digest,
-        "details": details(facts),
-        "capabilities": facts.capability_words(),
+        "modified_at": time(profile.modified.unwrap_or(UNIX_EPOCH)),
+        "size": profile.size.get(),
+        "digest": profile.digest,
+        "details": details(profile),
+        "capabilities": profile.capability_words(),
     })
 }
 
@@ -100,43 +100,43 @@ fn process(model: &ModelListing) -> Value {
 }
 
 fn show(model: &ModelListing) -> Value {
-    let known = ModelFacts::default();
-    let facts = model.facts.as_deref().unwrap_or(&known);
+    let known = ModelProfile::default();
+    let profile = model.profile.as_deref().unwrap_or(&known);
     let mut info = Map::new();
     let mut tell = |key: String, value: Value| drop(info.insert(key, value));
-    if !facts.architecture.is_empty() {
-        let architecture = &facts.architecture;
+    if !profile.architecture.is_empty() {
+        let architecture = &profile.architecture;
         tell("general.architecture".to_owned(), json!(architecture));
-        tell("general.parameter_count".to_owned(), json!(facts.parameters));
-        tell(format!("{architecture}.embedding_length"), json!(facts.embedding_length));
+        tell("general.parameter_count".to_owned(), json!(profile.parameters));
+        tell(format!("{architecture}.embedding_length"), json!(profile.embedding_length));
         // Clients size their prompts by it, so it is what a request may use and not what the model was trained for.
         if let Some(context) = model.context() {
             tell(format!("{architecture}.context_length"), json!(context));
         }
     }
     // VS Code shows this name.
-    let name = if facts.base_name.is_empty() { &model.name } else { &facts.base_name };
+    let name = if profile.base_name.is_empty() { &model.name } else { &profile.base_name };
     tell("general.basename".to_owned(), json!(name));
     json!({
         "license": "",
         "modelfile": format!("# {} is a model of plimsoll serve\n", model.name),
         "parameters": "",
         "template": "",
-        "modified_at": time(facts.modified.unwrap_or(UNIX_EPOCH)),
-        "details": details(facts),
+        "modified_at": time(profile.modified.unwrap_or(UNIX_EPOCH)),
+        "details": details(profile),
         "model_info": info,
-        "capabilities": facts.capability_words(),
+        "capabilities": profile.capability_words(),
     })
 }
 
-fn details(facts: &ModelFacts) -> Value {
+fn details(profile: &ModelProfile) -> Value {
     json!({
         "parent_model": "",
-        "format": if facts.architecture.is_empty() { "" } else { "gguf" },
-        "family": facts.architecture,
-        "families": [facts.architecture],
-        "parameter_size": facts.size_label,
-        "quantization_level": facts.quantization,
+        "format": if profile.architecture.is_empty() { "" } else { "gguf" },
+        "family": profile.architecture,
+        "families": [profile.architecture],
+        "parameter_size": profile.size_label,
+        "quantization_level": profile.quantization,
     })
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct OllamaStream<P: Pass> {
 pub(super) struct AfterAnswer(Option<Box<dyn FnOnce()>>);
 
 impl AfterAnswer {
-    pub(super) fn new(act: Option<Box<dyn FnOnce()>>) -> Self {
-        Self(act)
+    pub(super) fn new(act: impl FnOnce() + 'static) -> Self {
+        Self(Some(Box::new(act)))
     }
 }
 

@@ -85,7 +85,7 @@ fn a_chat_is_streamed_as_lines_and_its_time_to_live_is_set_when_it_is_over() {
         while stage.service.kept.borrow().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(*stage.service.kept.borrow(), [Duration::from_secs(90)]);
+        assert_eq!(*stage.service.kept.borrow(), [Some(Duration::from_secs(90))]);
     });
 }
 
@@ -155,7 +155,7 @@ fn a_client_that_leaves_cancels_the_engines_work_and_still_sets_the_time() {
             assert_eq!(read_some(&mut engine).await, "", "the engine's connection is closed");
             stage.until_idle().await;
         }
-        assert_eq!(*stage.service.kept.borrow(), [Duration::ZERO; 2]);
+        assert_eq!(*stage.service.kept.borrow(), [Some(Duration::ZERO); 2]);
     });
 }
 
@@ -180,7 +180,7 @@ fn a_request_without_a_prompt_loads_or_unloads() {
             }
         }
         assert_eq!(stage.service.wishes.borrow().len(), 4, "an unload waits for no model");
-        assert_eq!(*stage.service.kept.borrow(), [Duration::ZERO]);
+        assert_eq!(*stage.service.kept.borrow(), [None, Some(Duration::ZERO), None, None, None]);
     });
 }
 

@@ -32,7 +32,7 @@ pub(super) struct StubService {
     bounces: Rc<Cell<usize>>,
     pub(super) state: Cell<ModelState>,
     pub(super) orders: RefCell<Vec<&'static str>>,
-    pub(super) kept: RefCell<Vec<Duration>>,
+    pub(super) kept: RefCell<Vec<Option<Duration>>>,
     pub(super) events: Events,
     pub(super) log: Log,
     pub(super) stall_limit: StallLimit,
@@ -150,7 +150,7 @@ impl ModelService for StubService {
         self.orders.borrow_mut().push(if time.is_zero() { "unpin" } else { "pin" });
     }
 
-    fn keep(&self, _: ModelId, time: Duration) {
+    fn keep(&self, _: ModelId, time: Option<Duration>) {
         self.kept.borrow_mut().push(time);
     }
 

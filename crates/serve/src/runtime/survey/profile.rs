@@ -1,4 +1,4 @@
-//! Facts of a model for clients' listings, read beside its forecast.
+//! Profile of a model for clients' listings, read beside its forecast.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,14 +11,14 @@ use plimsoll_model::{Dialect, Model};
 use plimsoll_probe::headers::read_model;
 
 use super::{named, remote};
-use crate::route::{Capability, ModelFacts};
+use crate::route::{ModelAbility, ModelProfile};
 
-/// Facts of `entry` on these cards; `None` for an engine whose flags or files are not read.
-pub(in crate::runtime) fn facts(
+/// Profile of `entry` on these cards; `None` for an engine whose flags or files are not read.
+pub(in crate::runtime) fn profile(
     entry: &ConfiguredModel,
     demand: &dyn MemoryModel,
     cards: &[Card],
-) -> Option<ModelFacts> {
+) -> Option<ModelProfile> {
     let flags = named::flags(entry, entry.launch.options()?).ok()?;
     let wish = flags.wish(ProgramKind::LlamaServer).ok()?;
     let read = |dialect| match &wish.model {
@@ -29,7 +29,7 @@ pub(in crate::runtime) fn facts(
     let model = read(Dialect::Ggml).or_else(|| read(Dialect::Ik))?;
     let path = wish.model.as_deref().map(Path::new);
     let need = (!demand.alone()).then(|| demand.on(cards).ok()).flatten();
-    Some(ModelFacts {
+    Some(ModelProfile {
         context: demand.curve(cards).ok().map(|curve| curve.slots.each),
         need: need.map(|shares| shares.iter().map(|(_, bytes)| *bytes).sum()),
         digest: digest(&entry.name, path),
@@ -38,10 +38,10 @@ pub(in crate::runtime) fn facts(
     })
 }
 
-fn described(model: &Model, wish: &ModelParams) -> ModelFacts {
+fn described(model: &Model, wish: &ModelParams) -> ModelProfile {
     let parameters = model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
     let traits = &model.traits;
-    ModelFacts {
+    ModelProfile {
         architecture: model.architecture.clone(),
         base_name: traits.base_name.clone().or_else(|| model.name.clone()).unwrap_or_default(),
         parameters,
@@ -51,23 +51,23 @@ fn described(model: &Model, wish: &ModelParams) -> ModelFacts {
         embedding_length: model.hyper.embedding.into(),
         capabilities: capabilities(model, wish),
         size: model.tensors.iter().map(|tensor| tensor.bytes).sum(),
-        ..ModelFacts::default()
+        ..ModelProfile::default()
     }
 }
 
-fn capabilities(model: &Model, wish: &ModelParams) -> Vec<Capability> {
+fn capabilities(model: &Model, wish: &ModelParams) -> Vec<ModelAbility> {
     // With `--embeddings` a llama-server embeds and does nothing else; an encoder can do nothing else.
     if wish.embeddings || !model.hyper.causal {
-        return vec![Capability::Embedding];
+        return vec![ModelAbility::Embedding];
     }
     let traits = &model.traits;
     let sees = wish.projector.is_some() || wish.projector_remote.is_some();
     let all = [
-        (Capability::Completion, true),
-        (Capability::Tools, traits.calls_tools),
-        (Capability::Thinking, traits.reasons),
-        (Capability::Vision, sees),
-        (Capability::Insert, traits.fills_gaps),
+        (ModelAbility::Completion, true),
+        (ModelAbility::Tools, traits.calls_tools),
+        (ModelAbility::Thinking, traits.reasons),
+        (ModelAbility::Vision, sees),
+        (ModelAbility::Insert, traits.fills_gaps),
     ];
     all.into_iter().filter_map(|(capability, has)| has.then_some(capability)).collect()
 }

@@ -1,4 +1,4 @@
-//! Facts of a model for clients, from its file's header and its flags: known before it is loaded.
+//! Profile of a model for clients, from its file's header and its flags: known before it is loaded.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use plimsoll_base::Bytes;
 
 /// An ability of a model, in Ollama's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Capability {
+pub(crate) enum ModelAbility {
     Completion,
     Embedding,
     Tools,
@@ -15,7 +15,7 @@ pub(crate) enum Capability {
     Insert,
 }
 
-impl Capability {
+impl ModelAbility {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Completion => "completion",
@@ -29,7 +29,7 @@ impl Capability {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ModelFacts {
+pub(crate) struct ModelProfile {
     pub(crate) architecture: String,
     pub(crate) base_name: String,
     pub(crate) parameters: u64,
@@ -42,7 +42,7 @@ pub(crate) struct ModelFacts {
     /// Tokens that one request may use, as planned.
     pub(crate) context: Option<u64>,
     pub(crate) embedding_length: u64,
-    pub(crate) capabilities: Vec<Capability>,
+    pub(crate) capabilities: Vec<ModelAbility>,
     /// The tensors' bytes.
     pub(crate) size: Bytes,
     /// Identifies the file that is configured: its path, its length and its time.
@@ -52,8 +52,8 @@ pub(crate) struct ModelFacts {
     pub(crate) need: Option<Bytes>,
 }
 
-impl ModelFacts {
-    pub(crate) fn can(&self, capability: Capability) -> bool {
+impl ModelProfile {
+    pub(crate) fn can(&self, capability: ModelAbility) -> bool {
         self.capabilities.contains(&capability)
     }
 
