@@ -243,8 +243,12 @@ impl Runtime {
 
     /// Reports an event to the scheduler and carries out the effects.
     pub(crate) fn submit(&self, event: SchedulerEvent) {
+        self.submit_at(self.now(), event);
+    }
+
+    /// The same at a time that the caller has just read.
+    fn submit_at(&self, now: Moment, event: SchedulerEvent) {
         let mut effects = Vec::new();
-        let now = self.now();
         let mut state = self.state.borrow_mut();
         state.scheduler.on_event(now, event, &mut effects);
         // Effects look up runs and models themselves.
@@ -402,7 +406,11 @@ impl Runtime {
     }
 
     fn now(&self) -> Moment {
-        Moment::at(self.start.elapsed())
+        self.moment(Instant::now())
+    }
+
+    fn moment(&self, time: Instant) -> Moment {
+        Moment::at(time.saturating_duration_since(self.start))
     }
 
     pub(crate) fn me(&self) -> Rc<Self> {

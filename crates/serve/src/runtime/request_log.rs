@@ -92,6 +92,10 @@ impl RequestRecord {
         }
     }
 
+    pub(super) fn arrived(&self) -> Instant {
+        self.open.arrived
+    }
+
     /// True if the line will be written, so that its figures are worth finding.
     pub(super) fn is_logged() -> bool {
         tracing::enabled!(Level::INFO)
@@ -111,9 +115,7 @@ impl RequestRecord {
             self.cause = cause;
             return;
         }
-        let Some((cause, reason)) = state.scheduler.wait_reason(model, self.runtime.now()) else {
-            return;
-        };
+        let Some((cause, reason)) = state.scheduler.wait_reason(model) else { return };
         if self.cause.replace(cause) != Some(cause) || !self.told {
             self.told = true;
             let (name, waited_ms) = (&state.registry.entry(model).name, millis(arrived.elapsed()));
@@ -122,8 +124,7 @@ impl RequestRecord {
     }
 
     pub(super) fn sent_to(&mut self, run: &EngineRun) {
-        let waited = self.open.arrived.elapsed();
-        self.open.sent.set(Some((waited, run.age() < waited)));
+        self.open.sent.set(Some((self.open.arrived.elapsed(), run.began_after(self.open.arrived))));
     }
 
     pub(super) fn status(&mut self, status: StatusCode) {
@@ -190,7 +191,7 @@ impl Runtime {
         let list = open.iter().map(|(id, open)| {
             let arrived = open.arrived.saturating_duration_since(start);
             let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());
-            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model, self.now())?.1));
+            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model)?.1));
             json!({
                 "id": id,
                 "model": state.registry.entry(open.model).name,
