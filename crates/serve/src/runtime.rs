@@ -15,6 +15,7 @@ mod memory;
 mod operator_log;
 mod private_folder;
 mod registry;
+mod reload;
 mod request_log;
 mod run;
 mod service;
@@ -25,7 +26,7 @@ mod yields;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ use plimsoll_scheduler::{
 };
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
-use tokio::task::{spawn_blocking, spawn_local};
+use tokio::task::spawn_local;
 
 use self::admission::AdmissionAnswer;
 use self::board::Board;
@@ -49,7 +50,7 @@ use self::operator_log::OperatorLog;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
 use self::status::ModelStatuses;
-use crate::config_file::{Config, ReadConfigError};
+use crate::config_file::ReadConfigError;
 use crate::route::{self, ApiKeys, Events};
 
 pub(crate) use extension::{BeforeLoad, Extension};
@@ -220,57 +221,6 @@ impl Runtime {
             Rc::clone(extension).start(&runtime);
         }
         runtime
-    }
-
-    /// Reads a configuration, applies it and logs the result; an error changes nothing.
-    pub(crate) async fn read_config(&self, path: &Path) -> Result<(), ConfigureError> {
-        match self.apply_config(path).await {
-            Ok(changed) => {
-                tracing::info!("{}: read again, {} changed", path.display(), counted(changed));
-                Ok(())
-            }
-            Err(error) => {
-                tracing::error!("{error}; the old configuration remains in effect");
-                Err(error)
-            }
-        }
-    }
-
-    /// The files may lie on a disk that hangs, so another thread reads them.
-    async fn apply_config(&self, path: &Path) -> Result<usize, ConfigureError> {
-        // One after the other, so that the file that was read last is the one that stays.
-        let _turn = self.reloading.lock().await;
-        let file = path.to_owned();
-        let read = spawn_blocking(move || Config::read(&file)).await;
-        let config = read.unwrap_or_else(|error| {
-            Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
-        })?;
-        config.warn();
-        config.warn_of_restart(&self.settings.serve);
-        // Without a key the listener would answer every machine that reaches it.
-        if self.settings.needs_keys && config.keys.is_empty() {
-            let path = path.to_owned();
-            return Err(ConfigureError::NoKey { path });
-        }
-        // A mistyped flag must not end a model that runs.
-        if let Some(refused) = self.state.borrow().registry.newly_refused(&config.roster.refused) {
-            return Err(ReadConfigError::from(refused.error.clone()).into());
-        }
-        // Models first: an unknown card must leave the old keys in place, too.
-        let changed = self.configure(config.roster)?;
-        if self.settings.keys.replace(config.keys) {
-            match self.settings.keys.is_empty() {
-                true => {
-                    tracing::warn!("{}: the API keys were removed; no request needs one now", path.display());
-                }
-                false => tracing::info!("{}: the API keys were replaced", path.display()),
-            }
-        }
-        let count = changed.len();
-        // A model that was removed needs no forecast.
-        let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
-        spawn_local(self.me().foresee(present));
-        Ok(count)
     }
 
     fn is_present(&self, model: ModelId) -> bool {

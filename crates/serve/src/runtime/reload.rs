@@ -1,0 +1,61 @@
+//! Reload of the configuration: read, applied and logged.
+
+use std::path::Path;
+
+use tokio::task::{spawn_blocking, spawn_local};
+
+use super::{ConfigureError, Runtime, counted};
+use crate::config_file::{Config, ReadConfigError};
+
+impl Runtime {
+    /// Reads a configuration, applies it and logs the result; an error changes nothing.
+    pub(crate) async fn read_config(&self, path: &Path) -> Result<(), ConfigureError> {
+        match self.apply_config(path).await {
+            Ok(changed) => {
+                tracing::info!("{}: read again, {} changed", path.display(), counted(changed));
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!("{error}; the old configuration remains in effect");
+                Err(error)
+            }
+        }
+    }
+
+    /// The files may lie on a disk that hangs, so another thread reads them.
+    async fn apply_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+        // One after the other, so that the file that was read last is the one that stays.
+        let _turn = self.reloading.lock().await;
+        let file = path.to_owned();
+        let read = spawn_blocking(move || Config::read(&file)).await;
+        let config = read.unwrap_or_else(|error| {
+            Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
+        })?;
+        config.warn();
+        config.warn_of_restart(&self.settings.serve);
+        // Without a key the listener would answer every machine that reaches it.
+        if self.settings.needs_keys && config.keys.is_empty() {
+            let path = path.to_owned();
+            return Err(ConfigureError::NoKey { path });
+        }
+        // A mistyped flag must not end a model that runs.
+        if let Some(refused) = self.state.borrow().registry.newly_refused(&config.roster.refused) {
+            return Err(ReadConfigError::from(refused.error.clone()).into());
+        }
+        // Models first: an unknown card must leave the old keys in place, too.
+        let changed = self.configure(config.roster)?;
+        if self.settings.keys.replace(config.keys) {
+            match self.settings.keys.is_empty() {
+                true => {
+                    tracing::warn!("{}: the API keys were removed; no request needs one now", path.display());
+                }
+                false => tracing::info!("{}: the API keys were replaced", path.display()),
+            }
+        }
+        let count = changed.len();
+        // A model that was removed needs no forecast.
+        let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
+        spawn_local(self.me().foresee(present));
+        Ok(count)
+    }
+}
