@@ -6,6 +6,13 @@ import { fileURLToPath } from "node:url";
 const here = new URL("./", import.meta.url);
 const target = new URL("../crates/serve/src/route/page/", here);
 
+// The licences of the libraries ask that their notices travel with them.
+const PACKAGES = ["preact", "@preact/signals", "@preact/signals-core", "uplot"];
+const notices = PACKAGES.map(async (name) => {
+  const text = await readFile(new URL(`node_modules/${name}/LICENSE`, here), "utf8");
+  return `${name}\n\n${text.trim()}`;
+});
+
 const result = await build({
   absWorkingDir: fileURLToPath(here),
   entryPoints: { page: "src/main.tsx" },
@@ -16,7 +23,8 @@ const result = await build({
   format: "esm",
   target: "es2022",
   charset: "utf8",
-  legalComments: "eof",
+  legalComments: "none",
+  footer: { js: `/*\n${(await Promise.all(notices)).join("\n\n")}\n*/` },
   jsx: "automatic",
   jsxImportSource: "preact",
   logLevel: "warning",

@@ -113,6 +113,12 @@ function Legend({ card }: { card: Card }) {
         free <b>{bytes(Math.max(0, card.total - (card.used ?? 0)))}</b>
         {card.limit !== null && card.limit < card.total && <span> · load line {bytes(card.limit)}</span>}
       </li>
+      {card.yield && (
+        <li>
+          kept free for other programs <b>{bytes(card.yield.bytes)}</b>
+          {card.yield.lacks > 0 && <>, of which models still hold {bytes(card.yield.lacks)}</>}
+        </li>
+      )}
     </ul>
   );
 }

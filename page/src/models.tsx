@@ -87,7 +87,7 @@ function Turn({ model }: { model: Model }) {
     case "idle":
       return (
         <>
-          {outlook.leaves === 1 ? "next to leave: idle longest" : `${ordinal(outlook.leaves ?? 0)} to leave`}
+          {outlook.leaves === 1 ? "next to leave: idle, and soon loaded again" : `${ordinal(outlook.leaves ?? 0)} to leave`}
           {expires}
         </>
       );

@@ -23,6 +23,8 @@ export type Card = {
   claimed: number;
   free: number;
   foreign: number;
+  /** Kept free for other programs by an operator. */
+  yield?: { bytes: number; lacks: number; until: number | null };
   holders: Holder[];
   used: number | null;
   limit: number | null;

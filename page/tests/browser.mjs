@@ -1,6 +1,8 @@
 // Debian's Chromium, and what the tests read of the page.
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import puppeteer from "puppeteer-core";
-import { existsSync } from "node:fs";
 
 const PLACES = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
@@ -47,4 +49,22 @@ export function bars(page) {
       whole: bar.getBoundingClientRect().width,
     })),
   );
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** What axe finds. */
+export async function violations(page) {
+  // Runs in a world of its own, so that the page's policy stays as it is.
+  const session = await page.createCDPSession();
+  const { frameTree } = await session.send("Page.getFrameTree");
+  const { executionContextId: contextId } = await session.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id });
+  const run = (expression) => session.send("Runtime.evaluate", { expression, contextId, awaitPromise: true, returnByValue: true });
+  await run(axe);
+  const { result } = await run(
+    "axe.run().then((found) => found.violations.map((one) => one.id + ': ' + one.nodes.slice(0, 3).map((node) => node.html + ' ' + node.failureSummary).join(' | ')))",
+  );
+  await session.detach();
+  assert.ok(Array.isArray(result.value), "axe ran");
+  return result.value;
 }

@@ -1,5 +1,7 @@
 // Scenes that several tests show: a usual machine at work, and a large one.
 import { spawn } from "node:child_process";
+import { copyFileSync } from "node:fs";
+import { join } from "node:path";
 import { card, Daemon, GIB, model, planned } from "./daemon.mjs";
 
 /** Two cards, another program on one, and models in every state. */
@@ -15,7 +17,9 @@ export async function usual() {
       model("llama-70b", "42GiB"),
     ].join("");
   const daemon = await Daemon.start({ cards: [card(1), card(2, "RTX 3060", 12 * GIB)], config });
-  daemon.other = spawn("sleep", ["1000"], { stdio: "ignore" });
+  // Its name on the page is that of its program.
+  copyFileSync("/bin/sleep", join(daemon.folder, "comfyui"));
+  daemon.other = spawn(join(daemon.folder, "comfyui"), ["1000"], { stdio: "ignore" });
   return daemon;
 }
 

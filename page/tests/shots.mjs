@@ -34,3 +34,14 @@ export async function shoot(page, prefix, only = LOOKS.map((look) => look.name))
   }
   await session.send("Emulation.setEmulatedMedia", { features: [] });
 }
+
+/** Writes the pictures of the documents, if PLIMSOLL_PICTURES names their folder. */
+export async function picture(page, name, { width, height, scheme }) {
+  const folder = process.env.PLIMSOLL_PICTURES;
+  if (!folder) return;
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+  await page.setViewport({ width, height });
+  await page.evaluate(() => scrollTo(0, 0));
+  await new Promise((done) => setTimeout(done, 600));
+  await page.screenshot({ path: join(folder, name), type: "webp", quality: 82 });
+}

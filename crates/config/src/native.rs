@@ -194,7 +194,9 @@ fn flags(
     if let Some(path) = &model.model {
         argv.extend(["--model".to_owned(), path.clone()]);
     }
-    if let Some(flags) = &model.flags {
+    // Unlike a command, a line of flags may be empty.
+    let is_blank = |words: &WordList| matches!(words, WordList::Line(line) if line.trim().is_empty());
+    if let Some(flags) = model.flags.as_ref().filter(|flags| !is_blank(flags.get_ref())) {
         // Faults in flags point at their line, not at the model's.
         at = lines.origin(flags.span().start);
         argv.extend(words(flags.get_ref(), || at.clone())?);

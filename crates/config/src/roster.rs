@@ -178,6 +178,16 @@ impl Launch {
         }
     }
 
+    /// Paths in the command: the program, if it is named with a folder, and the model file.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let program = match self {
+            Self::LlamaServer { program, .. } => program.as_deref().and_then(<[String]>::first),
+            Self::Command { argv, .. } => argv.first(),
+        };
+        let program = program.map(String::as_str).filter(|program| program.contains('/'));
+        program.into_iter().chain(self.options().and_then(|options| options.text("--model")))
+    }
+
     /// Returns the address of the child that got `port`.
     pub fn upstream(&self, port: u16) -> String {
         match self {

@@ -147,8 +147,9 @@ fn row(line: &'static str) -> Option<Flag> {
     // Word by word, because every command reads the table as it starts: a search of each line for the marks of a
     // bundle and of an older flag takes three times as long.
     while !rest.is_empty() {
-        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
-        rest = after;
+        // Byte by byte, because words are too short for `split_once` to gain on them.
+        let (word, after) = rest.split_at(rest.bytes().position(|byte| byte == b' ').unwrap_or(rest.len()));
+        rest = after.strip_prefix(' ').unwrap_or_default();
         match word.split_at_checked(1)? {
             ("-", "-") => flag.known = KnownFlag::Before(std::mem::take(&mut rest)),
             ("=", "") => flag.stands_for = Some(std::mem::take(&mut rest)),

@@ -65,6 +65,11 @@ impl Occupancy {
         tokens.min(self.slots().full)
     }
 
+    /// True if each slot of the engine has a request.
+    pub(crate) fn is_full(&self) -> bool {
+        u64::try_from(self.live.len()).is_ok_and(|live| live >= self.slots().count.max(1))
+    }
+
     pub(crate) fn enter(&mut self, id: RequestId, tokens: u64) {
         let kept = self.room_to_keep(self.live.len() + 1);
         if kept < self.kept.len() {

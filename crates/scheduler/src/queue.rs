@@ -2,13 +2,17 @@
 //!
 //! A request is in one place: queued for its model, in flight at an engine, or held during a health check.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod line;
+
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use plimsoll_base::RunId;
 
+use self::line::LineTurn;
+pub(crate) use self::line::RequestLine;
 use super::depth::RequestDepth;
-use super::time::{ModelId, Moment, RequestId};
+use super::time::{ClientId, ModelId, Moment, RequestId};
 
 /// The largest number of open requests is that of the last one to two spans of this length.
 const LATELY: Duration = Duration::from_secs(10);
@@ -17,6 +21,7 @@ const LATELY: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestState {
     pub(crate) model: ModelId,
+    pub(crate) client: ClientId,
     pub(crate) arrived: Moment,
     pub(crate) deadline: Moment,
     /// A run has died under it, or was about to.
@@ -25,6 +30,8 @@ pub(crate) struct RequestState {
     /// The driver was requested to determine the depth.
     pub(crate) measuring: bool,
     pub(crate) place: RequestPlace,
+    /// Its key in the line of its model, while it is queued.
+    turn: LineTurn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,38 +43,18 @@ pub(crate) enum RequestPlace {
 }
 
 impl RequestState {
-    pub(crate) fn new(model: ModelId, arrived: Moment, deadline: Moment) -> Self {
+    pub(crate) fn new(model: ModelId, client: ClientId, arrived: Moment, deadline: Moment) -> Self {
         Self {
             model,
+            client,
             arrived,
             deadline,
             bounced: false,
             depth: None,
             measuring: false,
             place: RequestPlace::Queued,
+            turn: LineTurn::default(),
         }
-    }
-}
-
-/// Waiting requests of one model, in the order in which they will be sent.
-#[derive(Debug, Default)]
-pub(crate) struct RequestLine(VecDeque<RequestId>);
-
-impl RequestLine {
-    pub(crate) fn front(&self) -> Option<RequestId> {
-        self.0.front().copied()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = RequestId> {
-        self.0.iter().copied()
     }
 }
 
@@ -106,15 +93,15 @@ impl Queue {
     }
 
     pub(crate) fn push_back(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
-        line.0.push_back(id);
-        self.enter(id, request);
+        let turn = line.push_back(id, request.client, request.arrived);
+        self.enter(id, RequestState { turn, ..request });
     }
 
     /// Queues a request that has waited before ahead of all others.
     pub(crate) fn push_front(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
         // Its deadline still counts from its arrival.
-        line.0.push_front(id);
-        self.enter(id, request);
+        let turn = line.push_front(id, request.arrived);
+        self.enter(id, RequestState { turn, ..request });
     }
 
     fn enter(&mut self, id: RequestId, request: RequestState) {
@@ -124,7 +111,7 @@ impl Queue {
 
     /// Sends the front of the line to `run`.
     pub(crate) fn send_front(&mut self, line: &mut RequestLine, run: RunId) -> Option<RequestId> {
-        let id = line.0.pop_front()?;
+        let id = line.pop_front(|id| self.requests.get(&id).map(|request| request.arrived))?;
         if let Some(request) = self.requests.get_mut(&id) {
             // From here on the engine decides how long it takes; the deadline is for waiting only.
             request.place = RequestPlace::Sent(run);
@@ -148,15 +135,15 @@ impl Queue {
         let request = self.requests.remove(&id)?;
         if request.place == RequestPlace::Queued {
             self.deadlines.remove(&(request.deadline, id));
-            // A line may hold a thousand requests, so it is searched only for those that are in it.
-            line.into_iter().for_each(|line| line.0.retain(|queued| *queued != id));
+            line.into_iter().for_each(|line| line.remove(request.turn, (request.arrived, id)));
         }
         Some(request)
     }
 
     /// Removes all queued requests of a line.
     pub(crate) fn clear(&mut self, line: &mut RequestLine) -> Vec<RequestId> {
-        let ids: Vec<RequestId> = line.0.drain(..).collect();
+        let ids: Vec<RequestId> = line.iter().collect();
+        *line = RequestLine::default();
         for id in &ids {
             if let Some(request) = self.requests.remove(id) {
                 self.deadlines.remove(&(request.deadline, *id));
@@ -212,11 +199,11 @@ impl Queue {
     }
 
     /// Moves a queued request to the front.
-    pub(crate) fn bring_forward(line: &mut RequestLine, id: RequestId) {
-        let before = line.0.len();
-        line.0.retain(|queued| *queued != id);
-        if line.0.len() < before {
-            line.0.push_front(id);
+    pub(crate) fn bring_forward(&mut self, line: &mut RequestLine, id: RequestId) {
+        let request = self.requests.get_mut(&id).filter(|request| request.place == RequestPlace::Queued);
+        if let Some(request) = request {
+            line.remove(request.turn, (request.arrived, id));
+            request.turn = line.push_front(id, request.arrived);
         }
     }
 }

@@ -182,7 +182,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     };
     let total = account.card().total;
     let mut reasons = Vec::new();
-    if let Some(budget) = account.budget() {
+    if let Some(budget) = account.budget().filter(|budget| *budget < total) {
         let text = format!("the budget is {budget} of the card's {total}");
         reasons.push(Reason::new("budget", text).fact("budget", budget));
     }
@@ -228,7 +228,7 @@ pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
         (ModelState::Queued, RequestedState::Room(_)) => {
             ("room", "the model still waits for memory that other models hold")
         }
-        (ModelState::Queued, _) => ("load", "the model's files and its engine are still being checked"),
+        (ModelState::Queued, _) => ("check", "the model's files and its engine are still being checked"),
         (ModelState::Loading, _) => ("load", "the model is still loading"),
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
             ("room", "the next request needs more memory than the model has now, and waits for that memory")

@@ -79,9 +79,7 @@ impl<'a> StateRef<'a> {
 
     /// The arrival of the request that has waited for the model longest, or of the wish to load it.
     pub(crate) fn waits_since(self, slot: &ModelSlot) -> Moment {
-        let front = slot.line.front().and_then(|id| self.queue.get(id));
-        let front = front.map_or(Moment::NEVER, |request| request.arrived);
-        front.min(slot.load_wanted.unwrap_or(Moment::NEVER))
+        [slot.line.oldest(), slot.load_wanted].into_iter().flatten().min().unwrap_or(Moment::NEVER)
     }
 
     /// The earliest time at which a run becomes easier to stop: its protection after the load, or its hold

@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
+use crate::runtime::counted;
 use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 use service_manager::ServiceManager;
@@ -99,6 +100,10 @@ impl ConfigCheck {
         config.warn();
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        // Cards of the command line may be those of another machine; those of the file will be served from.
+        if setup.serve.cards.is_empty() {
+            cards::warn_of_absent(&serve.cards, &machine);
+        }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         if entries.is_empty() {
@@ -245,7 +250,8 @@ impl Daemon {
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
                 // A task of its own, so that a signal is heard while it reads.
                 tokio::task::spawn_local(async move {
-                    reload(runtime, config).await;
+                    // A failure is logged, and changes nothing.
+                    let _ = runtime.read_config(&config).await;
                     ready();
                 });
             }
@@ -276,18 +282,6 @@ impl Daemon {
         asked.end_questions();
         tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }
-}
-
-/// Reads the configuration again; an error is logged and changes nothing.
-async fn reload(runtime: Rc<Runtime>, path: PathBuf) {
-    match runtime.read_config(&path).await {
-        Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
-        Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
-    }
-}
-
-fn counted(models: usize) -> String {
-    format!("{models} {}", if models == 1 { "model" } else { "models" })
 }
 
 fn origins(named: Vec<String>) -> Origins {

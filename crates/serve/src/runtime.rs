@@ -108,6 +108,10 @@ impl RuntimeSettings {
     }
 }
 
+pub(crate) fn counted(models: usize) -> String {
+    format!("{models} {}", if models == 1 { "model" } else { "models" })
+}
+
 /// Checks that the cards named by models exist.
 pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
     ModelRegistry::check(models, cards)
@@ -218,9 +222,22 @@ impl Runtime {
         runtime
     }
 
-    /// Reads a configuration and applies it; an error changes nothing. The files may lie on a disk that hangs, so
-    /// another thread reads them.
-    pub(crate) async fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+    /// Reads a configuration, applies it and logs the result; an error changes nothing.
+    pub(crate) async fn read_config(&self, path: &Path) -> Result<(), ConfigureError> {
+        match self.apply_config(path).await {
+            Ok(changed) => {
+                tracing::info!("{}: read again, {} changed", path.display(), counted(changed));
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!("{error}; the old configuration remains in effect");
+                Err(error)
+            }
+        }
+    }
+
+    /// The files may lie on a disk that hangs, so another thread reads them.
+    async fn apply_config(&self, path: &Path) -> Result<usize, ConfigureError> {
         // One after the other, so that the file that was read last is the one that stays.
         let _turn = self.reloading.lock().await;
         let file = path.to_owned();
@@ -276,8 +293,12 @@ impl Runtime {
 
     /// Reports an event to the scheduler and carries out the effects.
     pub(crate) fn submit(&self, event: SchedulerEvent) {
+        self.submit_at(self.now(), event);
+    }
+
+    /// The same at a time that the caller has just read.
+    fn submit_at(&self, now: Moment, event: SchedulerEvent) {
         let mut effects = Vec::new();
-        let now = self.now();
         let mut state = self.state.borrow_mut();
         state.scheduler.on_event(now, event, &mut effects);
         // Effects look up runs and models themselves.
@@ -435,7 +456,11 @@ impl Runtime {
     }
 
     fn now(&self) -> Moment {
-        Moment::at(self.start.elapsed())
+        self.moment(Instant::now())
+    }
+
+    fn moment(&self, time: Instant) -> Moment {
+        Moment::at(time.saturating_duration_since(self.start))
     }
 
     pub(crate) fn me(&self) -> Rc<Self> {

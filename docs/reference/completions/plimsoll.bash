@@ -115,6 +115,9 @@ _plimsoll() {
             plimsoll__subcmd__engine,path)
                 cmd="plimsoll__subcmd__engine__subcmd__path"
                 ;;
+            plimsoll__subcmd__engine,remove)
+                cmd="plimsoll__subcmd__engine__subcmd__remove"
+                ;;
             plimsoll__subcmd__engine__subcmd__help,help)
                 cmd="plimsoll__subcmd__engine__subcmd__help__subcmd__help"
                 ;;
@@ -126,6 +129,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__engine__subcmd__help,path)
                 cmd="plimsoll__subcmd__engine__subcmd__help__subcmd__path"
+                ;;
+            plimsoll__subcmd__engine__subcmd__help,remove)
+                cmd="plimsoll__subcmd__engine__subcmd__help__subcmd__remove"
                 ;;
             plimsoll__subcmd__help,calibrate)
                 cmd="plimsoll__subcmd__help__subcmd__calibrate"
@@ -223,6 +229,9 @@ _plimsoll() {
             plimsoll__subcmd__help__subcmd__engine,path)
                 cmd="plimsoll__subcmd__help__subcmd__engine__subcmd__path"
                 ;;
+            plimsoll__subcmd__help__subcmd__engine,remove)
+                cmd="plimsoll__subcmd__help__subcmd__engine__subcmd__remove"
+                ;;
             plimsoll__subcmd__help__subcmd__watch,show)
                 cmd="plimsoll__subcmd__help__subcmd__watch__subcmd__show"
                 ;;
@@ -273,6 +282,10 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -299,6 +312,10 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -307,7 +324,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__engine)
-            opts="-h --help install list path help"
+            opts="-h --help install list path remove help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -321,7 +338,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__engine__subcmd__help)
-            opts="install list path help"
+            opts="install list path remove help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -390,6 +407,20 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__engine__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__engine__subcmd__install)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -397,6 +428,10 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -411,6 +446,10 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -420,6 +459,24 @@ _plimsoll() {
             ;;
         plimsoll__subcmd__engine__subcmd__path)
             opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__engine__subcmd__remove)
+            opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -475,7 +532,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__engine)
-            opts="install list path"
+            opts="install list path remove"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -517,6 +574,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__engine__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__engine__subcmd__remove)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1015,7 +1086,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__plan)
-            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --svg --html --fit --check --margin --card --host --budget --engine --program --exact --prompt --no-cache --help"
+            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --svg --html --fit --check --margin --card --host --budget --build --program --exact --prompt --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1038,6 +1109,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --header-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1073,7 +1148,7 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --engine)
+                --build)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1108,6 +1183,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1194,6 +1273,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --sysroot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1313,12 +1396,16 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__serve)
-            opts="-v -h --check --listen --open --card --reserve --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
+            opts="-v -h --check --json --listen --open --card --reserve --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1399,12 +1486,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__soak)
-            opts="-h --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --api-key --json --html --help"
+            opts="-h --url --api-key --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1449,10 +1544,6 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --api-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1480,6 +1571,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1513,12 +1608,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__sweep)
-            opts="-h --model --depths --answer --patience --pid --api-key --json --svg --help"
+            opts="-h --url --api-key --model --depths --answer --patience --pid --json --svg --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --model)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1539,7 +1642,7 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --api-key)
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1717,6 +1820,10 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --html)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1740,6 +1847,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -111,8 +111,15 @@ const CROSS: Step = Step::chore("cross", artefacts::aarch64);
 const SYSTEMS: Step = Step::chore("systems", |_| cross::systems());
 
 /// The steps of `--long`.
-pub(super) const LONG_STEPS: &[Step] =
-    &[BUILD, GUARD, CROSS, SYSTEMS, Step::tests("tests", nextest::LONG), Step::tests("fuzz", nextest::FUZZ)];
+pub(super) const LONG_STEPS: &[Step] = &[
+    BUILD,
+    GUARD,
+    CROSS,
+    SYSTEMS,
+    Step::chore("page", page::long),
+    Step::tests("tests", nextest::LONG),
+    Step::tests("fuzz", nextest::FUZZ),
+];
 
 /// The steps that are meant, in their order.
 pub(super) fn of(options: &Options) -> Vec<&'static Step> {

@@ -14,14 +14,20 @@ pub(crate) fn status(status: &Value) -> String {
     let cards = list("cards").iter().map(card).collect::<Vec<_>>();
     let now = status["now"].as_f64();
     let models = list("models").iter().map(|entry| model(entry, now)).collect::<Vec<_>>();
-    let table = |head: [&str; 6], rows: Vec<Vec<String>>| {
-        let head = head.map(str::to_owned).to_vec();
+    let requests = list("requests").iter().map(|entry| request(entry, now)).collect::<Vec<_>>();
+    let table = |head: &[&str], rows: Vec<Vec<String>>| {
+        let head = head.iter().map(|&name| name.to_owned()).collect();
         plimsoll_report::aligned(&[vec![head], rows].concat())
     };
-    let cards = table(["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
-    let models = table(["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
+    let cards = table(&["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
+    let models = table(&["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
     let kept: String = list("cards").iter().filter_map(|card| kept(card, now)).collect();
-    format!("{cards}{kept}\n{models}")
+    // Only where there are some: most of the time there are none.
+    let requests = match requests.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", table(&["REQUEST", "MODEL", "ARRIVED", "STATE"], requests)),
+    };
+    format!("{cards}{kept}\n{models}{requests}")
 }
 
 /// What a card keeps free for other programs.
@@ -138,6 +144,21 @@ pub(super) fn ago(seconds: f64) -> String {
     format!("{} ago", time(seconds.max(0.0)))
 }
 
+fn request(request: &Value, now: Option<f64>) -> Vec<String> {
+    let ago = |key: &str| Some(time((now? - request[key].as_f64()?).max(0.0)));
+    let state = match (ago("sent"), request["waits_for"].as_str()) {
+        (Some(sent), _) => format!("in progress for {sent}"),
+        (None, Some(why)) => format!("waits: {why}"),
+        (None, None) => "waits".to_owned(),
+    };
+    vec![
+        request["id"].as_u64().map_or_else(|| "?".to_owned(), |id| id.to_string()),
+        request["model"].as_str().unwrap_or("?").to_owned(),
+        ago("arrived").map_or_else(|| "?".to_owned(), |ago| format!("{ago} ago")),
+        state,
+    ]
+}
+
 pub(super) fn size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes::new(bytes).to_string())
 }
@@ -167,6 +188,26 @@ chat   ready, pinned  9216 MiB         -  1 running, 2 waiting   10 s ago
 code        unloaded         -         -                     -          -
 ";
         assert_eq!(super::status(&status), expected);
+    }
+
+    #[test]
+    fn requests_that_have_not_ended_are_a_third_table() {
+        let status = json!({
+            "now": 100,
+            "requests": [
+                { "id": 7, "model": "chat", "arrived": 30, "sent": 40, "waits_for": null },
+                { "id": 9, "model": "code", "arrived": 99, "sent": null, "waits_for": "the model is still loading" },
+                {},
+            ],
+        });
+        let expected = "\
+REQUEST  MODEL         ARRIVED                              STATE
+7         chat  1 min 10 s ago         in progress for 1 min 00 s
+9         code         1 s ago  waits: the model is still loading
+?            ?               ?                              waits
+";
+        let text = super::status(&status);
+        assert!(text.ends_with(expected), "{text}\n{expected}");
     }
 
     #[test]

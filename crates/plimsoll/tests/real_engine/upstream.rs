@@ -20,8 +20,12 @@ const PACKAGES: [&str; 7] = ["pytest", "pytest-xdist", "filelock", "numpy", "ope
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_engine/upstream");
 /// Tests that pass bare and not through us: name, and the reason behind `|`.
 const DIFFERS: &str = include_str!("upstream/differs.txt");
-/// Files of tests that take seconds.
-const QUICK: [&str; 2] = ["unit/test_basic.py", "unit/test_tokenize.py"];
+/// Tests that take seconds.
+const QUICK: [&str; 3] = [
+    "unit/test_basic.py::test_server_props",
+    "unit/test_basic.py::test_server_slots",
+    "unit/test_tokenize.py",
+];
 
 /// llama.cpp's source and a Python that runs its tests.
 fn source() -> PathBuf {
@@ -112,6 +116,7 @@ fn passed(report: &str) -> BTreeSet<String> {
 }
 
 /// Compares both runs with the list; `files` are those that ran.
+#[allow(clippy::print_stderr, reason = "the figures are the result of the comparison")]
 fn compare(files: &[&str], port: u16) {
     let tests = UpstreamTests::new();
     let bare = tests.passing(&engine(), port, files);
@@ -121,7 +126,7 @@ fn compare(files: &[&str], port: u16) {
     let lost: Vec<_> = bare.difference(&ours).filter(|name| !named.contains(*name)).collect();
     let both = bare.intersection(&ours).count();
     assert!(lost.is_empty(), "{both} of {} pass through us, without a reason not: {lost:#?}", bare.len());
-    assert!(both > 0 && bare.len() - both <= named.len(), "{both} of {}", bare.len());
+    assert!(both > 0, "nothing passes bare");
     let won: Vec<_> = named.intersection(&ours).collect();
     assert!(won.is_empty(), "these pass and are named as different: {won:#?}");
     eprintln!("{both} of the {} tests that pass bare pass through plimsoll serve", bare.len());

@@ -7,15 +7,14 @@ use super::Scheduler;
 use crate::depth::RequestDepth;
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::models::{Drain, ModelSlot, RunPhase};
-use crate::queue::{Queue, RequestPlace, RequestState};
+use crate::queue::{RequestPlace, RequestState};
 use crate::refusal;
 use crate::state::DepthGate;
-use crate::time::{ModelId, Moment, RequestId};
+use crate::time::{ModelId, RequestId};
 
 impl Scheduler {
-    pub(super) fn arrived(&mut self, id: RequestId, model: ModelId, deadline: Moment) {
-        let (now, stamp) = (self.clock.now(), self.runs.next_stamp());
-        let request = RequestState::new(model, now, deadline);
+    pub(super) fn arrived(&mut self, id: RequestId, request: RequestState) {
+        let (now, model, stamp) = (self.clock.now(), request.model, self.runs.next_stamp());
         if self.closing.is_some() {
             return self.refuse(id, refusal::shutting_down());
         }
@@ -204,7 +203,7 @@ impl Scheduler {
             self.end_depth_wait(model);
         }
         match gate {
-            DepthGate::Open | DepthGate::Measuring => {}
+            DepthGate::Open | DepthGate::Measuring | DepthGate::Full => {}
             DepthGate::Measure { exact } => self.measure_depth(front, run, exact),
             DepthGate::TooDeep => self.wait_for_depth(model),
         }
@@ -252,7 +251,7 @@ impl Scheduler {
             if let Some(slots) = tracked.map(|(_, occupancy)| *occupancy.slots()) {
                 // The only requests that may pass others: they need no memory, so they delay none.
                 if request.depth.is_some_and(|depth| depth.tokens(&slots) == 0) {
-                    Queue::bring_forward(&mut slot.line, id);
+                    self.queue.bring_forward(&mut slot.line, id);
                 }
                 if depth.is_none() {
                     self.queue.settle_depth(id);

@@ -21,6 +21,8 @@ pub(crate) enum DepthGate {
     },
     /// The driver measures it.
     Measuring,
+    /// All slots of the engine are taken. The request waits here, where clients take turns.
+    Full,
     /// The claim does not cover its depth.
     TooDeep,
 }
@@ -63,6 +65,7 @@ impl StateRef<'_> {
         match self.covers(run.id, occupancy) {
             // Embeddings and the like leave the cache alone; they pass whatever the claim covers.
             _ if tokens == 0 => DepthGate::Open,
+            _ if occupancy.is_full() => DepthGate::Full,
             Some(covered) if occupancy.with(tokens) <= covered => DepthGate::Open,
             // Counting costs the engine a tokenisation, so it is asked only if the bound does not fit.
             _ if !depth.exact => DepthGate::Measure { exact: true },

@@ -3,11 +3,9 @@
 
 use std::time::Duration;
 
-use plimsoll_base::Reason;
-
 use super::StateRef;
 use crate::models::{ModelSlot, RunPhase, RunState};
-use crate::time::{ModelId, Moment};
+use crate::time::Moment;
 
 /// A model that was idle for longer is less likely to be wanted again, and costs less to stop.
 const RECENT: Duration = Duration::from_secs(10);
@@ -47,30 +45,11 @@ impl StateRef<'_> {
         waiting.sum::<usize>() >= self.queue.open_at_most()
     }
 
-    /// Bound of the wait for a model that waits for memory.
-    pub(crate) fn wait_bound(self, id: ModelId) -> Option<Reason> {
-        let slot = self.model(id).filter(|slot| slot.room().is_some())?;
-        let age = |id: ModelId, slot: &ModelSlot| (self.waits_since(slot), id);
-        let earlier = |(other, waiting): &(ModelId, &ModelSlot)| {
-            waiting.room().is_some() && waiting.wanted() && age(*other, waiting) < age(id, slot)
-        };
-        let ahead = self.models.iter().filter(earlier).count();
-        let left = (self.waits_since(slot) + self.settings.patience).since(self.now).as_secs_f64();
-        let text = format!("busy models finish their answers for it after {left:.1} s at the latest");
-        let reason =
-            Reason::new("bound", text).fact("models_ahead", u64::try_from(ahead).unwrap_or(u64::MAX));
-        Some(match ahead {
-            0 => reason,
-            _ => reason
-                .because(Reason::new("ahead", format!("{ahead} models that have waited longer load first"))),
-        })
-    }
-
-    /// Cost of stopping a run: the time of its next load in milliseconds, less if it is less likely to be
-    /// loaded again.
+    /// Cost of stopping a run: the time of its next load in seconds, less if it is less likely to be loaded
+    /// again. Rounded up, so that the age decides between loads that differ by less.
     pub(crate) fn eviction_cost(self, slot: &ModelSlot, run: &RunState) -> u64 {
         let idle = run.idle_since().map_or(Duration::ZERO, |since| self.now.since(since));
         let cost = slot.load_time.as_millis() * RECENT.as_millis() / idle.max(RECENT).as_millis();
-        u64::try_from(cost).unwrap_or(u64::MAX).max(1)
+        u64::try_from(cost.div_ceil(1000)).unwrap_or(u64::MAX).max(1)
     }
 }

@@ -15,7 +15,8 @@ pub struct ModelOutlook {
     /// Readiness of its run to stop for another model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standing: Option<CardStanding>,
-    /// Its place, from 1, among the runs that may be stopped now; sets of equal size are chosen in this order.
+    /// Its place, from 1, among the runs that may be stopped now: idle ones first, then those that are quickly
+    /// loaded again. The set of runs that is stopped has the least cost together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaves: Option<usize>,
     /// End of its time to live, if it stays idle.
@@ -48,7 +49,9 @@ impl StateRef<'_> {
         let mut ready: Vec<_> = self
             .models
             .running()
-            .map(|(id, slot, run)| (self.standing(slot, run, self.now), run.stamp, id))
+            .map(|(id, slot, run)| {
+                (self.standing(slot, run, self.now), self.eviction_cost(slot, run), run.stamp, id)
+            })
             .filter(|(standing, ..)| matches!(standing, CardStanding::Idle | CardStanding::Busy))
             .collect();
         ready.sort_unstable();

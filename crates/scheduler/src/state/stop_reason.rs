@@ -119,7 +119,7 @@ mod tests {
         let model = ModelId(id);
         let deadline = Moment::START + Duration::from_secs(60);
         let request = RequestId(id.into());
-        let arrived = SchedulerEvent::Arrived { request, model, deadline };
+        let arrived = SchedulerEvent::Arrived { request, model, client: crate::ClientId(0), deadline };
         tell(scheduler, arrived);
         let result = Ok(Arc::new(DeclaredSize(Bytes::mib(600))) as Arc<_>);
         let mut effects = tell(scheduler, SchedulerEvent::Surveyed { model, result });

@@ -159,10 +159,16 @@ impl Desk {
     }
 
     pub(crate) fn ask_until(&mut self, model: u32, seconds: u64) -> RequestId {
+        self.ask_as(0, model, seconds)
+    }
+
+    /// A request of this client.
+    pub(crate) fn ask_as(&mut self, client: u64, model: u32, seconds: u64) -> RequestId {
         let request = RequestId(self.next_request);
         self.next_request += 1;
         let deadline = self.now + Duration::from_secs(seconds);
-        self.send(SchedulerEvent::Arrived { request, model: ModelId(model), deadline });
+        let client = ClientId(client);
+        self.send(SchedulerEvent::Arrived { request, model: ModelId(model), client, deadline });
         request
     }
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, DeclaredSize, End, RunId};
 use plimsoll_scheduler::{
-    ConfigChange, ModelId, ModelSpec, Moment, RequestId, Scheduler, SchedulerEffect, SchedulerEvent,
-    SchedulerSettings,
+    ClientId, ConfigChange, ModelId, ModelSpec, Moment, RequestId, Scheduler, SchedulerEffect,
+    SchedulerEvent, SchedulerSettings,
 };
 
 use crate::desk::{card, gib};
@@ -180,7 +180,8 @@ impl FourModels {
                 let request = RequestId(u64::try_from(self.asked.len()).unwrap());
                 self.asked.push((client, model, self.now));
                 let deadline = Moment::at(Duration::from_millis(self.now + 600_000));
-                self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), deadline });
+                let client = ClientId(u64::try_from(client).unwrap());
+                self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), client, deadline });
             }
             Due::Surveyed(model) => {
                 let need = DeclaredSize(Bytes::mib(MODELS[usize::try_from(model.0).unwrap()]));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use plimsoll_scheduler::{Moment, RequestId, RunId, SchedulerEffect, SchedulerEvent};
+use plimsoll_scheduler::{ModelState, Moment, RequestId, RunId, SchedulerEffect, SchedulerEvent};
 
 use crate::desk::{Desk, PATIENCE};
 
@@ -194,4 +194,72 @@ fn two_agents_that_share_a_card_for_one_get_four_times_the_answers_and_equal_sha
     assert!(a.answers * 5 >= b.answers * 4 && b.answers * 5 >= a.answers * 4, "{with:?}");
     // The other's load and hold, its last pause, and a load.
     assert!(with.iter().all(|agent| agent.longest <= 10_000 + 2 * LOAD + 1000), "{with:?}");
+}
+
+/// Two models of which one fits. The first took 2 s to load and has just answered two clients.
+fn loaded_for_two() -> (Desk, RunId) {
+    let mut desk = Desk::new(&[10], &[6, 6]);
+    let requests = [desk.ask(0), desk.ask(0)];
+    desk.surveyed(0);
+    let run = desk.started().unwrap();
+    wait(&mut desk, 2000);
+    desk.ready(run);
+    for request in requests {
+        desk.finish(request);
+    }
+    (desk, run)
+}
+
+#[test]
+fn an_idle_model_waits_a_quarter_of_its_load_for_further_clients() {
+    let (mut desk, run) = loaded_for_two();
+    desk.ask(1);
+    desk.surveyed(1);
+    wait(&mut desk, 499);
+    assert_eq!(desk.stopped(), []);
+    wait(&mut desk, 1);
+    assert_eq!(desk.stopped()[0].0, run);
+}
+
+#[test]
+fn an_idle_model_leaves_at_once_when_every_client_waits_for_others() {
+    let (mut desk, run) = loaded_for_two();
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(desk.stopped(), []);
+    desk.ask(1);
+    assert_eq!(desk.stopped()[0].0, run);
+}
+
+#[test]
+fn the_time_of_a_load_counts_towards_the_protection_after_it() {
+    let mut desk = Desk::new(&[10], &[6, 6]);
+    desk.ask(0);
+    desk.surveyed(0);
+    let run = desk.started().unwrap();
+    desk.ask(1);
+    desk.surveyed(1);
+    wait(&mut desk, 2000);
+    desk.ready(run);
+    wait(&mut desk, PATIENCE * 1000 - 2001);
+    assert_eq!(desk.state(0), ModelState::Ready);
+    wait(&mut desk, 1);
+    assert_eq!(desk.state(0), ModelState::Draining);
+}
+
+#[test]
+fn the_model_whose_next_load_takes_least_leaves() {
+    let mut desk = Desk::new(&[12], &[6, 6, 6]);
+    for (model, load) in [(0, 5000), (1, 100)] {
+        let request = desk.ask(model);
+        desk.surveyed(model);
+        let run = desk.started().unwrap();
+        wait(&mut desk, load);
+        desk.ready(run);
+        desk.finish(request);
+    }
+    let quick = desk.view(1).run.unwrap();
+    desk.ask(2);
+    desk.surveyed(2);
+    assert_eq!(desk.stopped()[0].0, quick, "the other one was used longer ago");
 }

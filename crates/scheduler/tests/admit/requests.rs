@@ -114,3 +114,46 @@ fn an_event_about_a_request_or_a_run_that_is_over_changes_nothing() {
     assert_eq!(desk.ended(run), []);
     assert_eq!(desk.memory_returned(run), []);
 }
+
+/// A model that takes one request at a time and has one in flight.
+fn one_at_a_time() -> (Desk, RequestId) {
+    let mut desk = Desk::tuned(&[10], &[6], |_, spec| spec.concurrency = Some(1));
+    desk.loaded(0);
+    let first = desk.ask(0);
+    (desk, first)
+}
+
+#[test]
+fn a_client_with_many_requests_delays_another_by_two_of_them() {
+    let (mut desk, mut sent) = one_at_a_time();
+    let many: Vec<RequestId> = (0..100).map(|_| desk.ask_as(1, 0, 600)).collect();
+    let single = desk.ask_as(2, 0, 600);
+    let mut before = 0;
+    while sent != single {
+        desk.finish(sent);
+        sent = desk.dispatched()[0];
+        before += usize::from(many.contains(&sent));
+    }
+    assert!(before <= 2, "{before}");
+}
+
+#[test]
+fn a_client_alone_is_answered_in_order_and_new_clients_pass_nobody_for_ever() {
+    let (mut desk, mut sent) = one_at_a_time();
+    let mine: Vec<RequestId> = (0..5).map(|_| desk.ask_as(1, 0, 600)).collect();
+    for request in &mine[..2] {
+        desk.finish(sent);
+        sent = desk.dispatched()[0];
+        assert_eq!(sent, *request);
+    }
+    // A client of its own for each request, and never fewer than two of them wait.
+    desk.ask_as(100, 0, 600);
+    let mut passed = 0;
+    while sent != mine[4] {
+        desk.ask_as(101 + passed, 0, 600);
+        desk.finish(sent);
+        sent = desk.dispatched()[0];
+        passed += 1;
+        assert!(passed < 10, "the last of five waits for ever");
+    }
+}

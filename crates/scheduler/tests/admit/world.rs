@@ -307,7 +307,8 @@ impl World {
             looping,
         });
         let deadline = moment(self.now + patient_for);
-        self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), deadline });
+        let client = ClientId(request.0 % 3);
+        self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), client, deadline });
     }
 
     fn leave(&mut self, back: usize) {

@@ -3,12 +3,14 @@
 //! A connection is closed if its client has left or stopped reading, or if a new client needs its place.
 
 use std::cell::{Cell, RefCell};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use plimsoll_scheduler::ClientId;
 use rustix::io::Errno;
 use rustix::net;
 use rustix::net::sockopt;
@@ -59,6 +61,7 @@ impl StallLimit {
 pub(crate) struct ClientConnection {
     /// The half for writing; what is asked of the socket is asked through it, too.
     socket: OwnedWriteHalf,
+    pub(crate) client: ClientId,
     idle_since: Cell<Option<Instant>>,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
@@ -74,9 +77,11 @@ impl ClientConnection {
     /// The state, and the stream that hyper reads and writes.
     pub(crate) fn open(stream: TcpStream, has_key: bool) -> (Rc<Self>, ClientStream) {
         prepare(&stream);
+        let client = client_of(&stream);
         let (reader, socket) = stream.into_split();
         let connection = Rc::new(Self {
             socket,
+            client,
             idle_since: Cell::new(Some(Instant::now())),
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
@@ -180,6 +185,16 @@ impl Drop for RequestGuard {
             self.0.changed.notify_one();
         }
     }
+}
+
+/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
+fn client_of(stream: &TcpStream) -> ClientId {
+    let mut hasher = DefaultHasher::new();
+    match stream.peer_addr() {
+        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
+        peer => peer.ok().hash(&mut hasher),
+    }
+    ClientId(hasher.finish())
 }
 
 fn prepare(stream: &TcpStream) {

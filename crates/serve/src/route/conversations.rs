@@ -4,7 +4,7 @@
 //! beginning. A request of a conversation stays in the queue when its client leaves; only `DELETE /v1/stream`
 //! cancels it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -44,7 +44,7 @@ struct Conversation {
     model: ModelId,
     /// The request waits for its model; a notice cancels it.
     cancel: Notify,
-    is_waiting: std::cell::Cell<bool>,
+    is_waiting: Cell<bool>,
 }
 
 impl Conversations {
@@ -53,7 +53,7 @@ impl Conversations {
             id: id.to_owned(),
             model,
             cancel: Notify::new(),
-            is_waiting: std::cell::Cell::new(true),
+            is_waiting: Cell::new(true),
         });
         let mut all = self.0.borrow_mut();
         all.retain(|other| other.id != id);
@@ -189,4 +189,33 @@ fn still_loading() -> HttpProblem {
 fn no_stream() -> HttpProblem {
     let message = "no loaded model has a stream of this conversation";
     HttpProblem::new(StatusCode::NOT_FOUND, "stream_not_found", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_conversations_are_remembered_up_to_a_bound() {
+        let all = Conversations::default();
+        (0..MOST + 10).for_each(|number| drop(all.begin(&number.to_string(), ModelId(0))));
+        assert_eq!(all.0.borrow().len(), MOST);
+        assert!(all.find("9").is_none() && all.find("10").is_some());
+        all.begin("10", ModelId(7));
+        assert_eq!(all.0.borrow().len(), MOST, "a conversation goes on under its name");
+        assert_eq!(all.find("10").unwrap().model, ModelId(7));
+        all.forget("10");
+        assert!(all.find("10").is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_or_empty_is_none() {
+        let named_by = |name: &str| {
+            let request = http::Request::builder().header(X_CONVERSATION_ID, name).body(()).unwrap();
+            named(&request.into_parts().0)
+        };
+        assert_eq!(named_by("a::b").as_deref(), Some("a::b"));
+        assert_eq!(named_by(""), None);
+        assert_eq!(named_by(&"x".repeat(LONGEST + 1)), None);
+    }
 }

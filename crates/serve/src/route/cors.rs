@@ -8,6 +8,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::headers::text;
 
+const LOCALHOST: &str = "localhost";
 /// Header with which browsers report the origin of a request without `Origin`, for example of an image.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -109,12 +110,13 @@ fn is_own_name(authority: &str, hostname: &str) -> bool {
         Some(_) => return true,
         None => authority.split(':').next().unwrap_or_default(),
     };
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let host = host.trim_end_matches('.');
     // Browsers resolve everything below `localhost` themselves (RFC 6761).
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<std::net::Ipv4Addr>().is_ok()
-        || (!host.is_empty() && host == hostname.to_ascii_lowercase())
+    let below = host.len().checked_sub(LOCALHOST.len()).and_then(|at| host.split_at_checked(at));
+    below.is_some_and(|(name, top)| {
+        top.eq_ignore_ascii_case(LOCALHOST) && (name.is_empty() || name.ends_with('.'))
+    }) || host.parse::<std::net::Ipv4Addr>().is_ok()
+        || (!host.is_empty() && host.eq_ignore_ascii_case(hostname))
 }
 
 /// The page came from this server itself.

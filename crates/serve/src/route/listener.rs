@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -18,7 +17,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plimsoll_nostd::heap;
 use plimsoll_probe::process::{MeasuredProcess, command_line};
-use plimsoll_scheduler::ClientId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -205,12 +203,11 @@ pub(crate) async fn serve<H: ModelService>(
             accepted = accepted => match accepted {
                 Ok(stream) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
-                    let source = client_of(&stream);
                     let (client, stream) = ClientConnection::open(stream, server.settings.keys.is_empty());
                     let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection((client, stream), source, &builder, server, draining).await;
+                        serve_connection((client, stream), &builder, server, draining).await;
                         drop(place);
                     });
                 }
@@ -240,19 +237,8 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
-/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
-fn client_of(stream: &TcpStream) -> ClientId {
-    let mut hasher = DefaultHasher::new();
-    match stream.peer_addr() {
-        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
-        peer => peer.ok().hash(&mut hasher),
-    }
-    ClientId(hasher.finish())
-}
-
 async fn serve_connection<H: ModelService>(
     (client, stream): (Rc<ClientConnection>, ClientStream),
-    source: ClientId,
     builder: &http1::Builder,
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
@@ -262,7 +248,7 @@ async fn serve_connection<H: ModelService>(
     let its = Rc::clone(&client);
     let its_server = Rc::clone(&server);
     let service = service_fn(move |mut request| {
-        request.extensions_mut().insert(source);
+        request.extensions_mut().insert(its.client);
         Rc::clone(&its_server).answer(request, Rc::clone(&its))
     });
     let mut connection = builder.serve_connection(io, service);

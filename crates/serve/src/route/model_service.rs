@@ -93,6 +93,9 @@ pub(crate) trait ModelService: 'static {
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;
 
+    /// Requests that wait or are being answered, as JSON.
+    fn requests(&self) -> Value;
+
     /// Reads the configuration again.
     fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;
 

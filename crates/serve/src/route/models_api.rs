@@ -71,7 +71,11 @@ impl<H: ModelService> HttpServer<H> {
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics().await,
             // A reason may quote an engine's log, and with it another client's prompt.
-            Own::Status => reply::json(&without_engine_words(self.service.document())),
+            Own::Status => {
+                let mut status = without_engine_words(self.service.document());
+                status["requests"] = self.service.requests();
+                reply::json(&status)
+            }
             Own::WhatIf => self.what_if(head).await?,
             Own::Yields => self.yields(),
             Own::Yield => self.give_way(body).await?,
@@ -202,6 +206,7 @@ impl<H: ModelService> HttpServer<H> {
     async fn metrics(&self) -> Reply<H::Pass> {
         let mut page = Exposition::default();
         self.tally.write(&mut page, &self.service.snapshot());
+        self.wrong_keys.write(&mut page);
         self.service.write_metrics(&mut page);
         let mut text = page.finish();
         let upstream = match self.service.models()[..] {

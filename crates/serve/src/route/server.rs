@@ -18,7 +18,7 @@ use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
-use super::auth::ApiKeys;
+use super::auth::{ApiKeys, WrongKeys};
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
 use super::conversations::{self, Conversations};
@@ -58,6 +58,7 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
+    pub(crate) wrong_keys: WrongKeys,
     pub(super) told_contexts: ToldContexts,
     pub(crate) conversations: Conversations,
     is_ending: watch::Sender<bool>,
@@ -72,6 +73,7 @@ impl<H: ModelService> HttpServer<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
+            wrong_keys: WrongKeys::default(),
             told_contexts: ToldContexts::default(),
             conversations: Conversations::default(),
             is_ending: watch::Sender::new(false),
@@ -141,6 +143,7 @@ impl<H: ModelService> HttpServer<H> {
             Err(missing) => return Ok(no_route(&path, missing)),
         };
         if !found.action.is_public() && !admitted {
+            self.wrong_keys.count();
             return Err(wrong_key());
         }
         let changes = found.action.changes(&head.method, head.uri.query());

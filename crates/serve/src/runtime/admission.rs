@@ -197,10 +197,11 @@ impl Runtime {
         record: RequestRecord,
     ) -> Result<RunPass, HttpProblem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
-        let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
         // Counted from the end of the upload, not from the connection.
-        let deadline = self.now() + self.settings.wait;
-        self.submit(SchedulerEvent::Arrived { request, model, deadline });
+        let now = self.moment(record.arrived());
+        let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
+        let deadline = now + self.settings.wait;
+        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, deadline });
         ticket.wait(prompt).await
     }
 

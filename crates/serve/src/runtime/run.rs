@@ -124,6 +124,10 @@ impl EngineRun {
         self.exit_code.get()
     }
 
+    pub(super) fn began_after(&self, time: Instant) -> bool {
+        self.started > time
+    }
+
     /// Time since it was started.
     pub(super) fn age(&self) -> Duration {
         self.started.elapsed()

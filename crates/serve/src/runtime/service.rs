@@ -155,12 +155,16 @@ impl ModelService for Runtime {
         })
     }
 
+    fn requests(&self) -> Value {
+        self.open_requests()
+    }
+
     async fn reload(&self) -> Result<(), HttpProblem> {
         let RuntimeSettings { config, .. } = &self.settings;
         let bad = |error: &dyn std::error::Error| {
             HttpProblem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
         };
-        self.read_config(config).await.map(drop).map_err(|error| bad(&error))
+        self.read_config(config).await.map_err(|error| bad(&error))
     }
 
     fn snapshot(&self) -> SchedulerSnapshot {

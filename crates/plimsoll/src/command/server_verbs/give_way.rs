@@ -1,6 +1,6 @@
 //! `plimsoll yield`: memory of a card that a running server keeps free for other programs.
 
-use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use http::Method;
 use plimsoll_base::Bytes;
 use serde_json::{Value, json};
 
-use super::{ServerAddress, ServerVerbError, encoded};
+use super::{ServerAddress, encoded, report};
 use crate::command::soak::time;
+use crate::report::{ErrorReport, print_as};
 use crate::screen;
 
 const MORE: &str = "\
@@ -38,29 +39,29 @@ pub(crate) struct Yield {
     /// End the yield
     #[arg(long, conflicts_with = "size")]
     end: bool,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    /// Print the answer as JSON, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
     #[command(flatten)]
     server: ServerAddress,
 }
 
-pub(crate) fn give_way(arguments: &Yield) -> Result<ExitCode, ServerVerbError> {
+pub(crate) fn give_way(arguments: &Yield) -> Result<ExitCode, ErrorReport> {
     let Yield { size, card, time, end, server, .. } = arguments;
     let yields = match size {
         Some(size) => {
             // Rounded up, because a yield of no second is none.
             let seconds = time.map(|time| u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX));
             let order = json!({ "size": size, "card": card, "for": seconds });
-            server.ask_json(Method::POST, "/api/yield", &order)?
+            server.ask_json(Method::POST, "/api/yield", &order)
         }
         None if *end => {
             let card = card.as_ref().map_or_else(String::new, |card| format!("?card={}", encoded(card)));
-            server.ask_json(Method::DELETE, &format!("/api/yield{card}"), &Value::Null)?
+            server.ask_json(Method::DELETE, &format!("/api/yield{card}"), &Value::Null)
         }
-        None => server.ask_json(Method::GET, "/api/yield", &Value::Null)?,
+        None => server.ask_json(Method::GET, "/api/yield", &Value::Null),
     };
-    let text = if arguments.json { format!("{yields:#}\n") } else { screen::yields(&yields) };
-    io::stdout().write_all(text.as_bytes())?;
+    let yields = yields.map_err(report)?;
+    print_as(arguments.json.as_deref(), &yields, || screen::yields(&yields))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -120,6 +120,35 @@ fn changes_are_told_to_those_who_watch() {
 }
 
 #[test]
+fn a_dry_run_takes_settings_and_nothing_else() {
+    on_stage(|stage| async move {
+        let (status, text) = ask(&stage, "GET /api/what-if?model=real&context=8192&cache=q8_0", "").await;
+        assert!(status == 200 && text.contains(r#""--ctx-size","8192","--cache-type-k","q8_0""#), "{text}");
+        for (query, expected) in
+            [("model=zz", 404), ("", 404), ("model=real&slots=0", 400), ("model=real&cache=--x", 400)]
+        {
+            assert_eq!(ask(&stage, &format!("GET /api/what-if?{query}"), "").await.0, expected, "{query}");
+        }
+        assert!(stage.service.orders.borrow().is_empty(), "nothing was done");
+    });
+}
+
+#[test]
+fn a_browser_gets_the_page_and_a_program_the_paths() {
+    on_stage(|stage| async move {
+        for path in ["/ui", "/ui/"] {
+            let (status, text) = ask(&stage, &format!("GET {path}"), "").await;
+            assert!(status == 200 && text.starts_with("<!doctype html>"), "{text}");
+        }
+        assert!(ask(&stage, "GET /", "").await.1.starts_with("plimsoll "));
+        let mut browser = stage.client().await;
+        write(&mut browser, "GET / HTTP/1.1\r\nhost: localhost\r\naccept: text/html,*/*\r\n\r\n").await;
+        let head = read_until(&mut browser, "</html>\n").await;
+        assert!(head.to_ascii_lowercase().contains("content-security-policy: default-src 'none'"), "{head}");
+    });
+}
+
+#[test]
 fn logs_are_shown_and_streamed() {
     on_stage(|stage| async move {
         stage.service.log.push(LogSource::Stderr, "loaded".to_owned());

@@ -93,29 +93,3 @@ fn streams_are_looked_up_where_they_are() {
         }
     });
 }
-
-#[test]
-fn many_conversations_are_remembered_up_to_a_bound() {
-    on_stage(|stage| async move {
-        let mut client = stage.client().await;
-        for number in 0..1100 {
-            let head = format!("x-conversation-id: talk-{number}\r\nx-filler: {}", "x".repeat(100));
-            let request = post("/tokenize", r#"{"model":"real"}"#);
-            write(&mut client, &request.replace("host: localhost", &format!("host: localhost\r\n{head}")))
-                .await;
-            if number == 0 {
-                let mut engine = stage.engine().await;
-                tokio::task::spawn_local(async move {
-                    loop {
-                        if read_request(&mut engine).await.is_empty() {
-                            return;
-                        }
-                        write(&mut engine, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-                    }
-                });
-            }
-            read_until(&mut client, "ok").await;
-        }
-        assert!(ask(&stage, "GET /v1/stream?conv_id=talk-0").await.starts_with("HTTP/1.1 404 "));
-    });
-}

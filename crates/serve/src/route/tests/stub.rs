@@ -166,6 +166,10 @@ impl ModelService for StubService {
         json!({ "version": "0" })
     }
 
+    fn requests(&self) -> Value {
+        json!([])
+    }
+
     async fn reload(&self) -> Result<(), HttpProblem> {
         self.orders.borrow_mut().push("reload");
         Ok(())

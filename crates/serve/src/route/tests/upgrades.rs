@@ -66,7 +66,7 @@ fn an_engine_that_does_not_agree_is_heard() {
 }
 
 #[test]
-fn an_upgrade_that_nobody_asked_for_is_refused() {
+fn an_upgrade_that_was_not_asked_for_is_refused() {
     on_stage(|stage| async move {
         let mut client = stage.client().await;
         write(&mut client, &post("/upstream/real/x", "{}")).await;

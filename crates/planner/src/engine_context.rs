@@ -1,36 +1,31 @@
-//! Memory terms of one engine context (the model's or a draft model's) that do not depend on the context
-//! length.
+//! Terms of one engine context (the model's or a draft model's) that do not depend on the context length.
 
 use std::ops::Range;
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{Model, Tensor};
 
-use crate::compute::{self, ModelLayers};
-use crate::error::PlanError;
-use crate::flash::{self, Flash};
-use crate::kv::CacheKind;
-use crate::latent::LatentAttention;
-use crate::layout::{DeviceBytes, DeviceLayout};
-use crate::request::PlanRequest;
-use crate::{pool, weights};
+use crate::{
+    CacheKind, DeviceBytes, DeviceLayout, Flash, LatentAttention, ModelLayers, PlanError, PlanRequest,
+    compute, flash, pool, weights,
+};
 
 /// An engine context: the model's, the draft model's, or that of the model's own prediction layers.
-pub(super) struct EngineContext<'a> {
-    pub(super) model: &'a Model,
-    pub(super) layers: Range<u32>,
-    pub(super) layout: DeviceLayout,
+pub(crate) struct EngineContext<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) layers: Range<u32>,
+    pub(crate) layout: DeviceLayout,
     /// Weights that the context loads; `None` if another context of the process loads them.
-    pub(super) weights: Option<DeviceBytes>,
+    pub(crate) weights: Option<DeviceBytes>,
     /// The tensors by layer, with the cache and flash attention that the graph is built for.
-    pub(super) graph: ModelLayers<'a>,
+    pub(crate) graph: ModelLayers<'a>,
     /// Distinct matrices of each device.
-    pub(super) matrices: Vec<Vec<&'a Tensor>>,
+    pub(crate) matrices: Vec<Vec<&'a Tensor>>,
 }
 
 impl<'a> EngineContext<'a> {
     /// `loads_prediction_layers` is `None` for a context that loads no weights.
-    pub(super) fn new(
+    pub(crate) fn new(
         request: &PlanRequest<'_>,
         model: &'a Model,
         layers: Range<u32>,
