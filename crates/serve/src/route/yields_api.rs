@@ -51,7 +51,9 @@ impl<H: ModelService> HttpServer<H> {
         let snapshot = self.service.snapshot();
         let yields = snapshot.cards.iter().filter_map(|card| {
             let kept = card.yielded.as_ref()?;
-            let left = kept.until.map(|until| until.since(snapshot.now).as_secs());
+            // Rounded up, because what lasts an hour has an hour left when it begins.
+            let left = kept.until.map(|until| until.since(snapshot.now).as_millis().div_ceil(1000));
+            let left = left.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
             Some(json!({
                 "card": card.id, "name": card.name, "size": kept.bytes, "lacks": kept.lacks, "for": left,
             }))

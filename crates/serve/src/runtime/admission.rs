@@ -22,7 +22,7 @@ use crate::route::{HttpProblem, Limits, Pass, RequestPrompt, StallLimit, Upstrea
 /// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which the cause of a wait is looked at again, at first and after some time.
-const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Answer of the scheduler to a request.
 pub(super) enum AdmissionAnswer {
