@@ -21,6 +21,11 @@ pub(crate) fn systems() -> ExitCode {
     installed(&["debootstrap", "qemu-system-x86_64", "mke2fs"], SYSTEMS, true)
 }
 
+/// The browser that looks at the web page of `serve`.
+pub(crate) fn browser() -> ExitCode {
+    installed(&["chromium"], &["chromium"], true)
+}
+
 fn installed(programs: &[&str], packages: &[&str], target: bool) -> ExitCode {
     let is_there = |program: &&str| Command::new(program).arg("--version").output().is_ok();
     let there = programs.iter().all(is_there) || {

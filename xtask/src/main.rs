@@ -13,6 +13,7 @@ mod engine;
 mod gpu;
 mod guard;
 mod house;
+mod page;
 mod qemu;
 mod release;
 mod supply;
@@ -32,6 +33,7 @@ usage: cargo xtask <chore>
           pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
   house   a measured table of the tree: size, import cycles, functions, comments, names; see house --help
+  page    the web page of serve: its committed build is that of its sources, and Chromium shows what it should
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
   release [--out DIR] [--arch amd64|arm64] [--from DIR]
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),
         ["guard"] => guard::run(&root()),
         ["house", words @ ..] => house::run(&root(), words),
+        ["page"] => page::run(&root()),
         ["qemu-reclaim"] => qemu::run(&root()),
         ["release", words @ ..] => release::run(&root(), words),
         ["supply"] => supply::run(&root()),

@@ -92,8 +92,8 @@ fn texts(root: &Path) -> Vec<Source> {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if path.is_dir() {
                 let at_root = folder == root;
-                let is_left_out =
-                    name == "target" || name.starts_with('.') || at_root && LEFT_OUT.contains(&&*name);
+                let is_built = ["target", "node_modules"].contains(&&*name);
+                let is_left_out = is_built || name.starts_with('.') || at_root && LEFT_OUT.contains(&&*name);
                 if !is_left_out {
                     folders.push(path);
                 }
@@ -117,7 +117,15 @@ mod tests {
     fn data_and_what_is_built_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for path in ["data/a.md", "target/b.rs", ".git/c.toml", "docs/d.md", "crates/data/e.rs", "f.lock"] {
+        for path in [
+            "data/a.md",
+            "target/b.rs",
+            "page/node_modules/x/y.md",
+            ".git/c.toml",
+            "docs/d.md",
+            "crates/data/e.rs",
+            "f.lock",
+        ] {
             let path = root.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();

@@ -104,6 +104,11 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     fn asked(&self, _cards: &[Card]) -> Vec<(CardId, Bytes)> {
         Vec::new()
     }
+
+    /// The planned terms on each of these cards, such as `weights` and `kv`, where a plan has them.
+    fn terms(&self, _cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
+        Vec::new()
+    }
 }
 
 /// A size declared by the user. On several cards it is divided in proportion to their free memory.

@@ -15,6 +15,7 @@ pub(crate) fn engine_flags(argv: &[String], at: &FlagOrigin, warnings: &mut Vec<
     // Address, port and keys are the user's own business in a command of theirs.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);
     judge(&options, warnings);
+    warnings.extend(options.remarks());
     Some(options)
 }
 

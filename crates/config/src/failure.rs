@@ -22,6 +22,14 @@ impl ConfigError {
     }
 }
 
+impl ConfigError {
+    /// True if the fault is a flag of one model, so that the other models can be served.
+    pub(crate) fn is_of_a_flag(&self) -> bool {
+        // A new flag of an engine that is newer than the table looks the same as a mistyped one.
+        matches!(self.problem, ConfigProblem::ReadFlag(_) | ConfigProblem::FindKey { .. })
+    }
+}
+
 impl From<FlagError> for ConfigError {
     fn from(FlagError { origin, problem }: FlagError) -> Self {
         Self::new(origin, ConfigProblem::ReadFlag(problem))

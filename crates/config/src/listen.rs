@@ -1,4 +1,5 @@
-//! Addresses to listen on, as people write them: `127.0.0.1:8080`, `localhost:8080`, `8080`, `:8080`.
+//! Addresses to listen on, as people write them: `127.0.0.1:8080`, `localhost:8080`, `8080`, `:8080`, or several
+//! between commas.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -23,15 +24,51 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// The same for a field of a file.
-pub(crate) fn from_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    listen_address(&text).map(Some).map_err(serde::de::Error::custom)
+/// The most addresses of one server; far more than machines have networks.
+const MOST: usize = 16;
+
+/// Reads addresses between commas.
+pub fn listen_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let addresses = text.split(',').map(listen_address).collect::<Result<Vec<_>, _>>()?;
+    few_enough(addresses)
+}
+
+fn few_enough(addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+    match addresses.len() {
+        ..=MOST => Ok(addresses),
+        count => Err(format!("{count} addresses to listen on are too many; write at most {MOST}")),
+    }
+}
+
+/// The same for a field of a file: one text, or a list of them.
+pub(crate) fn from_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "an address or a list of addresses")]
+    enum Addresses {
+        One(String),
+        Several(Vec<String>),
+    }
+    let texts = match Addresses::deserialize(deserializer)? {
+        Addresses::One(text) => vec![text],
+        Addresses::Several(texts) => texts,
+    };
+    let read: Result<Vec<_>, _> = texts.iter().map(|text| listen_addresses(text)).collect();
+    read.and_then(|read| few_enough(read.concat())).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_addresses_stand_between_commas() {
+        let both = listen_addresses("127.0.0.1:1, [::1]:1").unwrap();
+        assert_eq!(both, ["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
+        for text in ["8080,", ",", "8080,x", &"1,".repeat(20)] {
+            assert!(listen_addresses(text).is_err(), "{text}");
+        }
+        assert!(listen_addresses(&["1"; 17].join(",")).unwrap_err().contains("at most 16"));
+    }
 
     #[test]
     fn what_people_write_is_an_address_and_the_rest_is_named() {

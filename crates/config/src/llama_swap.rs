@@ -37,9 +37,9 @@ type Unused = (&'static str, &'static str, bool);
 
 const WITHOUT_EFFECT: [Unused; 16] = [
     ("startPort", "the operating system assigns a port to each engine", true),
-    ("logLevel", "set the environment variable `RUST_LOG` to choose what is logged", true),
-    ("logRequests", "set the environment variable `RUST_LOG` to choose what is logged", true),
-    ("logTimeFormat", "set the environment variable `RUST_LOG` to choose what is logged", true),
+    ("logLevel", "choose what is logged with --log-level, or `log-level` under [serve]", true),
+    ("logRequests", "choose what is logged with --log-level, or `log-level` under [serve]", true),
+    ("logTimeFormat", "log lines begin with the time in UTC", true),
     ("logToStdout", "the output of each model goes to a separate log file", true),
     ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit", true),
     ("captureBuffer", "plimsoll does not record requests", true),
@@ -114,9 +114,15 @@ struct LlamaSwapReader<'a> {
     roster: Configuration,
 }
 
+/// Letters in which a key differs from `name`, with a bound for the names of other things.
+fn distance(key: &str, name: &str) -> usize {
+    distance_within(&key.to_ascii_lowercase(), &name.to_ascii_lowercase(), name.len() / 3)
+        .unwrap_or(usize::MAX)
+}
+
 /// True for a key that is probably meant to be `name`.
 fn is_near(key: &str, name: &str) -> bool {
-    distance_within(&key.to_ascii_lowercase(), name, name.len() / 3).is_some()
+    distance(key, name) < usize::MAX
 }
 
 impl LlamaSwapReader<'_> {
@@ -209,7 +215,8 @@ impl LlamaSwapReader<'_> {
                     self.note(pair.line, format!("`{key}` has no effect"), why, *is_cosmetic);
                 }
                 None => {
-                    let near = READ.iter().find(|name| is_near(key, name));
+                    let known = read.iter().copied().chain(without_effect.iter().map(|(known, ..)| *known));
+                    let near = known.min_by_key(|name| distance(key, name)).filter(|name| is_near(key, name));
                     let hint = near.map_or("remove it".to_owned(), |name| format!("did you mean `{name}`?"));
                     self.warn(pair.line, format!("unknown key `{}`", quoted(key)), &hint);
                 }

@@ -15,7 +15,7 @@ use self::document::{ConfigDocument, ModelTable, WordList};
 use super::command;
 use super::engine_flags::{engine_flags, judge};
 use super::failure::{ConfigError, ConfigProblem};
-use super::roster::{Configuration, ConfiguredModel, Launch, PORT};
+use super::roster::{Configuration, ConfiguredModel, Launch, PORT, RefusedModel};
 use super::serve_settings::ServeSettings;
 use super::serve_values::{card, web_origin};
 
@@ -38,7 +38,11 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, Config
     models.sort_by_key(|(name, _)| name.span().start);
     for (name, model) in models {
         let origin = lines.origin(name.span().start);
-        roster.models.push(entry(&lines, name.into_inner(), model, origin, &mut roster.warnings)?);
+        let (name, aliases) = (name.into_inner(), model.aliases.clone());
+        match entry(&lines, name.clone(), model, origin, &mut roster.warnings) {
+            Err(error) if error.is_of_a_flag() => roster.refused.push(RefusedModel { name, aliases, error }),
+            entry => roster.models.push(entry?),
+        }
     }
     Ok(roster)
 }
@@ -57,7 +61,10 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
     let command = document.engine.command.as_ref();
     let engine = command.map(|command| words(command.get_ref(), || lines.origin(command.span().start)));
     Ok(ServeSettings {
-        listen: serve.listen,
+        listen: serve.listen.clone(),
+        default: serve.default.clone(),
+        strict_names: serve.strict_names,
+        autoload: serve.autoload,
         api_keys,
         api_key_files: serve.api_key_files.clone(),
         patience: serve.patience.map(Into::into),
@@ -67,6 +74,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         open: serve.open,
         cards: each(lines, &serve.cards, card, |one, other| one.id == other.id)?,
         reserve: serve.reserve.as_ref().map(|size| size.0),
+        yield_below: serve.yield_below.as_ref().map(|size| size.0),
+        yield_to: serve.yield_to.clone(),
         log_file: serve.log_file.as_ref().map(|file| file.0.clone()),
         guard: serve.guard,
         ask: serve.ask.as_ref().map(|time| time.0),
@@ -185,7 +194,9 @@ fn flags(
     if let Some(path) = &model.model {
         argv.extend(["--model".to_owned(), path.clone()]);
     }
-    if let Some(flags) = &model.flags {
+    // Unlike a command, a line of flags may be empty.
+    let is_blank = |words: &WordList| matches!(words, WordList::Line(line) if line.trim().is_empty());
+    if let Some(flags) = model.flags.as_ref().filter(|flags| !is_blank(flags.get_ref())) {
         // Faults in flags point at their line, not at the model's.
         at = lines.origin(flags.span().start);
         argv.extend(words(flags.get_ref(), || at.clone())?);

@@ -15,10 +15,24 @@ use super::{llama_swap, native, preset};
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
 const LONGEST: usize = 1 << 20;
 
-/// Reads a configuration file in any of the three formats, which the file extension determines.
+/// Reads a configuration file of which every model can be served.
+pub fn parse(
+    file_name: &str,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Configuration, ConfigError> {
+    let roster = parse_each(file_name, text, env)?;
+    match roster.refused.first() {
+        Some(refused) => Err(refused.error.clone()),
+        None => Ok(roster),
+    }
+}
+
+/// Reads a configuration file in any of the three formats, which the file extension determines. A model with a flag
+/// that cannot be used is listed in [`Configuration::refused`].
 ///
 /// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
-pub fn parse(
+pub fn parse_each(
     file_name: &str,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
@@ -39,6 +53,7 @@ pub fn parse(
     };
     names_differ(&roster.models)?;
     roster.models.iter().try_for_each(listens_here)?;
+    default_exists(&file, &roster)?;
     Ok(roster)
 }
 
@@ -78,6 +93,18 @@ fn names_differ(models: &[ConfiguredModel]) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// The default model is one of the file's models.
+fn default_exists(file: &Arc<str>, roster: &Configuration) -> Result<(), ConfigError> {
+    let Some(default) = &roster.serve.default else { return Ok(()) };
+    let good = roster.models.iter().map(|model| (&model.name, &model.aliases));
+    let mut names = good.chain(roster.refused.iter().map(|model| (&model.name, &model.aliases)));
+    if names.any(|(name, aliases)| name == default || aliases.contains(default)) {
+        return Ok(());
+    }
+    let why = format!("`default = \"{}\"` names no model of the file; write a model's name", quoted(default));
+    Err(ConfigError::at(file, 0, ConfigProblem::Parse(why)))
 }
 
 /// Engines are our children, so they listen on this machine.

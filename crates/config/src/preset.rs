@@ -16,7 +16,7 @@ use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use self::grammar::Section;
 use super::failure::{ConfigError, ConfigProblem};
-use super::roster::{Configuration, ConfiguredModel, Launch};
+use super::roster::{Configuration, ConfiguredModel, Launch, RefusedModel};
 
 /// llama.cpp's name for the section before the first header.
 const DEFAULT: &str = "default";
@@ -33,19 +33,30 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, Config
     let mut sections = last_of_each(file, sections, &mut roster.warnings);
     // `[*]` is the base of every model, wherever it stands in the file.
     let global = sections.extract_if(.., |section| section.name == GLOBAL).next();
-    let mut global_options = Options::default();
+    let mut global_options = Ok(Options::default());
     if let Some(mut global) = global {
-        global_options = assemble::options(file, &global, &mut roster.warnings)?;
+        global_options = assemble::options(file, &global, &mut roster.warnings);
+        if let Err(error) = &global_options
+            && !error.is_of_a_flag()
+        {
+            return Err(error.clone());
+        }
         ours.append(&mut global.ours);
     }
     let ours = ours::of_server(file, &ours, &mut roster.serve)?;
     for section in sections {
-        let options = assemble::options(file, &section, &mut roster.warnings)?;
+        let options = assemble::options(file, &section, &mut roster.warnings);
         // A file that starts with a header still has this section.
-        if section.name == DEFAULT && options.is_empty() {
+        if section.name == DEFAULT && options.as_ref().is_ok_and(Options::is_empty) {
             continue;
         }
-        let options = options.merged_over(&global_options);
+        let options = match options.and_then(|own| Ok(own.merged_over(&global_options.clone()?))) {
+            Err(error) if error.is_of_a_flag() => {
+                roster.refused.push(RefusedModel { name: section.name, aliases: Vec::new(), error });
+                continue;
+            }
+            options => options?,
+        };
         let mut entry = assemble::entry(file, &section, options, &mut roster.warnings)?;
         // Global settings first: a section's own line replaces them.
         for line in ours.iter().copied().chain(&section.ours) {

@@ -9,6 +9,7 @@ use plimsoll_base::Bytes;
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use super::depth::TooLarge;
+use super::failure::ConfigError;
 use super::guard::GuardSettings;
 use super::serve_settings::ServeSettings;
 
@@ -18,7 +19,17 @@ pub struct Configuration {
     pub serve: ServeSettings,
     /// In the order of the file.
     pub models: Vec<ConfiguredModel>,
+    /// Models that cannot be served because of a flag.
+    pub refused: Vec<RefusedModel>,
     pub warnings: Vec<Warning>,
+}
+
+/// A model with a flag that cannot be used; the other models of the file are served.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusedModel {
+    pub name: String,
+    pub aliases: Vec<String>,
+    pub error: ConfigError,
 }
 
 /// A model that clients can request, with its settings.
@@ -165,6 +176,16 @@ impl Launch {
             }
             Self::Command { argv, .. } => argv.iter().map(|argument| with_port(argument, port)).collect(),
         }
+    }
+
+    /// Paths in the command: the program, if it is named with a folder, and the model file.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let program = match self {
+            Self::LlamaServer { program, .. } => program.as_deref().and_then(<[String]>::first),
+            Self::Command { argv, .. } => argv.first(),
+        };
+        let program = program.map(String::as_str).filter(|program| program.contains('/'));
+        program.into_iter().chain(self.options().and_then(|options| options.text("--model")))
     }
 
     /// Returns the address of the child that got `port`.

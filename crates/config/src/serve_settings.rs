@@ -29,8 +29,10 @@ macro_rules! serve_settings {
             /// The keys that differ from those of the server's start and that only a restart applies.
             pub fn differ_since(&self, start: &Self) -> Vec<String> {
                 let differ = [$((stringify!($field), self.$field != start.$field),)*];
-                // API keys and their files are read again by every reload.
-                let restart = |name: &&str| !matches!(*name, "api_keys" | "api_key_files");
+                // A reload applies these.
+                let restart = |name: &&str| {
+                    !matches!(*name, "api_keys" | "api_key_files" | "default" | "strict_names" | "autoload")
+                };
                 let names = differ.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name);
                 names.filter(restart).map(|name| name.replace('_', "-")).collect()
             }
@@ -51,7 +53,14 @@ macro_rules! serve_settings {
 }
 
 serve_settings! {
-    listen: Option<SocketAddr>,
+    /// Addresses to listen on; empty for the usual one.
+    listen: Vec<SocketAddr>,
+    /// The model that answers requests that name none.
+    default: Option<String>,
+    /// A request for an unknown model is refused, even if only one model is configured.
+    strict_names: bool,
+    /// False: a request does not load its model, unless it has `?autoload=true`.
+    autoload: Option<bool>,
     /// Other machines may use it without a key.
     open: bool,
     api_keys: Vec<String>,
@@ -69,6 +78,10 @@ serve_settings! {
     cards: Vec<Card>,
     /// Memory to leave free on each card.
     reserve: Option<Bytes>,
+    /// Free memory of a card below which idle models leave for other processes.
+    yield_below: Option<Bytes>,
+    /// Programs for which idle models leave when they begin to use a card.
+    yield_to: Vec<String>,
     /// File for the output of the engines.
     log_file: Option<PathBuf>,
     /// Guard's settings for models that have none of their own.
@@ -100,13 +113,13 @@ mod tests {
     #[test]
     fn the_command_line_wins_over_the_file_setting_by_setting() {
         let file = ServeSettings {
-            listen: Some(([127, 0, 0, 1], 1).into()),
+            listen: vec![([127, 0, 0, 1], 1).into()],
             cards: vec!["name=a,total=1GiB".parse().unwrap()],
             guard: GuardSettings::read("budget reuse").unwrap(),
             ..ServeSettings::default()
         };
         let line = ServeSettings {
-            listen: Some(([127, 0, 0, 1], 2).into()),
+            listen: vec![([127, 0, 0, 1], 2).into()],
             open: true,
             guard: GuardSettings::read("observe").unwrap(),
             ..ServeSettings::default()

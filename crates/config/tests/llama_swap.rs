@@ -142,7 +142,7 @@ fn what_has_no_effect_is_named_with_its_line() {
         warnings(text),
         [
             "config.yaml:1: `startPort` has no effect; the operating system assigns a port to each engine",
-            "config.yaml:2: `logLevel` has no effect; set the environment variable `RUST_LOG` to choose what is logged",
+            "config.yaml:2: `logLevel` has no effect; choose what is logged with --log-level, or `log-level` under [serve]",
             "config.yaml:3: unknown key `modles`; did you mean `models`?",
             "config.yaml:7: `name` has no effect; the list of models shows the model's key instead",
             "config.yaml:8: unknown key `cdm`; remove it",

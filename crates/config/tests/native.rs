@@ -63,7 +63,7 @@ program = "/opt/ik/llama-server"
 fn every_key_is_read() {
     let roster = roster(WHOLE);
     let serve = &roster.serve;
-    assert_eq!(serve.listen, Some("127.0.0.1:8080".parse().unwrap()));
+    assert_eq!(serve.listen, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!((serve.api_keys.len(), serve.api_key_files.len()), (1, 1));
     assert_eq!((serve.patience, serve.wait), (Some(Duration::from_secs(10)), Some(Duration::from_secs(600))));
     assert_eq!(serve.reclaim_before_load, Some(ReclaimBeforeLoad::Sudo));
@@ -256,6 +256,6 @@ fn the_example_in_the_packaged_configuration_is_read_once_its_marks_are_off() {
         .map(|line| format!("{}\n", line.trim_start_matches(['#', ' '])))
         .collect();
     let configuration = roster(&example);
-    assert!(configuration.serve.listen.is_some() && configuration.models.len() == 1, "{example}");
+    assert!(configuration.serve.listen.len() == 1 && configuration.models.len() == 1, "{example}");
     assert!(roster(packaged).models.is_empty());
 }

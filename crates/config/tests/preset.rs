@@ -316,7 +316,7 @@ model = n
 ; plimsoll: ttl = 0
 ";
     let roster = roster(text);
-    assert_eq!(roster.serve.listen, Some("127.0.0.1:9000".parse().unwrap()));
+    assert_eq!(roster.serve.listen, ["127.0.0.1:9000".parse().unwrap()]);
     assert_eq!(roster.serve.wait, Some(Duration::from_secs(600)));
     assert_eq!(roster.serve.reclaim_before_load, Some(plimsoll_config::ReclaimBeforeLoad::User));
     let [a, b] = &roster.models[..] else { panic!("two models") };

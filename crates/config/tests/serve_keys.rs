@@ -123,3 +123,60 @@ fn a_value_of_any_length_is_refused_in_a_short_line() {
         assert!(told.starts_with("p.toml:2: ") && told.len() < 400, "{} bytes: {told:.300}", told.len());
     }
 }
+
+#[test]
+fn names_and_addresses_are_read_alike_in_both_formats() {
+    let toml = "[serve]\nlisten = ['127.0.0.1:1', '[::1]:2']\ndefault = 'a'\nstrict-names = true\nautoload = false\n\
+        [models.b]\nmodel = 'm'\naliases = ['a', 'claude-*']\n";
+    let preset = ";plimsoll: listen = 127.0.0.1:1,[::1]:2\n;plimsoll: default = a\n;plimsoll: strict-names = on\n\
+        ;plimsoll: autoload = off\n[a]\nmodel = m\n";
+    let serve = read("a.toml", toml).unwrap();
+    assert_eq!(serve, read("a.ini", preset).unwrap());
+    assert_eq!((serve.listen.len(), serve.default.as_deref(), serve.autoload), (2, Some("a"), Some(false)));
+    assert!(read("a.toml", "[serve]\nlisten = '127.0.0.1:1,8080'\n").is_ok());
+    assert!(serve.differ_since(&ServeSettings::default()) == ["listen"], "a reload applies the others");
+    for (text, told) in [
+        ("[serve]\ndefault = 'zz'\n", "`default = \"zz\"` names no model of the file"),
+        ("[serve]\nlisten = ['8080', 'x']\n", "`x` is not an address to listen on"),
+        ("[serve]\nlisten = 8080\n", "an address or a list of addresses"),
+        ("[serve]\nautoload = 'no'\n", "write true or false"),
+    ] {
+        let error = read("a.toml", text).unwrap_err();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_bad_flag_refuses_its_model_and_no_other() {
+    for (file, text, refused) in [
+        (
+            "a.toml",
+            "[models.ok]\nmodel = 'm'\n[models.bad]\nmodel = 'm'\naliases = ['x']\nflags = '--no-such-flag 1'\n",
+            "a.toml:6: unknown flag `--no-such-flag`",
+        ),
+        (
+            "a.toml",
+            "[models.ok]\nmodel = 'm'\n[models.bad]\nmodel = 'm'\nflags = '-c'\n",
+            "a.toml:5: -c needs a value",
+        ),
+        (
+            "a.ini",
+            "[bad]\nmodel = m\nno-such-key = 1\n[ok]\nmodel = m\n",
+            "a.ini:3: unknown key `no-such-key` in [bad]",
+        ),
+    ] {
+        let each = plimsoll_config::parse_each(file, text, &|_| None).unwrap();
+        assert_eq!(each.models.iter().map(|model| &model.name[..]).collect::<Vec<_>>(), ["ok"], "{text}");
+        let [bad] = &each.refused[..] else { panic!("{text}") };
+        assert!(bad.name == "bad" && bad.error.to_string().starts_with(refused), "{}", bad.error);
+        // All or nothing, for `--check` and other programs.
+        assert_eq!(plimsoll_config::parse(file, text, &|_| None).unwrap_err(), bad.error);
+    }
+    // What is wrong with a setting of Plimsoll's own is no matter of one model.
+    for text in ["[models.a]\nmodel = 'm'\nttll = '1m'\n", "[models.a]\nttl = '1m'\n"] {
+        assert!(plimsoll_config::parse_each("a.toml", text, &|_| None).is_err(), "{text}");
+    }
+    let global =
+        plimsoll_config::parse_each("a.ini", "[*]\nno-such-key = 1\n[a]\nmodel = m\n", &|_| None).unwrap();
+    assert!(global.models.is_empty() && global.refused.len() == 1);
+}

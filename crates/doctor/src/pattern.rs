@@ -163,6 +163,8 @@ patterns! {
     OfSglang,
     OfComfyUi,
     OfTensorFlow,
+    OfWhisper,
+    OfKobold,
     OfLlama,
     OfTorch,
 }

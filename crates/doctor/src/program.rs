@@ -14,6 +14,10 @@ pub(super) enum LogProgram {
     Sglang,
     ComfyUi,
     TensorFlow,
+    /// whisper.cpp.
+    Whisper,
+    /// KoboldCpp.
+    Kobold,
     /// llama.cpp and other programs of ggml.
     Llama,
     /// PyTorch.
@@ -21,12 +25,14 @@ pub(super) enum LogProgram {
 }
 
 /// A program before the library that it is made with: ollama prints ggml's lines too, and vLLM PyTorch's.
-const PROGRAMS: [(LogProgram, &str, Pattern); 7] = [
+const PROGRAMS: [(LogProgram, &str, Pattern); 9] = [
     (LogProgram::Ollama, "ollama", Pattern::OfOllama),
     (LogProgram::Vllm, "vllm", Pattern::OfVllm),
     (LogProgram::Sglang, "sglang", Pattern::OfSglang),
     (LogProgram::ComfyUi, "comfyui", Pattern::OfComfyUi),
     (LogProgram::TensorFlow, "tensorflow", Pattern::OfTensorFlow),
+    (LogProgram::Whisper, "whisper", Pattern::OfWhisper),
+    (LogProgram::Kobold, "kobold", Pattern::OfKobold),
     (LogProgram::Llama, "llama", Pattern::OfLlama),
     (LogProgram::Torch, "torch", Pattern::OfTorch),
 ];
@@ -57,7 +63,7 @@ impl LogProgram {
     }
 
     fn uses_ggml(self) -> bool {
-        matches!(self, Self::Ollama | Self::Llama)
+        matches!(self, Self::Ollama | Self::Whisper | Self::Kobold | Self::Llama)
     }
 
     /// The table whose rows serve this program where it has none of its own.

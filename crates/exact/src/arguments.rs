@@ -1,5 +1,4 @@
-//! Command line of the engine run by `plan --exact`: the user's flags, without those that act outside the
-//! process.
+//! Command line of the engine run by `plan --exact`: the user's flags, but for those that act outside.
 //!
 //! Flags that open a listener, change the log, write files or start programs are left out or replaced.
 
@@ -11,32 +10,14 @@ use plimsoll_flags::{FlagValue, Options, ProgramKind, Setting};
 use super::run::Until;
 
 /// Flags without an effect on memory that act outside the process, or hide the log lines this crate reads.
+#[rustfmt::skip]
 const LEFT_OUT: [&str; 23] = [
-    // The log flags would move or reformat the lines that the transcript parser reads. `--sleep-idle-seconds`
-    // would unload the model in the middle of a run.
-    "--log-disable",
-    "--log-file",
-    "--log-prompts-dir",
-    "--log-colors",
-    "--log-prefix",
-    "--log-timestamps",
-    "--verbose",
-    "--verbosity",
-    "--warmup",
-    "--offline",
-    "--path",
-    "--tools",
-    "--tools-runtime",
-    "--mcp-servers-config",
-    "--mcp-servers-json",
-    "--agent",
-    "--ui-mcp-proxy",
-    "--slot-save-path",
-    "--lookup-cache-dynamic",
-    "--reuse-port",
-    "--api-key-file",
-    "--prio",
-    "--sleep-idle-seconds",
+    // The log flags would move or reformat the lines that the transcript parser reads. `--sleep-idle-seconds` would
+    // unload the model in the middle of a run.
+    "--log-disable", "--log-file", "--log-prompts-dir", "--log-colors", "--log-prefix", "--log-timestamps",
+    "--verbose", "--verbosity", "--warmup", "--offline", "--path", "--tools", "--tools-runtime",
+    "--mcp-servers-config", "--mcp-servers-json", "--agent", "--ui-mcp-proxy", "--slot-save-path",
+    "--lookup-cache-dynamic", "--reuse-port", "--api-key-file", "--prio", "--sleep-idle-seconds",
 ];
 
 /// An engine invocation before its arguments are spelled out.
@@ -76,8 +57,7 @@ impl Given<'_> {
             add(&["--fit-print", "on"]);
             return Ok(arguments);
         }
-        // A projector logs its compute buffer only during warm-up, so the warm-up stays on where there is
-        // one.
+        // A projector logs its compute buffer only during warm-up, so that stays on where there is one.
         if !has(FlagClass::Projector) {
             add(&["--no-warmup"]);
         }
@@ -89,21 +69,11 @@ impl Given<'_> {
 
     /// The log event after which an engine with these flags has reported every buffer.
     pub(super) fn until(&self) -> Until {
+        use FlagClass::*;
         // Each of these loads files or makes contexts after the first context.
-        let more = |setting: &Setting| {
-            matches!(
-                setting.flag.effect,
-                FlagClass::Projector
-                    | FlagClass::Draft
-                    | FlagClass::DraftRemote
-                    | FlagClass::Speculation
-                    | FlagClass::Bundle
-                    | FlagClass::Adapters
-                    | FlagClass::ScaledAdapters
-                    | FlagClass::ControlVectors
-            )
-        };
-        let loads_more = self.options.settings().iter().any(more);
+        const MORE: [FlagClass; 8] =
+            [Projector, Draft, DraftRemote, Speculation, Bundle, Adapters, ScaledAdapters, ControlVectors];
+        let loads_more = self.options.settings().iter().any(|setting| MORE.contains(&setting.flag.effect));
         if loads_more || self.kind == ProgramKind::LlamaFitParams { Until::Ready } else { Until::Context }
     }
 
@@ -124,9 +94,7 @@ fn replaced<E>(
     setting: &Setting,
     stand_in: &mut impl FnMut(&str) -> Result<String, E>,
 ) -> Result<Setting, E> {
-    let FlagValue::Text(text) = &setting.value else {
-        return Ok(setting.clone());
-    };
+    let FlagValue::Text(text) = &setting.value else { return Ok(setting.clone()) };
     let text = match setting.flag.effect {
         FlagClass::Model | FlagClass::Draft | FlagClass::Projector => stand_in(text)?,
         FlagClass::Adapters => each(text, |path| stand_in(path))?,

@@ -9,14 +9,14 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use plimsoll_planner::EngineBuild;
 use plimsoll_planner::exact::Transcript;
-use plimsoll_planner::{EngineBuild, EngineKind};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 /// Format version of an entry; changes when the meaning of a field changes.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Size limit of an entry: longer files were not written by this program.
 const LONGEST: u64 = 4 << 20;
 /// Mode bits that let a group or every user write.
@@ -30,10 +30,9 @@ pub(super) struct Cache {
 /// The log of one engine run, reduced to the lines that matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// `llama.cpp` or `ik_llama.cpp`; `None` where the engine does not identify itself.
-    kind: Option<String>,
-    build: Option<u32>,
-    lines: Vec<String>,
+    /// `None` where the engine does not identify itself.
+    pub(super) engine: Option<EngineBuild>,
+    pub(super) lines: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,24 +43,6 @@ struct Entry {
 }
 
 impl Answer {
-    pub(super) fn new(engine: Option<EngineBuild>, lines: Vec<String>) -> Self {
-        Self {
-            kind: engine.map(|engine| engine.kind.name().to_owned()),
-            build: engine.and_then(|engine| engine.build),
-            lines,
-        }
-    }
-
-    pub(super) fn engine(&self) -> Option<EngineBuild> {
-        let named = |kind: &EngineKind| self.kind.as_deref() == Some(kind.name());
-        let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp].into_iter().find(named)?;
-        Some(EngineBuild { kind, build: self.build })
-    }
-
-    pub(super) fn lines(&self) -> &[String] {
-        &self.lines
-    }
-
     /// True where the log reports the sizes of a model.
     pub(super) fn is_whole(&self) -> bool {
         let transcript = self.transcript();
@@ -69,11 +50,7 @@ impl Answer {
     }
 
     pub(super) fn transcript(&self) -> Transcript {
-        let mut transcript = Transcript::default();
-        for line in &self.lines {
-            transcript.hear(line);
-        }
-        transcript
+        Transcript::read(&self.lines.join("\n"))
     }
 }
 
@@ -121,7 +98,7 @@ impl Cache {
     }
 
     fn path(&self, question: &str) -> PathBuf {
-        // `DefaultHasher` may change between Rust releases. That only misses entries: the question is
+        // `DefaultHasher` may change between Rust releases; that only misses entries: the question is
         // compared.
         let mut hasher = DefaultHasher::new();
         question.hash(&mut hasher);
@@ -151,6 +128,8 @@ fn read_own(path: &Path) -> io::Result<Vec<u8>> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use plimsoll_planner::EngineKind;
+
     use super::*;
 
     fn answer() -> Answer {
@@ -159,7 +138,7 @@ mod tests {
             "load_tensors:        CUDA0 model buffer size =  4650.99 MiB",
             "srv    load_model: initializing, n_slots = 4, n_ctx_slot = 8192, kv_unified = 'true'",
         ];
-        Answer::new(Some(engine), lines.map(str::to_owned).to_vec())
+        Answer { engine: Some(engine), lines: lines.map(str::to_owned).to_vec() }
     }
 
     fn get(cache: &Cache, question: &str) -> Option<Answer> {
@@ -173,7 +152,7 @@ mod tests {
         cache.put("what", &answer());
         assert_eq!(get(&cache, "what"), Some(answer()));
         assert_eq!(get(&cache, "who"), None);
-        assert_eq!(get(&cache, "what").unwrap().engine().unwrap().build, Some(10_605));
+        assert_eq!(get(&cache, "what").unwrap().engine.unwrap().build, Some(10_605));
         assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1);
     }
 
@@ -184,8 +163,8 @@ mod tests {
         let path = cache.path("what");
         let other = Entry { version: VERSION, question: "who".to_owned(), answer: answer() };
         let older = Entry { version: VERSION - 1, question: "what".to_owned(), answer: answer() };
-        let silent =
-            Entry { version: VERSION, question: "what".to_owned(), answer: Answer::new(None, Vec::new()) };
+        let nothing = Answer { engine: None, lines: Vec::new() };
+        let silent = Entry { version: VERSION, question: "what".to_owned(), answer: nothing };
         let written = [other, older, silent].map(|entry| serde_json::to_vec(&entry).unwrap());
         for bytes in written.into_iter().chain([b"{\"version\":1".to_vec(), vec![0xff; 64]]) {
             fs::write(&path, bytes).unwrap();

@@ -1,7 +1,6 @@
 //! Sparse copies of model files: the header, followed by a hole of the weights' length.
 //!
-//! An engine reads weights only to copy them to a card. So a hole is enough for a memory plan, and it takes
-//! no disk space.
+//! An engine reads weights only to copy them to a card, so a hole is enough, and takes no disk space.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,7 +18,7 @@ use super::ExactError;
 const FOLDER: &str = "plimsoll-exact-";
 
 /// The part of a header that an engine gets to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
     Whole,
     /// The header without its vocabulary, which takes an engine longer to read than everything else.
@@ -34,13 +33,12 @@ pub(super) struct Files {
     models: BTreeMap<String, ModelFiles>,
 }
 
-/// One model: its files, and the path of the first copy in either form.
+/// One model: its files, and the path of the first copy in each form.
 #[derive(Debug)]
 struct ModelFiles {
     heads: Vec<Head>,
     stamp: String,
-    whole: Option<String>,
-    lean: Option<String>,
+    copies: BTreeMap<Form, String>,
 }
 
 #[derive(Debug)]
@@ -89,18 +87,11 @@ impl Files {
         let folder = self.folder()?.to_owned();
         let files = self.read(path)?;
         let form = if files.has_vocabulary() { form } else { Form::Whole };
-        let (made, name) = match form {
-            Form::Whole => (&files.whole, "whole"),
-            Form::Lean => (&files.lean, "lean"),
-        };
-        if let Some(made) = made {
+        if let Some(made) = files.copies.get(&form) {
             return Ok(made.clone());
         }
-        let first = files.write(&folder.join(format!("{number}-{name}")), form)?;
-        match form {
-            Form::Whole => files.whole = Some(first.clone()),
-            Form::Lean => files.lean = Some(first.clone()),
-        }
+        let first = files.write(&folder.join(format!("{number}-{form:?}")), form)?;
+        files.copies.insert(form, first.clone());
         Ok(first)
     }
 
@@ -121,8 +112,7 @@ impl ModelFiles {
         Ok(Self {
             heads: windows.into_iter().map(head).collect::<Result<_, ExactError>>()?,
             stamp: format!("gguf:{}", stamps.join("+")),
-            whole: None,
-            lean: None,
+            copies: BTreeMap::new(),
         })
     }
 

@@ -17,7 +17,6 @@ mod question;
 mod report;
 mod run;
 mod stamp;
-mod tally;
 mod terms;
 
 use std::cell::{Cell, RefCell};
@@ -41,8 +40,8 @@ pub use self::price::Asked;
 pub use self::prompt::PromptError;
 use self::question::Question;
 pub use self::stamp::{backends, of_engine as engine_stamp, of_file as file_stamp};
-use self::tally::{Limit, Tally};
 pub use self::terms::{Cancelled, RunTerms};
+use self::terms::{Limit, Tally};
 
 // The first run is made twice: with the whole header, and with a header without the vocabulary (five times
 // faster). If the sizes agree, later runs use the shorter header.
@@ -87,7 +86,7 @@ impl Oracle {
             cache: terms.keeps.then(Cache::of_user).flatten(),
             terms,
             // The first answer needs the whole header; `open` switches to the shorter one after comparing
-            // both.
+            // them.
             form: Cell::new(Form::Whole),
             sockets: Cell::default(),
             limit: Cell::default(),
@@ -158,8 +157,7 @@ impl Oracle {
         cards: &[Card],
     ) -> Result<Transcript, ExactError> {
         let lean = [asked].into_iter().chain(likely);
-        // The short form of `asked` is in the same batch, so that comparing the two forms costs no extra
-        // round.
+        // The short form of `asked` is in the same batch, so that the comparison costs no extra round.
         let lean = lean.map(|options| self.question(options, cards, Form::Lean));
         let whole = [self.question(asked, cards, Form::Whole)];
         let questions: Result<Vec<_>, _> = whole.into_iter().chain(lean).collect();
@@ -227,8 +225,7 @@ impl Oracle {
         let mut failed = Ok(());
         for (question, ended) in open.into_iter().zip(ended) {
             let said = match ended {
-                // Only answers go to the disk cache. A refusal may be caused by this machine and is kept in
-                // memory only.
+                // Only answers go to the disk cache: a refusal may be caused by this machine.
                 Ok(lines) => Ok(self.keep(&question.key, lines)),
                 Err(ExactError::Refused(refusal)) => Err(refusal),
                 Err(error) => {
@@ -249,7 +246,7 @@ impl Oracle {
         let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(key, Answer::is_whole)) else {
             return false;
         };
-        self.engine.set(self.engine.get().or(answer.engine()));
+        self.engine.set(self.engine.get().or(answer.engine));
         self.keep_devices();
         self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
@@ -258,7 +255,7 @@ impl Oracle {
     }
 
     fn keep(&self, key: &str, lines: Vec<String>) -> Transcript {
-        let answer = Answer::new(self.engine.get(), lines);
+        let answer = Answer { engine: self.engine.get(), lines };
         if let Some(cache) = &self.cache {
             cache.put(key, &answer);
         }
@@ -276,9 +273,7 @@ impl Oracle {
 
     /// Number of runs that the limit allows now.
     fn allowed(&self) -> usize {
-        let Some(limit) = self.limit.get() else {
-            return usize::MAX;
-        };
+        let Some(limit) = self.limit.get() else { return usize::MAX };
         let runs = if Instant::now() < limit.end { limit.runs } else { 0 };
         usize::try_from(runs).unwrap_or(usize::MAX)
     }

@@ -64,8 +64,8 @@ impl CostModel for Asked<'_> {
     type Error = ExactError;
 
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, ExactError> {
-        // DECISION: every price (the memory on each card) is the engine's own figure; the planner's formulas
-        // only choose the starting point.
+        // DECISION: every price is the engine's own figure; the planner's formulas only choose the starting
+        // point.
         let options = self.edited(changes)?;
         let wish = options.wish(self.request.program)?;
         let request = PlanRequest { wish: &wish, cards, ..self.request };

@@ -70,8 +70,7 @@ impl Oracle {
 }
 
 impl Prompt {
-    /// Sends the prompt once the server is ready. The engine's log is read on, because a full pipe would stop the
-    /// engine.
+    /// Sends the prompt once the server is ready. A full pipe would stop the engine, so its log is read on.
     pub(super) fn run(&self, mut log: PipeReader) -> Result<(), PromptError> {
         let (gone, ended) = oneshot::channel();
         thread::spawn(move || {

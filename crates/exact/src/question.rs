@@ -43,8 +43,7 @@ impl Oracle {
             options,
         };
         let mut files = self.files.borrow_mut();
-        // A fixed socket name keeps the run's own paths out of the cache key; file stamps replace model
-        // paths.
+        // A fixed socket name and file stamps keep the run's own paths out of the cache key.
         let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
         Ok(Question { key: self.key(&specs, &arguments), given, specs, form, prompt: None })
     }
@@ -104,8 +103,8 @@ impl Oracle {
 
     fn kept_devices(&self) -> Option<Vec<String>> {
         let cache = self.cache.as_ref()?;
-        let answer = cache.get(&self.devices_key(), |answer| !answer.lines().is_empty())?;
-        Some(answer.lines().to_vec())
+        let answer = cache.get(&self.devices_key(), |answer| !answer.lines.is_empty())?;
+        Some(answer.lines)
     }
 
     fn list_devices(&self, specs: &str) -> Result<Vec<String>, ExactError> {
@@ -120,10 +119,10 @@ impl Oracle {
             until: Until::Devices,
             prompt: None,
         };
-        let listed = run::run(&self.program.path, &job, &self.terms)?;
-        let devices: Vec<String> = listed.into_iter().collect();
+        let devices = run::run(&self.program.path, &job, &self.terms)?;
         if !devices.is_empty() {
-            self.listed.replace(Some((self.devices_key(), Answer::new(None, devices.clone()))));
+            let answer = Answer { engine: None, lines: devices.clone() };
+            self.listed.replace(Some((self.devices_key(), answer)));
         }
         Ok(devices)
     }

@@ -1,7 +1,6 @@
 //! Memory that an engine requested from each card, added up from the report of phantom (CUDA without a card).
 //!
-//! Phantom writes one line for each allocation and each free. The report's last line can be incomplete,
-//! because the engine is killed while it runs.
+//! Phantom writes one line for each allocation and each free; the last can be incomplete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -38,10 +37,8 @@ enum ReportEvent {
 /// Memory of the cards at the end of a report.
 #[derive(Default)]
 struct PhantomMemory {
-    /// Blocks by number: the engine's word for cards of their interface, the card, the bytes.
-    blocks: BTreeMap<u64, (&'static str, usize, u64)>,
-    /// Those of a pool of virtual memory.
-    pooled: BTreeSet<u64>,
+    /// Blocks by number: the engine's word for cards of their interface, the card, the bytes; true for a pool's.
+    blocks: BTreeMap<u64, (&'static str, usize, u64, bool)>,
     /// Cards on which cuBLAS is open.
     blas: BTreeSet<usize>,
     /// Kernels without code for their card.
@@ -51,17 +48,12 @@ struct PhantomMemory {
 impl PhantomMemory {
     fn read(report: &Path) -> Self {
         let mut memory = Self::default();
-        let Ok(file) = File::open(report) else {
-            return memory;
-        };
+        let Ok(file) = File::open(report) else { return memory };
         for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
                 Ok(ReportEvent::Take { id, kind, device, bytes }) => {
                     if let Some(interface) = interface(&kind) {
-                        memory.blocks.insert(id, (interface, device, bytes));
-                    }
-                    if kind == POOL {
-                        memory.pooled.insert(id);
+                        memory.blocks.insert(id, (interface, device, bytes, kind == POOL));
                     }
                 }
                 Ok(ReportEvent::Give { id }) => {
@@ -76,21 +68,28 @@ impl PhantomMemory {
         }
         memory
     }
+
+    /// The blocks of each card, with those of its pool or without.
+    fn by_card(&self, pools: bool) -> BTreeMap<(&'static str, usize), Vec<u64>> {
+        let mut cards: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for &(interface, device, bytes, _) in self.blocks.values().filter(|(.., pooled)| pools || !pooled) {
+            cards.entry((interface, device)).or_default().push(bytes);
+        }
+        cards
+    }
 }
 
-/// A line for each card: the bytes that were taken of it and not given back, but for the pool, which grows at
-/// moments of its own.
+fn sum(blocks: &[u64]) -> u64 {
+    blocks.iter().copied().fold(0, u64::saturating_add)
+}
+
+/// A line for each card: the bytes taken of it and not given back, but for the pool, which grows on its own.
 pub(super) fn asked(report: &Path) -> Vec<String> {
-    let memory = PhantomMemory::read(report);
-    let mut cards: BTreeMap<(&str, usize), u64> = BTreeMap::new();
-    for (_, &(interface, device, bytes)) in memory.blocks.iter().filter(|(id, _)| !memory.pooled.contains(id))
-    {
-        let sum = cards.entry((interface, device)).or_default();
-        *sum = sum.saturating_add(bytes);
-    }
-    let line =
-        |((interface, card), bytes)| format!("plimsoll_phantom: {interface}{card} asked for {bytes} bytes");
-    cards.into_iter().map(line).collect()
+    let cards = PhantomMemory::read(report).by_card(false).into_iter();
+    let line = |((interface, card), blocks): ((&str, usize), Vec<u64>)| {
+        format!("plimsoll_phantom: {interface}{card} asked for {} bytes", sum(&blocks))
+    };
+    cards.map(line).collect()
 }
 
 /// Lines for each card after a prompt: all bytes that are taken of it, and what a driver takes for them.
@@ -99,12 +98,7 @@ pub(super) fn asked(report: &Path) -> Vec<String> {
 /// measured with buffers as the log names them.
 pub(super) fn grown(report: &Path, transcript: &Transcript, tokens: u32) -> Vec<String> {
     let memory = PhantomMemory::read(report);
-    let mut cards: BTreeMap<(&str, usize), Vec<u64>> = BTreeMap::new();
-    for (interface, device, bytes) in memory.blocks.into_values() {
-        cards.entry((interface, device)).or_default().push(bytes);
-    }
     let line = |((interface, card), blocks): ((&str, usize), Vec<u64>)| {
-        let sum = |blocks: &[u64]| blocks.iter().copied().fold(0, u64::saturating_add);
         let (held, unnamed) = (sum(&blocks), unnamed(blocks, transcript, card));
         let rounding = match interface {
             CUDA => driver_takes(unnamed.iter().copied()).saturating_sub(sum(&unnamed)),
@@ -115,15 +109,15 @@ pub(super) fn grown(report: &Path, transcript: &Transcript, tokens: u32) -> Vec<
             "plimsoll_phantom: {interface}{card} holds {held} bytes and takes {taken} after {tokens} tokens"
         )
     };
-    let opened = memory.blas.into_iter().map(|card| format!("plimsoll_phantom: {CUDA}{card} opened cuBLAS"));
+    let opened = memory.blas.iter().map(|card| format!("plimsoll_phantom: {CUDA}{card} opened cuBLAS"));
     let guessed = (memory.guessed > 0)
         .then(|| format!("plimsoll_phantom: {} kernels without code for the card", memory.guessed));
-    cards.into_iter().map(line).chain(opened).chain(guessed).collect()
+    memory.by_card(true).into_iter().map(line).chain(opened).chain(guessed).collect()
 }
 
 /// Blocks of a card that are none of the buffers in the engine's log.
 fn unnamed(mut blocks: Vec<u64>, transcript: &Transcript, card: usize) -> Vec<u64> {
-    let on_card = transcript.buffers().iter().filter(|buffer| buffer.place == BufferPlace::Card(card));
+    let on_card = transcript.buffers.iter().filter(|buffer| buffer.place == BufferPlace::Card(card));
     for buffer in on_card {
         let is_it = |block: &u64| block.abs_diff(buffer.bytes.get()) <= transcript.margin().get();
         if let Some(at) = blocks.iter().position(is_it) {

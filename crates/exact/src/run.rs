@@ -37,8 +37,7 @@ const LONGEST_LINE: usize = 4096;
 /// The log event after which an engine has reported everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// The first context: the engine loads nothing else. Its next step would be to decode a few tokens, which
-    /// is slow where layers are in host memory.
+    /// The first context: the engine loads nothing else, and would next decode a few tokens.
     Context,
     /// The creation of the server's slots.
     Ready,
@@ -50,7 +49,7 @@ impl Until {
     pub(super) fn is_over(self, transcript: &Transcript) -> bool {
         match self {
             Self::Context => transcript.has_context(),
-            Self::Ready => transcript.is_ready(),
+            Self::Ready => transcript.ready,
             Self::Devices => false,
         }
     }
@@ -120,56 +119,39 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<Str
         .spawn();
     let engine = Running(child.map_err(start)?);
     let mut listener = Listener::new(job.until);
-    let watch = Watch { leader: engine.0.id(), job, terms, end: Instant::now() + terms.time };
+    let watch = Watch { program, leader: engine.0.id(), job, terms, end: Instant::now() + terms.time };
     let ended = listener.listen(&mut log, &watch);
     let prompt = job.prompt.as_ref().filter(|_| listener.is_over());
     let prompted = prompt.map(|prompt| (prompt, prompt.run(log)));
     // Kills the group before the log is judged: an engine that goes on would start decoding.
     drop(engine);
-    let path = program.to_owned();
-    match ended {
-        Ok(()) if job.until == Until::Devices => Ok(listener.lines),
-        Ok(()) if listener.is_over() && !listener.transcript.has_weights() => Err(ExactError::Sizes(path)),
-        Ok(()) if listener.is_over() => {
-            let mut lines = listener.lines;
-            match prompted {
-                Some((prompt, Ok(()))) => {
-                    lines.extend(report::grown(&job.report, &listener.transcript, prompt.tokens));
-                }
-                Some((prompt, Err(why))) => {
-                    let program = program.to_string_lossy().into_owned();
-                    return Err(ExactError::Prompt { program, tokens: prompt.tokens, why });
-                }
-                None => lines.extend(report::asked(&job.report)),
-            }
-            Ok(lines)
-        }
-        Ok(()) => Err(listener.transcript.refusal().into()),
-        Err(Broken::Cancelled) => Err(ExactError::Cancelled(path)),
-        Err(Broken::TooLarge) => Err(ExactError::Memory { path, limit: terms.memory.unwrap_or_default() }),
-        Err(Broken::Silent) => {
-            let seconds = terms.time.as_secs();
-            Err(ExactError::Wait { path, seconds, last: listener.last })
-        }
+    ended?;
+    if job.until == Until::Devices {
+        return Ok(listener.lines);
     }
-}
-
-/// Reason for which an engine was not heard to the end.
-enum Broken {
-    /// Its time was over, or its log could not be read.
-    Silent,
-    Cancelled,
-    TooLarge,
-}
-
-impl From<io::Error> for Broken {
-    fn from(_: io::Error) -> Self {
-        Self::Silent
+    if !listener.is_over() {
+        return Err(listener.transcript.refusal().into());
     }
+    if !listener.transcript.has_weights() {
+        return Err(ExactError::Sizes(program.to_owned()));
+    }
+    let mut lines = listener.lines;
+    match prompted {
+        Some((prompt, Ok(()))) => {
+            lines.extend(report::grown(&job.report, &listener.transcript, prompt.tokens));
+        }
+        Some((prompt, Err(why))) => {
+            let program = program.to_string_lossy().into_owned();
+            return Err(ExactError::Prompt { program, tokens: prompt.tokens, why });
+        }
+        None => lines.extend(report::asked(&job.report)),
+    }
+    Ok(lines)
 }
 
 /// A running engine, and the bounds of its run.
 struct Watch<'a> {
+    program: &'a Path,
     leader: u32,
     job: &'a Job,
     terms: &'a RunTerms,
@@ -178,31 +160,39 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Waits until there is something to read.
-    fn wait_for(&self, log: &PipeReader) -> Result<(), Broken> {
+    fn wait_for(&self, log: &PipeReader, last: &str) -> Result<(), ExactError> {
         loop {
             let left = self.end.saturating_duration_since(Instant::now());
-            let tick = Timespec::try_from(left.min(TICK)).map_err(io::Error::other)?;
+            let tick = Timespec::try_from(left.min(TICK)).map_err(|_| self.silent(last))?;
             match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&tick)) {
-                Ok(0) if left.is_zero() => return Err(Broken::Silent),
+                Ok(0) if left.is_zero() => return Err(self.silent(last)),
                 Ok(0) => self.check()?,
                 // An interrupted poll returns early; the read that follows blocks at most until the next line.
                 Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
-                Err(_) => return Err(Broken::Silent),
+                Err(_) => return Err(self.silent(last)),
             }
         }
     }
 
-    fn check(&self) -> Result<(), Broken> {
+    /// The error of an engine whose time is over, or whose log cannot be read.
+    fn silent(&self, last: &str) -> ExactError {
+        let (path, seconds) = (self.program.to_owned(), self.terms.time.as_secs());
+        ExactError::Wait { path, seconds, last: last.to_owned() }
+    }
+
+    fn check(&self) -> Result<(), ExactError> {
+        let path = || self.program.to_owned();
         if self.terms.cancelled.is_set() {
-            return Err(Broken::Cancelled);
+            return Err(ExactError::Cancelled(path()));
         }
         let Some(limit) = self.terms.memory else { return Ok(()) };
         let resident = resident(self.leader).unwrap_or_default();
         // The report lies in memory, too.
         let report = fs::metadata(&self.job.report).map_or(0, |about| about.len());
-        match resident + Bytes::new(report) > limit {
-            true => Err(Broken::TooLarge),
-            false => Ok(()),
+        if resident + Bytes::new(report) > limit {
+            Err(ExactError::Memory { path: path(), limit })
+        } else {
+            Ok(())
         }
     }
 }
@@ -239,19 +229,19 @@ impl Listener {
     }
 
     /// Reads the log until everything is known or the engine has ended.
-    fn listen(&mut self, log: &mut PipeReader, watch: &Watch<'_>) -> Result<(), Broken> {
+    fn listen(&mut self, log: &mut PipeReader, watch: &Watch<'_>) -> Result<(), ExactError> {
         let mut rest: Vec<u8> = Vec::new();
         let mut heard = 0;
         let mut buffer = [0; 16 << 10];
         let mut checked = Instant::now();
         while !self.is_over() && heard < LONGEST_LOG {
-            watch.wait_for(log)?;
+            watch.wait_for(log, &self.last)?;
             // An engine that never stops talking is watched as well.
             if checked.elapsed() > TICK {
                 watch.check()?;
                 checked = Instant::now();
             }
-            let count = log.read(&mut buffer)?;
+            let count = log.read(&mut buffer).map_err(|_| watch.silent(&self.last))?;
             if count == 0 {
                 // The last line of a crash often lacks its newline.
                 self.hear(&rest);

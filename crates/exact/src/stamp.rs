@@ -64,9 +64,11 @@ fn libraries(program: &Path, searched: &OsStr) -> Vec<PathBuf> {
 fn family(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter(|entry| {
+        // Bytes, because the folder of a program may hold thousands of others.
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.contains(".so") && FAMILY.iter().any(|start| name.starts_with(start))
+        let name = name.as_encoded_bytes();
+        FAMILY.iter().any(|start| name.starts_with(start.as_bytes()))
+            && name.windows(3).any(|part| part == b".so")
     });
     named.filter_map(|entry| entry.path().canonicalize().ok()).collect()
 }

@@ -1,8 +1,9 @@
-//! Terms of an engine run: its environment, the memory that it may take, and a signal to end it.
+//! Terms of an engine run (its environment, the memory that it may take, and a signal to end it), and the number of runs.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_launch::Environment;
@@ -44,5 +45,35 @@ impl Cancelled {
 
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Bounds on further engine runs, in number and in time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    pub(super) runs: u32,
+    pub(super) end: Instant,
+}
+
+/// The cost of the answers so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of engine runs.
+    pub(super) runs: u32,
+    /// Number of answers from the on-disk cache.
+    pub(super) kept: u32,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.runs {
+            1 => f.write_str("the engine ran once")?,
+            runs => write!(f, "the engine ran {runs} times")?,
+        }
+        match self.kept {
+            0 => Ok(()),
+            1 => f.write_str("; 1 answer came from the cache"),
+            kept => write!(f, "; {kept} answers came from the cache"),
+        }
     }
 }

@@ -170,6 +170,15 @@ impl GivenFlag<'_> {
         each.collect::<Option<Vec<_>>>().ok_or_else(|| self.error("PATTERN=BUFFER, e.g. \"exps=CPU\""))
     }
 
+    /// The override that `--n-cpu-ffn` stands for (`common.h: llm_add_n_cpu_ffn_overrides @ 0.5.0`).
+    pub(crate) fn dense_layers_on_host(&self) -> Result<Vec<BufferOverride>, FlagError> {
+        // No model has as many layers; a larger number would only make the pattern longer.
+        let numbers: Vec<String> = (0..self.natural()?.min(1024)).map(|layer| layer.to_string()).collect();
+        let pattern = format!(r"blk\.({})\.ffn_(up|down|gate)\.", numbers.join("|"));
+        let on_host = BufferOverride { pattern, buffer: "CPU".to_owned() };
+        Ok(if numbers.is_empty() { Vec::new() } else { vec![on_host] })
+    }
+
     pub(crate) fn scaled_files(&self) -> Result<Vec<String>, FlagError> {
         // The scale is checked and dropped: memory does not depend on it.
         let each = fields(&self.text()?).into_iter().map(|item| {

@@ -1,8 +1,8 @@
 //! Table of llama-server's flags: spellings, environment variable, and the setter that stores the value in
 //! [`ModelParams`].
 //!
-//! The rows follow `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of older builds and of
-//! ik_llama.cpp. CONTRIBUTING.md says how to add a flag.
+//! The rows follow `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of 0.5.0 and b11549, of older
+//! builds and of ik_llama.cpp. CONTRIBUTING.md says how to add a flag.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -147,8 +147,9 @@ fn row(line: &'static str) -> Option<Flag> {
     // Word by word, because every command reads the table as it starts: a search of each line for the marks of a
     // bundle and of an older flag takes three times as long.
     while !rest.is_empty() {
-        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
-        rest = after;
+        // Byte by byte, because words are too short for `split_once` to gain on them.
+        let (word, after) = rest.split_at(rest.bytes().position(|byte| byte == b' ').unwrap_or(rest.len()));
+        rest = after.strip_prefix(' ').unwrap_or_default();
         match word.split_at_checked(1)? {
             ("-", "-") => flag.known = KnownFlag::Before(std::mem::take(&mut rest)),
             ("=", "") => flag.stands_for = Some(std::mem::take(&mut rest)),
@@ -288,9 +289,11 @@ mod tests {
 
     /// Spellings and variables of every server flag of b10605, one flag a line, drawn from its source once.
     const NAMES: &str = include_str!("../../../data/llama-server-flags-b10605.txt");
+    /// Those that 0.5.0 and b11549 have in addition, from their `--help`.
+    const NEWER: &str = include_str!("../../../data/llama-server-flags-newer.txt");
 
     #[test]
-    fn the_table_holds_every_flag_of_b10605_and_no_other_as_todays() {
+    fn the_table_holds_every_flag_of_b10605_and_of_newer_builds_and_no_other_as_todays() {
         let ours: BTreeSet<String> = FLAGS
             .iter()
             .filter(|flag| {
@@ -302,7 +305,7 @@ mod tests {
                 spellings.chain(flag.env).collect::<Vec<_>>().join(" ")
             })
             .collect();
-        let theirs: BTreeSet<String> = NAMES.lines().map(str::to_owned).collect();
+        let theirs: BTreeSet<String> = NAMES.lines().chain(NEWER.lines()).map(str::to_owned).collect();
         assert_eq!(ours, theirs);
     }
 

@@ -91,22 +91,12 @@ fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
             tell(text, "run it with --rm and --init, and set `stop`, for example \"docker stop NAME\"");
         }
     }
-    for path in paths(&model.launch).filter(|path| !path.starts_with('/')) {
+    for path in model.launch.paths().filter(|path| !path.starts_with('/')) {
         let text =
             format!("the relative path {path} of `{name}` starts at the folder in which plimsoll serve runs");
         tell(text, "write the absolute path; `~` is not expanded");
     }
     all
-}
-
-/// The program, if it is named with a folder, and the model file.
-fn paths(launch: &Launch) -> impl Iterator<Item = &str> {
-    let program = match launch {
-        Launch::LlamaServer { program, .. } => program.as_deref().and_then(<[String]>::first),
-        Launch::Command { argv, .. } => argv.first(),
-    };
-    let program = program.map(String::as_str).filter(|program| program.contains('/'));
-    program.into_iter().chain(launch.options().and_then(|options| options.text("--model")))
 }
 
 /// Models that were never loaded at once may share a port; here they may be loaded at once.

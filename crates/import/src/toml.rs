@@ -25,7 +25,10 @@ pub(crate) fn write(source: &str, configuration: &Configuration) -> String {
 fn serve(out: &mut String, settings: &ServeSettings) {
     let cards: Vec<String> = settings.cards.iter().map(described).collect();
     let keys = [
-        ("listen", settings.listen.map(|address| value(&address.to_string()))),
+        ("listen", given(&settings.listen.iter().map(ToString::to_string).collect::<Vec<_>>())),
+        ("default", settings.default.as_ref().map(value)),
+        ("strict-names", given(&settings.strict_names)),
+        ("autoload", settings.autoload.as_ref().map(value)),
         ("open", given(&settings.open)),
         ("api-keys", given(&settings.api_keys)),
         ("api-key-files", given(&settings.api_key_files)),
@@ -34,6 +37,8 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("heartbeat", settings.heartbeat.map(time)),
         ("cards", given(&cards)),
         ("reserve", settings.reserve.map(size)),
+        ("yield-below", settings.yield_below.map(size)),
+        ("yield-to", given(&settings.yield_to)),
         ("log-file", settings.log_file.as_ref().map(|file| value(&file.to_string_lossy()))),
         ("log-level", settings.log_level.as_ref().map(value)),
         ("log-format", settings.log_format.as_ref().map(value)),

@@ -58,7 +58,8 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
         told(&imported.cosmetic),
         [
             "swap.yaml:2: `startPort` has no effect; the operating system assigns a port to each engine",
-            "swap.yaml:3: `logLevel` has no effect; set the environment variable `RUST_LOG` to choose what is logged",
+            "swap.yaml:3: `logLevel` has no effect; choose what is logged with --log-level, or `log-level` under \
+                [serve]",
             "swap.yaml:16: `name` has no effect; the list of models shows the model's key instead",
             "swap.yaml:38: `sendLoadingState` has no effect; the model's status shows the progress of loading; \
                 answers do not",
@@ -121,8 +122,51 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
     ] {
         assert_eq!(self::imported("swap.yaml", text).unwrap_err(), error);
     }
-    let unknown = self::imported("swap.yaml", "models:\n  a:\n    cmd: p ${PORT}\n    ttll: 5\n").unwrap();
-    assert!(told(&unknown.changes).contains(&"swap.yaml:4: unknown key `ttll`; remove it"));
+}
+
+#[test]
+fn misspelt_keys_and_numbers_are_told_with_what_was_meant() {
+    let text = "\
+healthChekTimeout: 3
+models:
+  a:
+    cmd: llama-server -m /a.gguf -c 64k --port ${PORT}
+    ttll: 5
+    concurencyLimit: 2
+    descripton: x
+    wholly-other: 1
+  b:
+    cmd: docker run x/llama-server -m /a.gguf -c 8k --port ${PORT}
+";
+    let imported = imported("swap.yaml", text).unwrap();
+    let changes = told(&imported.changes);
+    for expected in [
+        "swap.yaml:1: unknown key `healthChekTimeout`; did you mean `healthCheckTimeout`?",
+        "swap.yaml:4: llama-server reads `64k` after --ctx-size as 64; write the number in full: 65536",
+        "swap.yaml:5: unknown key `ttll`; did you mean `ttl`?",
+        "swap.yaml:6: unknown key `concurencyLimit`; did you mean `concurrencyLimit`?",
+        "swap.yaml:7: unknown key `descripton`; did you mean `description`?",
+        "swap.yaml:8: unknown key `wholly-other`; remove it",
+        "swap.yaml:10: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
+    ] {
+        assert!(changes.contains(&expected), "{expected}\nis none of\n{}", changes.join("\n"));
+    }
+}
+
+#[test]
+fn a_tab_is_named_with_its_own_line() {
+    for (text, line) in [
+        ("models:\n  a:\n    cmd: p ${PORT}\n\tttl: 5\n", 4),
+        ("models:\n  a:\n    cmd: p\n      ${PORT}\n\n \tttl: 5\n", 6),
+        ("models:\n\ta:\n    cmd: p ${PORT}\n", 2),
+        ("models:\n  a:\n    cmd: |\n      p\n\t--x\n", 5),
+    ] {
+        let error = imported("swap.yaml", text).unwrap_err();
+        assert!(
+            error.starts_with(&format!("swap.yaml:{line}: ")) && error.ends_with("use spaces"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

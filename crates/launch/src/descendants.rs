@@ -1,15 +1,18 @@
 //! Descendants of an engine (the processes that it started), and how they are killed with it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
+use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use procfs::FromRead;
 use procfs::process::{Process, Stat};
+use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::port_owner::{listener_on, socket_inodes};
@@ -19,13 +22,10 @@ pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
 /// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
 const ROUNDS: usize = 8;
 
+/// Bytes of a folder that are read at once.
+const LISTED: usize = 2048;
 /// 52 numbers of 20 digits and a name of 64 bytes at most (fs/proc/array.c:do_task_stat @ Linux 6.12).
 const LONGEST_STAT: usize = 2048;
-
-/// The kernel's thread that starts all others (init/main.c:rest_init @ Linux 6.12).
-const KTHREADD: i32 = 2;
-/// `flags` of a kernel thread (include/linux/sched.h @ Linux 6.12); no process can set it.
-const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// A process of the machine, with the properties that show its ancestry.
 #[derive(Debug)]
@@ -36,40 +36,58 @@ struct SeenProcess {
     started: u64,
 }
 
+/// A process at an earlier look: its number, the inode of its folder, and its start (ticks after boot).
+type EarlierProcess = (i32, u64, u64);
+
+/// The processes of the last look, in order.
+static EARLIER: Mutex<Vec<EarlierProcess>> = Mutex::new(Vec::new());
+
 /// Returns the processes that are alive and were started at `since` (ticks after boot) or later.
 ///
-/// DECISION: a swap of models waits for this, so each process costs three system calls; `procfs`'s
-/// `all_processes` makes ten. Threads of the kernel, which are most of the table on a machine with many
-/// processors, cost none.
+/// DECISION: a swap of models waits for this, and most processes are older than the engine. To read one takes three
+/// system calls, so the starts of those that were seen before are kept. A folder of /proc keeps its inode until its
+/// process is gone, and a later process with the same number gets another one
+/// (fs/proc/base.c:proc_pid_make_inode @ Linux 6.12).
 fn seen(since: u64) -> Vec<SeenProcess> {
-    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let numbers: Vec<i32> = numbers.collect();
-    // Read after the numbers: a number that is a kernel thread's now was no process's that still lives.
-    let kernel = kernel_threads();
-    let processes = numbers.into_iter().filter(|pid| !kernel.contains(pid));
-    processes
-        .filter_map(|pid| {
-            let stat = stat(pid)?;
-            // A zombie holds nothing and cannot be killed.
-            let alive = !matches!(stat.state, 'Z' | 'X') && stat.starttime >= since;
+    let mut earlier = EARLIER.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut now, mut found) = (Vec::with_capacity(earlier.len() + 16), Vec::new());
+    for (pid, inode) in numbers() {
+        let place = earlier.binary_search_by_key(&(pid, inode), |(pid, inode, _)| (*pid, *inode));
+        let known = place.ok().and_then(|place| earlier.get(place)).filter(|(.., started)| *started < since);
+        if let Some(known) = known {
+            now.push(*known);
+            continue;
+        }
+        let Some(stat) = stat(pid) else { continue };
+        now.push((pid, inode, stat.starttime));
+        // A zombie holds nothing and cannot be killed.
+        if !matches!(stat.state, 'Z' | 'X') && stat.starttime >= since {
             let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            alive.then_some(SeenProcess { pid, parent, group, started })
-        })
-        .collect()
+            found.push(SeenProcess { pid, parent, group, started });
+        }
+    }
+    now.sort_unstable();
+    *earlier = now;
+    found
 }
 
-/// Returns the threads of the kernel, all children of number 2; none where that is an ordinary process, as in a
-/// container, and none without CONFIG_PROC_CHILDREN.
-fn kernel_threads() -> HashSet<i32> {
-    if stat(KTHREADD).is_none_or(|stat| stat.flags & PF_KTHREAD == 0) {
-        return HashSet::new();
+/// Looks at all processes, so that the next search reads only those that are started from now on.
+pub(super) fn remember() {
+    seen(u64::MAX);
+}
+
+/// Returns the numbers of all processes, and the inodes of their folders.
+fn numbers() -> Vec<(i32, u64)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = rustix::fs::open("/proc", flags, Mode::empty()) else { return Vec::new() };
+    let mut block = [const { MaybeUninit::uninit() }; LISTED];
+    let mut entries = RawDir::new(folder, &mut block);
+    let mut numbers = Vec::new();
+    while let Some(Ok(entry)) = entries.next() {
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
+        numbers.extend(number.map(|number| (number, entry.ino())));
     }
-    // A read after the first one counts the children again up to its place.
-    let mut children = String::with_capacity(16 << 10);
-    let file = File::open(format!("/proc/{KTHREADD}/task/{KTHREADD}/children"));
-    let _ = file.and_then(|mut file| file.read_to_string(&mut children));
-    children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    numbers
 }
 
 fn stat(pid: i32) -> Option<Stat> {
@@ -265,14 +283,35 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_the_kernel_are_left_out_and_nothing_else() {
+    fn a_process_that_was_seen_before_is_found_until_it_ends() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(!kernel_threads().contains(&own));
-        let seen = seen(0);
-        assert!(seen.iter().any(|one| one.pid == own));
-        // Group 0 is that of the kernel's threads, as is parent 2.
-        let is_kernels = stat(KTHREADD).is_some_and(|stat| stat.flags & PF_KTHREAD != 0);
-        assert!(!is_kernels || !seen.iter().any(|one| one.parent == KTHREADD && one.group == 0));
+        let started = stat(own).unwrap().starttime;
+        let is_seen = |pid, since| seen(since).iter().any(|one| one.pid == pid);
+        // The second look takes the start time from the first one.
+        for _ in 0..2 {
+            remember();
+            assert!(is_seen(own, 0) && is_seen(own, started) && !is_seen(own, started + 1));
+        }
+        let mut child = Command::new("sleep").arg("97").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        remember();
+        assert!(is_seen(pid, started) && has_child_since(own, started));
+        child.kill().unwrap();
+        while is_seen(pid, started) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn every_process_of_the_machine_is_listed() {
+        let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+        let before: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+        let listed = numbers();
+        for pid in before {
+            // It may have ended in the meantime.
+            assert!(listed.iter().any(|(one, _)| *one == pid) || stat(pid).is_none(), "{pid}");
+        }
     }
 
     #[test]

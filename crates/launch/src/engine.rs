@@ -16,7 +16,7 @@ pub use self::home::{EngineHome, HomeError};
 #[cfg(test)]
 pub(crate) use self::identity::version_line;
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
-pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
+pub use self::install::{InstallError, InstallStep, RELEASE, install, installed, uninstall};
 pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
 
 /// The name that llama.cpp and its family give their server.

@@ -36,6 +36,8 @@ const PASSED: &[&str] = &[
      XAUTHORITY",
 ];
 
+const AIP_HTTP_PORT: &str = "AIP_HTTP_PORT";
+
 /// Variables of the daemon that never pass to a child, however they are named.
 const NOT_INHERITED: &[&str] = &[
     names::LLAMA_API_KEY,
@@ -55,6 +57,8 @@ const NOT_INHERITED: &[&str] = &[
     "LLAMA_ARG_MODELS_AUTOLOAD",
     "LLAMA_ARG_SSL_KEY_FILE",
     "LLAMA_ARG_SSL_CERT_FILE",
+    // The daemon's port on Vertex AI, which an engine would take before its own (`server-http.cpp @ 0.5.0`).
+    AIP_HTTP_PORT,
     // systemd's messages to the daemon; an engine that answered them would be taken for it.
     "NOTIFY_SOCKET",
     "LISTEN_FDS",
@@ -180,6 +184,10 @@ pub fn child_environment(
     }
     if let Some(port) = control_port {
         environment.set(names::LLAMA_SERVER_ROUTER_PORT, port.to_string());
+        // In this mode llama-server ignores `--port`.
+        if environment.get("AIP_MODE").is_some() {
+            environment.set(AIP_HTTP_PORT, port.to_string());
+        }
     }
     if let Some(key) = key {
         environment.set(names::LLAMA_API_KEY, key);
@@ -314,6 +322,17 @@ mod tests {
         let of_systemd = ["NOTIFY_SOCKET", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "STATE_DIRECTORY"];
         let (_, rest) = inherited(of_systemd.map(|name| (name.into(), "/run/x".into())), &[]);
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn an_engine_on_vertex_ai_listens_on_its_own_port() {
+        let vertex = |mode: &[(&str, &str)]| {
+            let daemon = [("AIP_HTTP_PORT", "8080")].into_iter().chain(mode.iter().copied());
+            let daemon = daemon.map(|(name, value)| (name.into(), value.into()));
+            child_environment(daemon, &[], &Visible::AsInherited, Some(4000), None)
+        };
+        assert_eq!(text(&vertex(&[]), "AIP_HTTP_PORT"), None);
+        assert_eq!(text(&vertex(&[("AIP_MODE", "PREDICTION")]), "AIP_HTTP_PORT"), Some("4000"));
     }
 
     #[test]

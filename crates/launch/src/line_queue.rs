@@ -3,29 +3,40 @@
 //! The program never waits for the reader or the disk: if the queue is full, lines are dropped and counted.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::mem;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Lines that may wait for their reader.
-const WAITING: usize = 4096;
-/// Bytes that are written at once.
-const BATCH: usize = 64 << 10;
+/// Bytes that may wait for their reader.
+const WAITING: usize = 1 << 20;
+/// The largest buffer that is kept for the next lines.
+const KEPT: usize = 64 << 10;
 /// Pause after each write. A thread that waits for a line is woken by the line's writer, which takes longer than
-/// the rest of a request's log line; now a busy server wakes it 200 times a second at most.
-const LINGER: Duration = Duration::from_millis(5);
+/// the rest of a request's log line; now a busy server wakes it 100 times a second at most.
+const LINGER: Duration = Duration::from_millis(10);
 /// Time that the last lines of a program have; a reader that has stopped must not keep it from ending.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
+// DECISION: one buffer under a lock instead of a channel of lines. A line that another thread frees costs the
+// allocator's slow path twice, and a line of a channel its own place and wake-up.
 /// Queue of whole lines; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct LineQueue {
-    lines: SyncSender<Vec<u8>>,
-    dropped: Arc<AtomicU64>,
+    waiting: Arc<Mutex<WaitingLines>>,
     writer: Thread,
     written: Arc<Mutex<Receiver<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct WaitingLines {
+    bytes: Vec<u8>,
+    /// Lines that came after those in `bytes` and found no room.
+    dropped: u64,
+    /// The writer sleeps until it is woken.
+    is_idle: bool,
+    is_over: bool,
 }
 
 impl LineQueue {
@@ -35,65 +46,81 @@ impl LineQueue {
         out: impl Write + Send + 'static,
         lost: impl Fn(u64) -> Vec<u8> + Send + 'static,
     ) -> io::Result<Self> {
-        let (lines, inbox) = sync_channel(WAITING);
+        let waiting = Arc::<Mutex<WaitingLines>>::default();
         let (all, written) = sync_channel(1);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let missing = Arc::clone(&dropped);
+        let lines = Arc::clone(&waiting);
         let writer = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            write_all(out, &inbox, &missing, lost);
+            write_all(out, &lines, lost);
             let _ = all.send(());
         })?;
         let (writer, written) = (writer.thread().clone(), Arc::new(Mutex::new(written)));
-        Ok(Self { lines, dropped, writer, written })
+        Ok(Self { waiting, writer, written })
     }
 
-    /// Appends a line, which ends with a line break.
-    pub(super) fn push(&self, line: Vec<u8>) {
-        if !line.is_empty() && self.lines.try_send(line).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Appends a line, which ends with a line break. Returns false if it was dropped.
+    pub(super) fn push(&self, line: &[u8]) -> bool {
+        let mut waiting = lock(&self.waiting);
+        // After the first dropped line the rest is dropped too, so that the report of them has its place.
+        if waiting.dropped > 0 || waiting.bytes.len() + line.len() > WAITING {
+            waiting.dropped += 1;
+            return false;
         }
+        waiting.bytes.extend_from_slice(line);
+        self.wake(waiting);
+        true
     }
 
     /// Ends the thread, and waits a limited time for the lines before.
     pub(super) fn finish(&self) {
-        // An empty line says so. A full queue means that the lines are not read, and waiting would be in vain.
-        if self.lines.try_send(Vec::new()).is_ok() {
-            self.writer.unpark();
+        let mut waiting = lock(&self.waiting);
+        waiting.is_over = true;
+        // A full queue means that the lines are not read, and waiting would be in vain.
+        let is_read = waiting.dropped == 0;
+        drop(waiting);
+        self.writer.unpark();
+        if is_read {
             let _ = self.written.lock().map(|written| written.recv_timeout(FLUSH_WITHIN));
+        }
+    }
+
+    fn wake(&self, mut waiting: MutexGuard<'_, WaitingLines>) {
+        let is_idle = mem::take(&mut waiting.is_idle);
+        // Released first, or the writer would wake up only to wait for it.
+        drop(waiting);
+        if is_idle {
+            self.writer.unpark();
         }
     }
 }
 
-fn write_all(
-    mut out: impl Write,
-    inbox: &Receiver<Vec<u8>>,
-    dropped: &AtomicU64,
-    lost: impl Fn(u64) -> Vec<u8>,
-) {
+/// The lines; they are whole even if a thread died that held the lock.
+fn lock(waiting: &Mutex<WaitingLines>) -> MutexGuard<'_, WaitingLines> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write_all(mut out: impl Write, waiting: &Mutex<WaitingLines>, lost: impl Fn(u64) -> Vec<u8>) {
     let mut batch = Vec::new();
-    while let Ok(mut line) = inbox.recv() {
+    loop {
+        let mut lines = lock(waiting);
+        if lines.bytes.is_empty() && lines.dropped == 0 && !lines.is_over {
+            lines.is_idle = true;
+            drop(lines);
+            thread::park();
+            continue;
+        }
+        mem::swap(&mut lines.bytes, &mut batch);
+        let (dropped, is_over) = (mem::take(&mut lines.dropped), lines.is_over);
+        drop(lines);
+        if dropped > 0 {
+            batch.append(&mut lost(dropped));
+        }
+        // A closed pipe loses the lines and nothing else.
+        let _ = out.write_all(&batch);
+        if is_over {
+            return;
+        }
         batch.clear();
-        let missing = dropped.swap(0, Ordering::Relaxed);
-        if missing > 0 {
-            batch.append(&mut lost(missing));
-        }
-        loop {
-            let is_over = line.is_empty();
-            batch.append(&mut line);
-            match inbox.try_recv() {
-                Ok(next) if batch.len() < BATCH && !is_over => line = next,
-                next => {
-                    // A closed pipe loses the lines and nothing else.
-                    let _ = out.write_all(&batch);
-                    batch.clear();
-                    match next {
-                        _ if is_over => return,
-                        Ok(next) => line = next,
-                        Err(_) => break,
-                    }
-                }
-            }
-        }
+        batch.shrink_to(KEPT);
         thread::park_timeout(LINGER);
     }
 }
@@ -111,10 +138,10 @@ mod tests {
         let lost = |count| format!("{count} lines were dropped\n").into_bytes();
         let queue = LineQueue::start("stderr", writer, lost).unwrap();
         let began = Instant::now();
-        // A pipe holds 64 KiB, and the queue 4096 lines.
+        // A pipe holds 64 KiB, and the queue 1 MiB.
         let line = [b"x".repeat(99), b"\n".to_vec()].concat();
-        for _ in 0..9000 {
-            queue.push(line.clone());
+        for _ in 0..20_000 {
+            queue.push(&line);
         }
         assert!(began.elapsed() < Duration::from_secs(5));
         let read = std::thread::spawn(move || {
@@ -122,8 +149,7 @@ mod tests {
             let _ = reader.read_to_string(&mut text);
             text
         });
-        // As `push` does, but for a line that may not be dropped.
-        while queue.lines.try_send(b"last\n".to_vec()).is_err() {
+        while !queue.push(b"last\n") {
             std::thread::sleep(Duration::from_millis(1));
         }
         queue.finish();

@@ -69,7 +69,7 @@ impl LogFile {
     }
 
     pub(super) fn push(&self, line: impl FnOnce(LineStyle) -> Vec<u8>) {
-        self.lines.push(line(self.style));
+        self.lines.push(&line(self.style));
     }
 }
 

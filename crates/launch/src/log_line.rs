@@ -1,5 +1,6 @@
 //! Format of one log line: cut to a bounded length, without control characters, as text or as JSON.
 
+use std::cell::Cell;
 use std::fmt::{self, Write};
 
 use jiff::Timestamp;
@@ -10,6 +11,10 @@ use tracing::field::{Field, Visit};
 
 /// Bytes of a message or of one field. A path or an error may quote a client's megabyte.
 const LONGEST: usize = 8 << 10;
+/// Room for a usual message, so that its pieces do not enlarge its text step by step.
+const USUAL: usize = 120;
+/// Length of `2026-11-23T04:30:00`.
+const SECOND_TEXT: usize = 19;
 /// Name of the message among the fields of an event (`tracing_core::field`).
 const MESSAGE: &str = "message";
 
@@ -70,12 +75,12 @@ impl LineText {
         // Writing to a string does not fail.
         let _ = match style {
             LineStyle::Bare => Ok(()),
-            LineStyle::Timed => write!(line, "{time:.3} "),
+            LineStyle::Timed => write_time(&mut line, time),
             LineStyle::Journal => write!(line, "<{}>", priority(level)),
             LineStyle::Json => write!(line, "{}", self.json(time, level)),
         };
         if style != LineStyle::Json {
-            let _ = level.map_or(Ok(()), |level| write!(line, "{level:>5} "));
+            line += level.map_or("", label);
             line += &self.message;
         }
         line.push('\n');
@@ -127,6 +132,17 @@ pub(super) fn dropped(style: LineStyle, count: u64, why: &str) -> Vec<u8> {
     text.in_style(style, Timestamp::now(), Some(Level::WARN))
 }
 
+/// The level, at the same width as the others.
+fn label(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "ERROR ",
+        Level::WARN => " WARN ",
+        Level::INFO => " INFO ",
+        Level::DEBUG => "DEBUG ",
+        Level::TRACE => "TRACE ",
+    }
+}
+
 /// Severities of syslog(3).
 fn priority(level: Option<Level>) -> u8 {
     match level {
@@ -137,39 +153,75 @@ fn priority(level: Option<Level>) -> u8 {
     }
 }
 
-fn one_line(text: fmt::Arguments<'_>) -> String {
-    let mut line = OneLine::default();
-    let _ = line.write_fmt(text);
-    if line.cut > 0 {
-        let _ = write!(line.text, "… ({} bytes more)", line.cut);
+/// Writes the time to the millisecond. Lines of one second share its text, because to divide a time into year,
+/// month and day costs as much as the rest of a request's line.
+fn write_time(line: &mut String, time: Timestamp) -> fmt::Result {
+    thread_local! {
+        static SECOND: Cell<(i64, [u8; SECOND_TEXT])> = const { Cell::new((i64::MIN, [0; SECOND_TEXT])) };
     }
-    line.text
+    let (second, millisecond) =
+        (time.as_millisecond().div_euclid(1000), time.as_millisecond().rem_euclid(1000));
+    let (kept, text) = SECOND.get();
+    if let Ok(text) = str::from_utf8(&text)
+        && kept == second
+    {
+        return write!(line, "{text}.{millisecond:03}Z ");
+    }
+    let start = line.len();
+    write!(line, "{time:.3} ")?;
+    // A year of more than four digits has a longer text.
+    if let Some(text) =
+        line.as_bytes()[start..].first_chunk().filter(|_| line.len() - start == SECOND_TEXT + 6)
+    {
+        SECOND.set((second, *text));
+    }
+    Ok(())
 }
 
-/// Text without what a terminal or a reader of lines would take for more than text.
-#[derive(Default)]
-struct OneLine {
+/// The text without what a terminal or a reader of lines would take for more than text, cut to a bounded length.
+fn one_line(text: fmt::Arguments<'_>) -> String {
+    let mut line = BoundedText { text: String::with_capacity(USUAL), cut: 0 };
+    // Writing to a string does not fail.
+    let _ = line.write_fmt(text);
+    let BoundedText { text, cut } = line;
+    // All bytes, because a loop without an early end is vectorised.
+    if cut == 0 && text.bytes().fold(true, |is_plain, byte| is_plain & (b' '..=b'~').contains(&byte)) {
+        return text;
+    }
+    escaped(&text, cut)
+}
+
+fn escaped(text: &str, mut cut: usize) -> String {
+    let mut line = String::with_capacity(text.len());
+    for (at, letter) in text.char_indices() {
+        if line.len() >= LONGEST {
+            cut += text.len() - at;
+            break;
+        }
+        match is_unsafe(letter) {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+    }
+    if cut > 0 {
+        let _ = write!(line, "… ({cut} bytes more)");
+    }
+    line
+}
+
+/// The beginning of a text, and the number of bytes that it lacks.
+struct BoundedText {
     text: String,
     cut: usize,
 }
 
-impl Write for OneLine {
+impl Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte);
-        if self.cut == 0 && self.text.len() + text.len() <= LONGEST && text.bytes().all(is_plain) {
-            self.text.push_str(text);
-            return Ok(());
-        }
-        for (at, letter) in text.char_indices() {
-            if self.cut > 0 || self.text.len() >= LONGEST {
-                self.cut += text.len() - at;
-                break;
-            }
-            match is_unsafe(letter) {
-                true => self.text.extend(letter.escape_default()),
-                false => self.text.push(letter),
-            }
-        }
+        // Nothing follows a gap.
+        let room = if self.cut == 0 { LONGEST - self.text.len() } else { 0 };
+        let kept = if text.len() <= room { text } else { &text[..text.floor_char_boundary(room)] };
+        self.text.push_str(kept);
+        self.cut += text.len() - kept.len();
         Ok(())
     }
 }
@@ -194,6 +246,13 @@ mod tests {
     fn a_line_has_the_form_that_its_reader_expects() {
         assert_eq!(text(LineStyle::Bare, "a b"), " WARN a b\n");
         assert_eq!(text(LineStyle::Timed, "ä"), "2026-11-23T04:30:00.123Z  WARN ä\n");
+        for time in ["2026-11-23T04:30:00.9996Z", "2026-11-23T04:30:01Z", "1969-12-31T23:59:59.001Z"] {
+            let time: Timestamp = time.parse().unwrap();
+            for time in [time, Timestamp::MIN, Timestamp::MAX] {
+                let line = LineText::message("").in_style(LineStyle::Timed, time, None);
+                assert_eq!(String::from_utf8(line).unwrap(), format!("{time:.3} \n"));
+            }
+        }
         assert_eq!(text(LineStyle::Journal, "a"), "<4> WARN a\n");
         let json: Value = serde_json::from_str(&text(LineStyle::Json, "a\n\"b\"")).unwrap();
         let expected = serde_json::json!({

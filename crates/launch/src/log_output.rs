@@ -129,7 +129,7 @@ impl Subscriber for LogOutput {
         let style = started.terms.read().unwrap_or_else(PoisonError::into_inner).style;
         let (now, level) = (Timestamp::now(), Some(*event.metadata().level()));
         let text = LineText::of(event, style == LineStyle::Json);
-        started.stderr.push(text.in_style(style, now, level));
+        started.stderr.push(&text.in_style(style, now, level));
         if let Some(file) = started.file.get() {
             file.push(|style| text.in_style(style, now, level));
         }

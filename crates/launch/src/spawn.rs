@@ -199,6 +199,8 @@ impl Parent {
             // The request was cancelled meanwhile, so no handle of this child exists.
             let _ = self.bury(unwanted.child);
         }
+        // While the child loads, because its end waits for what is not known by then.
+        descendants::remember();
     }
 
     fn spawn(&mut self, spec: &ChildSpec) -> Result<Spawned, LaunchError> {

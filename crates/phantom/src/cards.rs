@@ -60,8 +60,7 @@ const GENERATIONS: [((u32, u32), [u32; 4]); 14] = [
 
 /// Reads the whole list.
 pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
-    // DECISION: a description that cannot be read is an error, because a plan for the wrong card is worse
-    // than no plan.
+    // DECISION: a description that cannot be read is an error: a plan for the wrong card is worse than none.
     let cards: Vec<Card> = text
         // The position in the list is the device number, as CUDA_VISIBLE_DEVICES makes it for real cards.
         .split(';')
@@ -150,8 +149,7 @@ impl Card {
         if self.capability >= (8, 0) { Self::RESERVED } else { 0 }
     }
 
-    /// An attribute by its number in `cudaDeviceAttr` and `CUdevice_attribute`, which agree; 0 for what no
-    /// engine asks.
+    /// An attribute by its number in `cudaDeviceAttr` and `CUdevice_attribute`; 0 for what no engine asks.
     pub(crate) fn attribute(&self, number: c_int) -> u32 {
         let limits = self.limits();
         match number {
@@ -164,8 +162,8 @@ impl Card {
             12 | 82 => Self::REGISTERS,
             16 => self.processors,
             18 => u32::from(self.integrated),
-            // Overlap, mapped host memory, concurrent kernels, unified addressing, managed memory (83, 89),
-            // cooperative launch, host registration.
+            // Overlap, mapped host memory, concurrent kernels, unified and managed memory, cooperation,
+            // registration.
             15 | 19 | 31 | 41 | 83 | 89 | 95 | 99 => 1,
             39 => limits.threads,
             75 => self.capability.0,

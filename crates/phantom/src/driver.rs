@@ -1,7 +1,6 @@
 //! Functions of libcuda that ggml calls directly: virtual memory management for its pool.
 //!
-//! A CUDA runtime that is linked statically into an engine needs further, undocumented driver functions. Such
-//! an engine finds no card here.
+//! An engine with a static CUDA runtime needs further, undocumented functions. It finds no card here.
 
 use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
@@ -65,9 +64,7 @@ crate::exported! {
     fn cuMemCreate(
         handle: *mut c_ulonglong, bytes: usize, properties: *const AllocationProperties, _flags: c_ulonglong,
     ) -> c_int {
-        let Some(properties) = properties.as_ref() else {
-            return INVALID;
-        };
+        let Some(properties) = properties.as_ref() else { return INVALID };
         let number = usize::try_from(properties.location).unwrap_or(usize::MAX);
         if number >= machine().cards.len() {
             return INVALID_DEVICE;

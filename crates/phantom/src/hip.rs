@@ -85,9 +85,7 @@ crate::exported! {
         const SIZE: usize = 1472;
         const ARCHITECTURE: usize = 1160;
         const WARP: usize = 308;
-        let Some(card) = machine().card(device) else {
-            return INVALID_DEVICE;
-        };
+        let Some(card) = machine().card(device) else { return INVALID_DEVICE };
         if place.is_null() {
             return INVALID;
         }

@@ -1,7 +1,6 @@
 //! Occupancy of GPU kernels: the number of thread blocks that run at the same time on one multiprocessor.
 //!
-//! The occupancy determines the temporary memory of attention. A kernel's registers and shared memory are
-//! read from the engine's machine code.
+//! It determines the temporary memory of attention. The engine's machine code says what a kernel takes.
 
 mod fat_binary;
 mod machine_code;

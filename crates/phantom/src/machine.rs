@@ -59,10 +59,7 @@ impl Machine {
         let report = Report::open(variable(env::PHANTOM_REPORT).as_deref());
         let (runtime, amd) = runtime();
         // The list is CUDA's and Vulkan's order as it is; an engine on ROCm may hide cards from itself.
-        let cards = match amd {
-            true => AmdSelection::from_environment().of(cards),
-            false => cards,
-        };
+        let cards = if amd { AmdSelection::from_environment().of(cards) } else { cards };
         report.loaded(runtime, &cards);
         if runtime > 0 {
             say!("CUDA runtime {runtime}");

@@ -45,8 +45,7 @@ impl Kind {
     }
 
     fn protection(self) -> c_int {
-        // DECISION: device and pool memory are address ranges that cannot be accessed (`PROT_NONE`); managed
-        // and host memory is real.
+        // DECISION: device and pool memory are addresses without access (`PROT_NONE`); other memory is real.
         match self {
             Self::Device | Self::Pool | Self::Vulkan => libc::PROT_NONE,
             Self::Managed | Self::VulkanMapped | Self::Host => libc::PROT_READ | libc::PROT_WRITE,
@@ -59,6 +58,7 @@ pub(crate) struct Memory {
     ledger: Lock<Ledger>,
 }
 
+#[derive(Default)]
 struct Ledger {
     /// By address: what `cudaMalloc` and the like returned, and what is mapped of a pool.
     taken: BTreeMap<usize, Taken>,
@@ -93,16 +93,7 @@ impl Taken {
 
 impl Memory {
     pub(crate) fn new(report: Report) -> Self {
-        Self {
-            report,
-            ledger: Lock::new(Ledger {
-                taken: BTreeMap::new(),
-                handles: BTreeMap::new(),
-                ranges: BTreeMap::new(),
-                used: [0; Card::MOST],
-                next: 0,
-            }),
-        }
+        Self { report, ledger: Lock::new(Ledger::default()) }
     }
 
     pub(crate) fn report(&self) -> &Report {
@@ -118,9 +109,7 @@ impl Memory {
     /// New memory; null where the address space is too small.
     pub(crate) fn take(&self, kind: Kind, card: usize, bytes: usize) -> *mut c_void {
         let mut ledger = self.ledger.hold();
-        let Some(taken) = ledger.admit(kind, card, bytes) else {
-            return null_mut();
-        };
+        let Some(taken) = ledger.admit(kind, card, bytes) else { return null_mut() };
         let Some(address) = map(bytes, kind.protection()) else {
             ledger.subtract(&taken);
             return null_mut();
@@ -133,9 +122,7 @@ impl Memory {
     /// Gives memory back; false where nothing begins there.
     pub(crate) fn give(&self, address: *mut c_void) -> bool {
         let mut ledger = self.ledger.hold();
-        let Some(taken) = ledger.taken.remove(&address.addr()) else {
-            return false;
-        };
+        let Some(taken) = ledger.taken.remove(&address.addr()) else { return false };
         ledger.subtract(&taken);
         unmap(address, taken.bytes);
         self.report.given(taken.number);

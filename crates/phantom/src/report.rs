@@ -79,8 +79,7 @@ impl Report {
 /// Opens a file for append; reports on stderr if that fails.
 fn open(path: &str) -> c_int {
     const MODE: libc::mode_t = 0o644;
-    // O_APPEND keeps the lines of several processes whole; O_CLOEXEC keeps the file from the engine's
-    // children.
+    // O_APPEND keeps lines of several processes whole; O_CLOEXEC keeps the file from the engine's children.
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
     let file = CString::new(path).map_or(CLOSED, |path| {
         // SAFETY: a C string; O_CREAT takes the mode.

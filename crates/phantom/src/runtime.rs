@@ -1,6 +1,6 @@
 //! Functions of the CUDA runtime and of cuBLAS.
 //!
-//! Kernel launches, copies, graphs and products succeed and do nothing, because no planned size depends on the data.
+//! Launches, copies, graphs and products succeed and do nothing: no planned size depends on the data.
 
 pub(crate) mod launch;
 
@@ -72,9 +72,7 @@ crate::exported! {
     }
 
     fn cudaDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
-        let Some(card) = machine().card(device) else {
-            return INVALID_DEVICE;
-        };
+        let Some(card) = machine().card(device) else { return INVALID_DEVICE };
         give(value, c_int::try_from(card.attribute(attribute)).unwrap_or(0))
     }
 
@@ -96,9 +94,7 @@ crate::exported! {
 
     fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
         let current = machine().current();
-        let Some(card) = machine().cards.get(current) else {
-            return NO_DEVICE;
-        };
+        let Some(card) = machine().cards.get(current) else { return NO_DEVICE };
         let sized = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         give(free, sized(machine().memory.free(current, card.free)));
         give(total, sized(card.total))
@@ -160,9 +156,7 @@ unsafe fn allocate(kind: Kind, place: *mut *mut c_void, bytes: usize) -> c_int {
 /// # Safety
 /// `place` is null or of this layout.
 unsafe fn properties(layout: &Layout, place: *mut c_void, device: c_int) -> c_int {
-    let Some(card) = machine().card(device) else {
-        return INVALID_DEVICE;
-    };
+    let Some(card) = machine().card(device) else { return INVALID_DEVICE };
     if place.is_null() {
         return INVALID;
     }

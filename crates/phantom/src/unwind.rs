@@ -1,7 +1,6 @@
 //! Stubs of the two unwinding symbols to which the standard library's `alloc` refers.
 //!
-//! `alloc` was compiled with unwinding. Nothing in this library unwinds (panic = abort), so the stubs are
-//! never called.
+//! `alloc` was compiled with unwinding. Nothing unwinds here (panic = abort), so they are never called.
 
 use core::arch::global_asm;
 

@@ -20,10 +20,7 @@ pub(crate) struct AmdSelection {
 impl AmdSelection {
     /// The cards that are left, in HIP's order.
     pub(crate) fn of<T>(&self, cards: Vec<T>) -> Vec<T> {
-        let cards = match &self.rocr {
-            Some(list) => chosen(cards, rocr(list)),
-            None => cards,
-        };
+        let cards = if let Some(list) = &self.rocr { chosen(cards, rocr(list)) } else { cards };
         let set = |list: &&String| !list.is_empty();
         match self.hip.as_ref().filter(set).or(self.cuda.as_ref().filter(set)) {
             Some(list) => chosen(cards, hip(list)),

@@ -1,7 +1,6 @@
 //! Vulkan device limits that the stand-in reports for a card, from a table of vendors.
 //!
-//! An engine's buffer sizes and temporary memory depend on these limits. Each limit can be set in the card's
-//! description.
+//! An engine's buffers depend on these limits. Each can be set in the card's description.
 
 use alloc::format;
 use alloc::string::String;

@@ -29,8 +29,7 @@ crate::exported! {
         address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: off_t,
     ) -> *mut c_void {
         let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
-        // The arguments are the caller's, but for a flag that only says when pages are read. On failure both this and
-        // mmap return -1 and set errno.
+        // The arguments are the caller's, but for a flag that only says when pages are read.
         let mapped = syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void;
         if file >= 0 && mapped != libc::MAP_FAILED {
             FILES.hold().insert(mapped.addr(), mapped.addr().saturating_add(length));
@@ -55,8 +54,7 @@ crate::exported! {
     /// `posix_madvise`, which takes no advice: it never has to.
     fn posix_madvise(_address: *mut c_void, _length: usize, _advice: c_int) -> c_int { 0 }
 
-    /// ggml's own `clear` of a buffer, whose contents are never read (called by `llama-kv-cache.cpp`,
-    /// `llama-memory-recurrent.cpp @ b10605, b8799`).
+    /// ggml's own `clear` of a buffer, whose contents are never read (`llama-kv-cache.cpp @ b10605, b8799`).
     fn ggml_backend_buffer_clear(_buffer: *mut c_void, _value: u8) {}
 
     fn ggml_backend_tensor_set(tensor: *mut c_void, data: *const c_void, offset: usize, size: usize) {

@@ -1,16 +1,16 @@
 //! Table of the model architectures whose plans were checked against llama.cpp (`src/models/*.cpp @ b10605`).
 //!
-//! For these, planned sizes equal the engine's in every recorded measurement (`data/measured`, `data/exact`).
-//! Any other architecture is planned as an estimate.
+//! For these, planned sizes equal the engine's in every recorded row (`data/measured`, `data/exact`).
 
 use plimsoll_model::{Model, TensorType};
 
-use crate::request::{EngineBuild, EngineKind};
+use crate::{EngineBuild, EngineKind};
 
 /// Point of the graph at which the rows that need logits are selected from the batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WantedRows {
     /// Within the last layer, before its residual sum.
+    #[default]
     WithinLastLayer,
     /// Within the last layer, after its first residual sum.
     AfterFirstSum,
@@ -19,8 +19,8 @@ pub(super) enum WantedRows {
     AfterLastNorm,
 }
 
-/// Properties of a graph that do not follow from the model's tensors.
-#[derive(Clone, Copy, Debug)]
+/// Properties of a graph that do not follow from the model's tensors; most graphs have none.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GraphVariant {
     pub(super) wanted: WantedRows,
     /// For each of a layer's two sums: the residual is the first operand, and the sum reuses its memory.
@@ -31,8 +31,8 @@ pub(super) struct GraphVariant {
     pub(super) side_by_side: bool,
     /// Norms subtract the mean even without a bias.
     pub(super) subtracts_mean: bool,
-    /// The weights of the chosen experts are divided by their sum.
-    pub(super) weighs_experts: bool,
+    /// The weights of the chosen experts are not divided by their sum.
+    pub(super) keeps_weights: bool,
     /// The router applies its softmax after the choice of experts.
     pub(super) late_softmax: bool,
     /// Values are normed without a weight before they are cached.
@@ -41,10 +41,10 @@ pub(super) struct GraphVariant {
     pub(super) views_gates: bool,
     /// The delta net repeats its keys for every value head, with or without its kernel.
     pub(super) repeats_keys: bool,
-    /// The norm after the layers.
-    pub(super) last_norm: &'static str,
-    /// Positions of one token: 4 where images have a height and a width.
-    pub(super) positions: u64,
+    /// The norm after the layers is called `token_embd_norm`.
+    pub(super) ends_with_token_norm: bool,
+    /// A token has 4 positions, because images have a height and a width.
+    pub(super) images: bool,
     /// Token embeddings are scaled without being expanded into the graph first.
     pub(super) scales_tokens: bool,
     /// Reranking pools the mean of a sequence, not one of its tokens.
@@ -54,25 +54,6 @@ pub(super) struct GraphVariant {
     /// An encoder that loads its token embedding as output matrix too.
     pub(super) loads_output: bool,
 }
-
-const USUAL: GraphVariant = GraphVariant {
-    wanted: WantedRows::WithinLastLayer,
-    residual_first: [false, false],
-    norm_first: false,
-    side_by_side: false,
-    subtracts_mean: false,
-    weighs_experts: true,
-    late_softmax: false,
-    norms_values: false,
-    views_gates: false,
-    repeats_keys: false,
-    last_norm: "output_norm.weight",
-    positions: 1,
-    scales_tokens: false,
-    ranks_mean: false,
-    softmaxes_rank: false,
-    loads_output: false,
-};
 
 /// Recorded rows with which a graph was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,41 +65,44 @@ enum ComparedGraph {
 }
 
 /// To add an architecture, add its row here once `data/measured` or `data/exact` holds rows of it.
-#[rustfmt::skip]
-const TABLE: &[(&[&str], ComparedGraph, GraphVariant)] = {
+fn row(name: &str) -> (ComparedGraph, GraphVariant) {
     use ComparedGraph::*;
     use WantedRows::*;
-    &[
-        (&["llama", "mistral3", "qwen2", "qwen3moe", "gemma", "gemma2", "gemma3", "deepseek2", "internlm2", "smollm3",
-           "ernie4_5", "hunyuan-dense", "glm4moe", "bert", "nomic-bert"], Attending, USUAL),
-        (&["qwen3"], Attending, GraphVariant { softmaxes_rank: true, ..USUAL }),
-        (&["qwen3vl"], Not, GraphVariant { softmaxes_rank: true, ..USUAL }),
+    type V = GraphVariant;
+    let usual = GraphVariant::default();
+    match name {
+        "llama" | "mistral3" | "qwen2" | "qwen3moe" | "gemma" | "gemma2" | "gemma3" | "deepseek2"
+        | "internlm2" | "smollm3" | "ernie4_5" | "hunyuan-dense" | "glm4moe" | "bert" | "nomic-bert" => {
+            (Attending, usual)
+        }
+        "qwen3" => (Attending, V { softmaxes_rank: true, ..usual }),
+        "qwen3vl" => (Not, V { softmaxes_rank: true, ..usual }),
         // Models with attention alone.
-        (&["gpt-oss"], Attending, GraphVariant { wanted: AfterLastLayer, late_softmax: true, ..USUAL }),
-        (&["phi3"], Attending, GraphVariant { residual_first: [false, true], ..USUAL }),
-        (&["command-r"], Attending, GraphVariant { side_by_side: true, subtracts_mean: true, ..USUAL }),
-        (&["gemma3n"], Attending, GraphVariant { norms_values: true, ..USUAL }),
-        (&["gemma-embedding"], Attending, GraphVariant { loads_output: true, ..USUAL }),
-        (&["modern-bert"], Attending, GraphVariant { subtracts_mean: true, ranks_mean: true, ..USUAL }),
-        (&["nomic-bert-moe"], Not, GraphVariant { weighs_experts: false, ..USUAL }),
+        "gpt-oss" => (Attending, V { wanted: AfterLastLayer, late_softmax: true, ..usual }),
+        "phi3" => (Attending, V { residual_first: [false, true], ..usual }),
+        "command-r" => (Attending, V { side_by_side: true, subtracts_mean: true, ..usual }),
+        "gemma3n" => (Attending, V { norms_values: true, ..usual }),
+        "gemma-embedding" => (Attending, V { loads_output: true, ..usual }),
+        "modern-bert" => (Attending, V { subtracts_mean: true, ranks_mean: true, ..usual }),
+        "nomic-bert-moe" => (Not, V { keeps_weights: true, ..usual }),
         // Layers with a state.
-        (&["mamba", "mamba2", "granitehybrid"], Recurrent, USUAL),
-        (&["jamba"], Recurrent, GraphVariant { residual_first: [true, true], weighs_experts: false, ..USUAL }),
-        (&["nemotron_h", "nemotron_h_moe"], Recurrent, GraphVariant { wanted: AfterLastNorm, ..USUAL }),
-        (&["falcon-h1"], Recurrent, GraphVariant { wanted: AfterFirstSum, ..USUAL }),
-        (&["lfm2", "lfm2moe"], Recurrent,
-         GraphVariant { residual_first: [true, true], last_norm: "token_embd_norm.weight", ..USUAL }),
-        (&["qwen3next"], Recurrent,
-         GraphVariant { wanted: AfterLastNorm, norm_first: true, repeats_keys: true, views_gates: true, ..USUAL }),
-        (&["qwen35", "qwen35moe"], Recurrent,
-         GraphVariant { wanted: AfterLastNorm, norm_first: true, positions: 4, ..USUAL }),
-    ]
-};
-
-fn row(name: &str) -> (ComparedGraph, GraphVariant) {
-    // An unknown architecture is planned like the usual ones, as an estimate.
-    let row = TABLE.iter().find(|(names, ..)| names.contains(&name));
-    row.map_or((ComparedGraph::Not, USUAL), |&(_, compared, variant)| (compared, variant))
+        "mamba" | "mamba2" | "granitehybrid" => (Recurrent, usual),
+        "jamba" => (Recurrent, V { residual_first: [true, true], keeps_weights: true, ..usual }),
+        "nemotron_h" | "nemotron_h_moe" => (Recurrent, V { wanted: AfterLastNorm, ..usual }),
+        "falcon-h1" => (Recurrent, V { wanted: AfterFirstSum, ..usual }),
+        "lfm2" | "lfm2moe" => {
+            (Recurrent, V { residual_first: [true, true], ends_with_token_norm: true, ..usual })
+        }
+        "qwen3next" => {
+            let next = V { wanted: AfterLastNorm, norm_first: true, ..usual };
+            (Recurrent, V { repeats_keys: true, views_gates: true, ..next })
+        }
+        "qwen35" | "qwen35moe" => {
+            (Recurrent, V { wanted: AfterLastNorm, norm_first: true, images: true, ..usual })
+        }
+        // An unknown architecture is planned like the usual ones, as an estimate.
+        _ => (Not, usual),
+    }
 }
 
 impl GraphVariant {

@@ -1,15 +1,12 @@
 //! Memory of CUDA contexts, loaded modules and library handles, as measured or published.
 //!
-//! A plan uses the measurements of `plimsoll calibrate`, else this table of published values by card, else a
-//! default.
+//! A plan uses what `plimsoll calibrate` measured, else this table of published values, else a default.
 
 use std::borrow::Cow;
 
 use plimsoll_base::{Bytes, Card, Counting, Source};
 
-use super::contexts::{self, MeasuredContext};
-use super::outcome::PlanTerm;
-use super::request::PlanRequest;
+use crate::{MeasuredContext, PlanRequest, PlanTerm, contexts};
 
 struct PublishedContext {
     /// A word of the card's name.
@@ -25,8 +22,7 @@ struct PublishedContext {
     source: &'static str,
 }
 
-// The values of `data/measured/h200-b10605.json`. Guard (the preloaded library) counts less than the driver
-// does (`Counting`).
+// The values of `data/measured/h200-b10605.json`. Guard counts less than the driver does (`Counting`).
 const H200: PublishedContext = PublishedContext {
     name: "H200",
     context: Bytes::mib(590),
@@ -76,9 +72,8 @@ fn published(card: &Card) -> &'static PublishedContext {
     rows.find(|row| card.name.contains(row.name)).unwrap_or(&DEFAULT)
 }
 
-/// Memory that cuBLAS of CUDA 13.0 requests from the driver on an H200: guard's count for b8799 minus the
-/// requests of the engine's pool (`data/measured/h200-growth-b8799.json`). The rest of cuBLAS's memory is its
-/// kernels.
+/// Memory that cuBLAS of CUDA 13.0 asks for on an H200, besides its kernels: guard's count for b8799 minus
+/// the pool's requests (`data/measured/h200-growth-b8799.json`).
 const CUBLAS_ASKED: Bytes = Bytes::new(67_240_960);
 
 fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredContext> {
@@ -99,13 +94,10 @@ pub(super) fn context(request: &PlanRequest<'_>, card: &Card) -> PlanTerm {
     }
 }
 
-/// The context as it is opened, which is all of it on a card that the process sees but does not use. Never more than
-/// the context of a card that computes.
+/// The context as it is opened: all of it on a card that is seen but not used, and never more than when used.
 pub(super) fn opened_context(request: &PlanRequest<'_>, card: &Card) -> PlanTerm {
     let row = published(card);
-    let Some(measured) = measured(request, card) else {
-        return term(row.idle, row.source);
-    };
+    let Some(measured) = measured(request, card) else { return term(row.idle, row.source) };
     // Tables of the first schema lack the opened size; a published one is nearer than the whole context.
     let opened = measured.opened.or(is_published(row).then_some(row.idle));
     let opened = opened.unwrap_or(measured.context).min(measured.context);

@@ -1,8 +1,6 @@
-//! Compute buffer: memory for the intermediate results of the largest batch, the logits and the attention
-//! mask.
+//! Compute buffer: memory for intermediate results of the largest batch, logits and the attention mask.
 //!
-//! The size depends on the order of operations. So the graph of operations is built without data, and its
-//! tensors are placed by llama.cpp's rules.
+//! The graph of operations is built without data, and its tensors are placed by llama.cpp's rules.
 
 mod allocator;
 mod attention;
@@ -18,22 +16,20 @@ mod recurrent;
 mod schedule;
 mod streams;
 
-use self::decoder::Decoder;
-use self::graph::Id;
+use self::decoder::{BIAS, Decoder, WEIGHT};
+use self::graph::{F16, F32, I32, I64, Id, OpGraph, OpKind};
+use self::model_layers::Layer;
 pub(super) use self::model_layers::ModelLayers;
 use self::schedule::BackendSet;
+use crate::{DeviceBytes, EngineQuirks, PlanRequest, Reserve, TensorDevice};
 
 use plimsoll_base::{Bytes, Source};
 
-use super::layout::{DeviceBytes, TensorDevice};
-use super::quirks::EngineQuirks;
-use super::request::PlanRequest;
-use super::reserve::Reserve;
-
 pub(super) fn source(compared: bool) -> Source {
-    Source::Formula(match compared {
-        true => "ggml-alloc.c:ggml_gallocr_reserve_n @ b10605",
-        false => "ggml-alloc.c:ggml_gallocr_reserve_n @ b10605, graph estimated",
+    Source::Formula(if compared {
+        "ggml-alloc.c:ggml_gallocr_reserve_n @ b10605"
+    } else {
+        "ggml-alloc.c:ggml_gallocr_reserve_n @ b10605, graph estimated"
     })
 }
 

@@ -5,7 +5,7 @@
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::request::{EngineBuild, EngineKind};
+use crate::{EngineBuild, EngineKind};
 
 const SCHEMA: &str = "plimsoll.contexts/2";
 /// Rows of the first schema lack the opened size.
@@ -24,8 +24,7 @@ pub struct MeasuredContext {
     pub build: Option<u32>,
     /// Context, modules and handles once a model is loaded.
     pub context: Bytes,
-    /// The part of `context` that exists when it is opened, before anything is loaded; `None` if not
-    /// measured.
+    /// The part of `context` that exists when it is opened, before anything is loaded, where it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened: Option<Bytes>,
     /// Memory that the first prompt with cuBLAS adds for good; `None` if not measured.
@@ -71,7 +70,6 @@ pub fn read(text: &str) -> Result<Vec<MeasuredContext>, ReadContextsError> {
 
 /// The line number and the error in one line.
 fn located(text: &str, error: &toml::de::Error) -> String {
-    // A TOML error spans several lines and quotes the text; one line is enough for a report.
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map_or(1, |before| before.matches('\n').count() + 1);
     format!("line {line}: {}", error.message().lines().next().unwrap_or_default())
@@ -108,8 +106,8 @@ pub(super) fn find<'a>(
 ) -> Option<&'a MeasuredContext> {
     let of_engine = |row: &&MeasuredContext| row.is_named(card) && row.engine == engine.kind;
     let mut rows = contexts.iter().filter(of_engine);
-    // DECISION: a context depends more on the project than on its build, so another build's row is closer than
-    // any published value.
+    // DECISION: a context depends more on the project than on its build: another build's row is closer than
+    // any.
     let of_build = rows.clone().find(|row| row.build == engine.build);
     of_build.or_else(|| rows.next())
 }

@@ -2,24 +2,16 @@
 //!
 //! Terms that do not depend on the context length are computed only once.
 
-mod engine_context;
-mod pools;
-mod sum;
-
 use plimsoll_base::{Bytes, Card, CardKind, Source};
 use plimsoll_model::Model;
 
-use self::engine_context::EngineContext;
-pub(super) use self::engine_context::draft_wish;
-use self::pools::{cells, pools};
-use self::sum::TermSums;
-use super::error::PlanError;
-use super::flash::Flash;
-use super::latent::LatentAttention;
-use super::outcome::{DepthGrowth, HostTerms, PlanTerm, Terms};
-use super::request::PlanRequest;
-use super::reserve::{Reserve, speculates};
-use super::{calibration, compute, kv, weights};
+use crate::engine_context::{EngineContext, draft_wish};
+use crate::pool::{cells, pools};
+use crate::reserve::speculates;
+use crate::{
+    DepthGrowth, DeviceBytes, Flash, HostTerms, LatentAttention, PlanError, PlanRequest, PlanTerm, Reserve,
+    Terms, architecture, calibration, compute, kv, weights,
+};
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
 const MOST_LAYERS: u32 = 1024;
@@ -56,6 +48,11 @@ impl RequestCost {
         let host = &self.host;
         host.weights.known() + host.kv.known() + host.compute.known() + host.output.known()
     }
+
+    /// The weights on a card, or on the host.
+    pub(super) fn weights(&mut self, card: Option<usize>) -> &mut PlanTerm {
+        card.map_or(&mut self.host.weights, |card| &mut self.cards[card].weights)
+    }
 }
 
 /// The sum of a card's terms once loaded, before the first request.
@@ -70,9 +67,12 @@ pub(super) fn peak(terms: &Terms) -> Bytes {
 
 impl<'a> PlanCalculator<'a> {
     pub(super) fn new(request: &'a PlanRequest<'a>) -> Result<Self, PlanError> {
-        // Before anything is allocated for each layer.
+        // A header is hostile input: layers are counted before anything is allocated for each of them.
         for model in [Some(request.model), request.draft].into_iter().flatten() {
-            check(model)?;
+            if model.hyper.layers > MOST_LAYERS {
+                let value = u64::from(model.hyper.layers);
+                return Err(PlanError::Header { what: "block_count", value });
+            }
         }
         let wish = request.wish;
         let hyper = &request.model.hyper;
@@ -128,25 +128,55 @@ impl<'a> PlanCalculator<'a> {
 
     pub(super) fn at(&self, context: u64) -> Result<RequestCost, PlanError> {
         let request = self.request;
-        let reserve = Reserve::of_model(request, context);
-        let mut sum = TermSums::new(request.cards.len());
-        for (context, reserve) in self.contexts(reserve) {
-            self.add(context, &reserve, &mut sum)?;
+        let none = |source| PlanTerm::new(Bytes::ZERO, source);
+        let mut cost = RequestCost {
+            reserve: Reserve::of_model(request, context),
+            cards: (0..request.cards.len()).map(|card| self.empty(card)).collect(),
+            host: HostTerms {
+                weights: none(WEIGHTS),
+                kv: none(CACHE),
+                compute: none(NO_POOL),
+                output: none(OUTPUT),
+            },
+            growth: DepthGrowth { bytes_per_token: Bytes::ZERO, pool: Bytes::ZERO },
+            sure: true,
+        };
+        for (context, reserve) in self.contexts(cost.reserve) {
+            self.add(context, &reserve, &mut cost)?;
         }
         // Its compute buffer is not known; the reasons of the plan say so.
-        match self.projector() {
-            Some((Some(card), bytes)) => sum.cards[card].weights += bytes,
-            Some((None, bytes)) => sum.host_weights += bytes,
-            None => {}
+        if let Some((card, bytes)) = self.projector() {
+            *cost.weights(card) += bytes;
         }
-        let cards = (0..request.cards.len()).map(|card| self.terms(card, &sum));
-        Ok(RequestCost {
-            reserve,
-            cards: cards.collect(),
-            host: sum.host_terms(),
-            growth: sum.growth,
-            sure: sum.sure,
-        })
+        cost.host.compute.source = compute::source(cost.sure);
+        for (card, terms) in request.cards.iter().zip(&mut cost.cards) {
+            terms.compute.source = compute::source(cost.sure);
+            if card.kind == CardKind::Host {
+                let host = cost.host.clone();
+                (terms.weights, terms.kv, terms.compute) = (host.weights, host.kv, host.compute);
+                // An engine without cards has its output buffer in the same memory as the compute buffer.
+                terms.compute += host.output.known();
+            }
+        }
+        Ok(cost)
+    }
+
+    /// The terms of a card before any context is added.
+    fn empty(&self, index: usize) -> Terms {
+        let card = &self.request.cards[index];
+        let none = |source| PlanTerm::new(Bytes::ZERO, source);
+        Terms {
+            weights: none(WEIGHTS),
+            kv: none(CACHE),
+            compute: none(NO_POOL),
+            pool: none(NO_POOL),
+            context: match card.kind {
+                CardKind::Host => none(NO_CONTEXT),
+                _ if self.uses(index) => calibration::context(self.request, card),
+                _ if self.opens_context(index) => calibration::opened_context(self.request, card),
+                _ => none(NO_CONTEXT),
+            },
+        }
     }
 
     /// The run-time pool of each card once the run has been so deep.
@@ -165,21 +195,36 @@ impl<'a> PlanCalculator<'a> {
 
     fn add(
         &self,
-        context: &EngineContext<'_>,
+        of: &EngineContext<'_>,
         reserve: &Reserve,
-        sum: &mut TermSums,
+        cost: &mut RequestCost,
     ) -> Result<(), PlanError> {
-        let (request, kind, model) = (self.request, context.graph.cache, context.model);
-        let layers = || context.layers.clone();
-        let cache = kv::cache(model, layers(), reserve, kind, &context.layout)?;
-        let compute = compute::compute(request, &context.graph, reserve);
-        sum.add_context(context, &cache, &compute, request.engine);
-        sum.growth.bytes_per_token += kv::bytes_per_token(&model.hyper, layers(), reserve, kind);
-        for (card, pool) in pools(request, context, reserve, cells(context, reserve, request)) {
-            sum.growth.pool += pool.growth;
-            sum.cards[card].add_pool(pool.peak);
+        let (request, kind, model) = (self.request, of.graph.cache, of.model);
+        let cache = kv::cache(model, of.layers.clone(), reserve, kind, &of.layout)?;
+        let compute = compute::compute(request, &of.graph, reserve);
+        // Prediction layers have a context of their own over weights that are loaded once.
+        let none = DeviceBytes::none(&of.layout);
+        let weights = of.weights.as_ref().unwrap_or(&none);
+        for (device, &card) in of.layout.devices.iter().enumerate() {
+            let terms = &mut cost.cards[card];
+            terms.weights += weights.cards[device];
+            terms.kv += cache.cards[device];
+            terms.compute += compute.cards[device];
         }
-        sum.host_output += output(model, reserve, request);
+        cost.host.weights += weights.host;
+        cost.host.kv += cache.host;
+        cost.host.compute += compute.host;
+        cost.host.output += output(model, reserve, request);
+        // One estimated graph makes the whole term an estimate.
+        let on_host = of.graph.flash.is_on_host();
+        cost.sure &= architecture::is_compared(model, request.engine, kind.key, kind.rollback > 0, on_host);
+        cost.growth.bytes_per_token += kv::bytes_per_token(&model.hyper, of.layers.clone(), reserve, kind);
+        for (card, pool) in pools(request, of, reserve, cells(of, reserve, request)) {
+            cost.growth.pool += pool.growth;
+            // The contexts of one process have a pool each, which differ in source only by the attention.
+            let before = std::mem::replace(&mut cost.cards[card].pool, pool.peak);
+            cost.cards[card].pool += before.known();
+        }
         Ok(())
     }
 
@@ -189,45 +234,12 @@ impl<'a> PlanCalculator<'a> {
         // A projector is on one device, the first of the model's.
         let first = self.main.layout.devices.first().copied();
         let card = first.filter(|_| self.request.wish.projector_offload);
-        let bytes = match card {
-            Some(_) => tensors.iter().map(weights::on_card).sum(),
-            None => tensors.iter().map(|tensor| tensor.bytes).sum(),
-        };
-        Some((card, bytes))
+        let bytes = |tensor| if card.is_some() { weights::on_card(tensor) } else { tensor.bytes };
+        Some((card, tensors.iter().map(bytes).sum()))
     }
 
-    fn terms(&self, index: usize, sum: &TermSums) -> Terms {
-        let card = &self.request.cards[index];
-        let none = |source| PlanTerm::new(Bytes::ZERO, source);
-        if card.kind == CardKind::Host {
-            // An engine without cards has its output buffer in the same memory as the compute buffer.
-            let host = sum.host_terms();
-            return Terms {
-                weights: host.weights,
-                kv: host.kv,
-                compute: PlanTerm::new(host.compute.known() + sum.host_output, sum.compute_source()),
-                pool: none(NO_POOL),
-                context: none(NO_CONTEXT),
-            };
-        }
-        let on_card = &sum.cards[index];
-        Terms {
-            weights: PlanTerm::new(on_card.weights, WEIGHTS),
-            kv: PlanTerm::new(on_card.kv, CACHE),
-            compute: PlanTerm::new(on_card.compute, sum.compute_source()),
-            pool: on_card.pool.clone().unwrap_or_else(|| none(NO_POOL)),
-            context: if self.uses(index) {
-                calibration::context(self.request, card)
-            } else if self.opens_context(index) {
-                calibration::opened_context(self.request, card)
-            } else {
-                none(NO_CONTEXT)
-            },
-        }
-    }
-
-    /// A process opens a context on every card it sees, unless `-dev` names others; even then on the first one
-    /// (measured on two H200).
+    /// A process opens a context on all cards it sees; with `-dev`, on those and the first (seen on two
+    /// H200).
     fn opens_context(&self, card: usize) -> bool {
         let is_cuda = |card: &Card| card.kind == CardKind::Cuda;
         match self.request.wish.devices.as_slice() {
@@ -235,14 +247,6 @@ impl<'a> PlanCalculator<'a> {
             [none] if none == "none" => false,
             _ => self.request.cards.iter().position(is_cuda) == Some(card),
         }
-    }
-}
-
-/// A header is hostile input: layers are counted before anything is allocated for each of them.
-fn check(model: &Model) -> Result<(), PlanError> {
-    match model.hyper.layers {
-        0..=MOST_LAYERS => Ok(()),
-        layers => Err(PlanError::Header { what: "block_count", value: u64::from(layers) }),
     }
 }
 

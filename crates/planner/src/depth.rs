@@ -1,15 +1,11 @@
 //! Memory of a plan as a curve over depth, the number of tokens in use.
 //!
-//! Only the run-time pool depends on depth; weights, cache and compute buffer are reserved at load for the
-//! whole context.
+//! Only the run-time pool depends on depth; the rest is reserved at load for the whole context.
 
 use plimsoll_base::{Bytes, CardId, Curve, Slots};
 
-use super::cost::{PlanCalculator, peak};
-use super::error::PlanError;
-use super::quirks::EngineQuirks;
-use super::request::PlanRequest;
-use super::reserve::{CELLS, Reserve};
+use crate::cost::peak;
+use crate::{CELLS, EngineQuirks, PlanCalculator, PlanError, PlanRequest, Reserve};
 
 /// Steps of a curve; more would be finer than the pool's own granules on most models.
 const STEPS: u64 = 64;

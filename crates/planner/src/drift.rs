@@ -4,9 +4,9 @@
 
 use plimsoll_base::{Bytes, Reason};
 
-use super::named::{INTERFACES, interface};
-use super::quirks::NEWEST_COMPARED;
-use super::request::{EngineKind, PlanRequest};
+use crate::named::{INTERFACES, interface};
+use crate::quirks::NEWEST_COMPARED;
+use crate::{EngineKind, PlanRequest};
 
 /// `INTERFACE VERSION`, then `ARCHITECTURE MIB` for each of more than 1 MiB: closed form less engine.
 const SEEN: &str = include_str!("../../../data/drift/closed-forms.txt");

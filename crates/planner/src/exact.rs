@@ -1,16 +1,103 @@
-//! Plans with the engine's own sizes instead of computed ones (`plan --exact`).
+//! Plans with the engine's own sizes instead of computed ones (`plan --exact`), and the engine's refusals.
 //!
 //! The sizes come from the log of an engine that runs without a card. The run-time pool and the driver
-//! context are not in the log, so they stay as computed.
+//! context are not in the log, so they stay as computed. One cause of a refusal leads to several messages; the most
+//! specific one is shown.
 
 mod line;
 mod merge;
-mod refusal;
-mod stand_in;
 mod transcript;
 
-pub use line::{BufferKind, BufferPlace, CardInterface};
+use std::fmt;
+
 pub use merge::{exact, priced};
-pub use refusal::{EngineRefusal, EngineRefusalKind};
-pub use stand_in::GrownMemory;
-pub use transcript::{EngineBuffer, Transcript};
+pub use transcript::{
+    BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, Transcript,
+};
+
+/// The cause of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineRefusalKind {
+    /// `-sm row` where the backend splits no buffers.
+    RowSplit,
+    /// A quantised V cache without flash attention.
+    CacheNeedsFlashAttention,
+    /// The model is newer than the engine.
+    Architecture,
+    /// No backend for cards was loaded, so its devices are not there.
+    NoBackend,
+    /// The CUDA runtime is linked into the engine, where nothing can stand in for it.
+    StaticRuntime,
+    /// A flag that this engine does not know or cannot read.
+    Flag,
+    /// The file cannot be read as this engine reads it.
+    File,
+    /// A buffer did not fit even into the memory described.
+    Memory,
+    Other,
+}
+
+/// A refusal: its cause, and the line of the log that names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct EngineRefusal {
+    pub kind: EngineRefusalKind,
+    pub line: Option<String>,
+}
+
+impl EngineRefusal {
+    fn from_complaints(complaints: &[String]) -> Self {
+        // By the order of the table, not of the log: later messages repeat the first in general terms.
+        let told = TELLING.iter().flat_map(|(kind, words)| words.iter().map(move |word| (*kind, word)));
+        let named =
+            |(kind, word): (_, &&str)| Some((kind, complaints.iter().find(|line| line.contains(*word))?));
+        let (kind, line) = told.into_iter().find_map(named).unzip();
+        Self { kind: kind.unwrap_or(EngineRefusalKind::Other), line: line.or(complaints.first()).cloned() }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            EngineRefusalKind::RowSplit => {
+                "use -sm layer; llama.cpp's CUDA backend has not split rows since about b9900"
+            }
+            EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
+            EngineRefusalKind::Architecture => "use a newer engine",
+            EngineRefusalKind::NoBackend => {
+                "the engine has no CUDA backend and none for ROCm or Vulkan, or the loader cannot find one of the backend's \
+                 libraries; name another engine with --exact=ENGINE"
+            }
+            EngineRefusalKind::StaticRuntime => {
+                "the engine links the CUDA runtime statically; use a build that links it dynamically (cmake \
+                 -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
+            }
+            EngineRefusalKind::Flag => {
+                "remove the flag, or name an engine that supports it with --exact=ENGINE"
+            }
+            // The engine's own message is all that is known of these.
+            EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
+        })
+    }
+}
+
+/// Words of error messages, the most specific first.
+#[rustfmt::skip]
+const TELLING: &[(EngineRefusalKind, &[&str])] = &[
+    (EngineRefusalKind::RowSplit, &["does not support split buffers"]),
+    (EngineRefusalKind::CacheNeedsFlashAttention,
+     &["V cache requires flash_attn", "V cache quantization requires flash_attn", "requires Flash Attention"]),
+    (EngineRefusalKind::Architecture, &["unknown model architecture", "unsupported model architecture"]),
+    (EngineRefusalKind::NoBackend, &["invalid device: ", "incompatible API version"]),
+    (EngineRefusalKind::Flag, &["invalid argument", "error while handling argument"]),
+    (EngineRefusalKind::Memory, &["out of memory", "unable to allocate", "failed to allocate"]),
+    (EngineRefusalKind::File, &["error loading model"]),
+    (EngineRefusalKind::Other, &["failed to initialize the context"]),
+];
+
+impl fmt::Display for EngineRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.line {
+            Some(line) => write!(f, "the engine refuses: {line}")?,
+            None => f.write_str("the engine ended without a message")?,
+        }
+        self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+    }
+}

@@ -1,29 +1,23 @@
-//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, or split over
-//! cards.
+//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, split over cards.
 //!
 //! A result is planned in full, and so is the next larger value, to show that it does not fit.
 
 mod answer;
 mod change;
-mod course;
-mod outline;
 mod price;
 mod scale;
 mod search;
 mod split;
 
-use self::answer::FitQuestion;
-use super::cost::{PlanCalculator, RequestCost, peak};
-use super::request::PlanRequest;
-use super::reserve::CELLS;
+use self::change::saturated;
+use self::search::LargestSearch;
+use crate::cost::peak;
+use crate::{CELLS, PlanCalculator, PlanRequest, RequestCost, Reserve, Terms};
 
-pub(super) use self::change::saturated;
-pub(super) use self::outline::QuickEstimate;
-pub(super) use self::search::{LargestSearch, smallest};
-use super::reserve::Reserve;
+pub(crate) use self::answer::FitQuestion;
+pub(crate) use self::scale::FitScale;
 pub use answer::{CardLine, Dimension, Fit, FitAnswer, NextStep, TradeOff};
 pub use change::{RequestChange, edited};
-pub use course::{ContextPoint, course};
 pub use price::{ClosedForms, CostModel, PlanPrice, slack_of};
 
 /// Answers each of `dimensions`, and gives advice where the unchanged request does not fit.
@@ -91,8 +85,7 @@ fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
     trained.max(asked).div_ceil(CELLS).max(1)
 }
 
-/// The largest context that fits on these cards, at most the larger of the requested and the trained context. `None` if
-/// not even the smallest fits.
+/// The largest context that fits on these cards, at most the larger of the requested and the trained context.
 pub(super) fn largest_context(
     request: &PlanRequest<'_>,
     calculator: &PlanCalculator<'_>,
@@ -105,4 +98,39 @@ pub(super) fn largest_context(
         search.know(asked.reserve.context / CELLS, slack(asked.clone()));
     }
     Some(search.largest()?.at * CELLS)
+}
+
+/// Memory terms on the cards at one context length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextPoint {
+    pub context: u64,
+    pub cards: Vec<Terms>,
+}
+
+/// About `count` contexts in equal steps, up to the larger of the trained and the requested context, and those of
+/// `besides`. Contexts that the engine refuses are left out.
+pub fn course<P: CostModel>(
+    request: &PlanRequest<'_>,
+    price: &P,
+    count: u64,
+    besides: &[u64],
+) -> Vec<ContextPoint> {
+    let reserve = Reserve::of_model(request, u64::from(request.wish.context));
+    // The engine rounds each stream up to whole cells, so other contexts would not be points of their own.
+    let grain = CELLS * reserve.streams;
+    let trained = u64::from(request.model.hyper.context_train);
+    let most = trained.max(reserve.context).next_multiple_of(grain);
+    let step = most.div_ceil(count.max(1)).next_multiple_of(grain).max(grain);
+    let mut contexts: Vec<u64> = (1..=most / step).map(|n| n * step).collect();
+    contexts.extend([grain, most, reserve.context]);
+    contexts.extend(besides.iter().filter(|&&context| context > 0 && context <= most));
+    contexts.sort_unstable();
+    contexts.dedup();
+    let change = |&context: &u64| vec![RequestChange::Context(saturated(context))];
+    price.foresee(&contexts.iter().map(change).collect::<Vec<_>>());
+    let point = |context: u64| {
+        let priced = price.price(&change(&context), request.cards).ok()?;
+        Some(ContextPoint { context, cards: priced.cards })
+    };
+    contexts.into_iter().filter_map(point).collect()
 }

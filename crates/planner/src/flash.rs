@@ -1,16 +1,11 @@
 //! Rule that decides whether flash attention (`-fa`) is on, and its reason.
 //!
-//! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
-//! b10605`.
+//! The code mirrors `resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
 
-use super::compute::ModelLayers;
-use super::error::PlanError;
-use super::layout::{DeviceLayout, TensorDevice};
-use super::quirks::EngineQuirks;
-use super::request::{EngineKind, PlanRequest};
+use crate::{DeviceLayout, EngineKind, EngineQuirks, ModelLayers, PlanError, PlanRequest, TensorDevice};
 
 /// Flash attention on or off, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

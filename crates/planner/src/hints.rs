@@ -3,17 +3,14 @@
 //! Each saving is the result of a plan. Changes that are enough by themselves come first.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint};
 use plimsoll_flags::{FlashAttention, GpuLayers, ProgramKind, SplitMode};
 use plimsoll_model::{TensorType, types};
 
-use super::cost::peak;
-use super::fit::{CostModel, PlanPrice, QuickEstimate, RequestChange, saturated, smallest};
-use super::layout::wanted_layers;
-use super::request::PlanRequest;
-use super::reserve::{CELLS, Reserve};
+use crate::cost::peak;
+use crate::fit::{CostModel, Dimension, FitQuestion, FitScale, RequestChange};
+use crate::{PlanPrice, Reserve, Terms};
 
 /// Advice that saves less is noise.
 const WORTH_SAYING: Bytes = Bytes::mib(1);
@@ -30,7 +27,6 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
             "tokens outside the attention window must be processed again when a later prompt goes back to \
                 them",
         ),
-        Advice::FreeCard { .. } => (1, "other processes must release the memory"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
         Advice::NoOpOffload => (2, "prompts are processed more slowly if weights are in host memory"),
@@ -40,26 +36,25 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
         Advice::QuantiseCache(_) => (4, "some precision"),
         Advice::ShrinkContext(_) => (4, "shorter conversations"),
         Advice::ExpertsOnHost(_) => (8, "each generated token reads weights from host memory"),
-        Advice::AnotherCard => (8, "a card"),
         _ => (16, "generation is slower with each layer in host memory"),
     }
 }
 
-pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &PlanPrice) -> Vec<Hint> {
-    if asked.fits(request.cards) {
+pub(super) fn hints<P: CostModel>(question: &FitQuestion<'_, P>) -> Vec<Hint> {
+    let (cards, asked) = (question.request.cards, &question.asked);
+    if asked.fits(cards) {
         return Vec::new();
     }
-    let weighing = HintSearch { request, price, outline: QuickEstimate::new(request, asked), asked };
-    let mut remedies = weighing.singles();
+    let mut remedies = question.singles();
     if !remedies.iter().any(|remedy| remedy.enough) {
-        remedies.extend(weighing.pairs(&remedies));
+        remedies.extend(question.pairs(&remedies));
     }
     remedies.sort_by_key(Remedy::rank);
-    let gap = Bytes::new(asked.slack(request.cards).unsigned_abs());
+    let gap = Bytes::new(asked.slack(cards).unsigned_abs());
     remedies.retain(|remedy| remedy.enough || remedy.saves >= gap.scaled(1, PART_OF_THE_GAP));
     let mut hints: Vec<Hint> = remedies.into_iter().map(Remedy::hint).collect();
-    hints.extend(request.cards.iter().zip(&asked.cards).filter_map(free_card));
-    hints.extend(weighing.another_card());
+    hints.extend(cards.iter().zip(&asked.cards).filter_map(free_card));
+    hints.extend(question.another_card());
     hints
 }
 
@@ -101,29 +96,10 @@ impl Remedy {
     }
 }
 
-/// A change with a variable size, from 0 (none) to `end`.
-struct SizedChange {
-    end: u64,
-    /// The change moves whole tensors, so memory does not follow a straight line.
-    has_steps: bool,
-    change: Box<dyn Fn(u64) -> RequestChange>,
-}
-
-struct HintSearch<'a, P> {
-    request: &'a PlanRequest<'a>,
-    price: &'a P,
-    asked: &'a PlanPrice,
-    outline: Option<QuickEstimate<'a>>,
-}
-
-impl<P: CostModel> HintSearch<'_, P> {
+impl<P: CostModel> FitQuestion<'_, P> {
     fn singles(&self) -> Vec<Remedy> {
-        let mut remedies: Vec<Remedy> = Vec::new();
-        for kind in self.plain() {
-            remedies.extend(self.mildest_of(kind));
-        }
-        remedies.extend(self.sized().iter().filter_map(|sized| self.mildest(sized, None)));
-        remedies
+        let plain = self.plain().into_iter().filter_map(|kind| self.mildest_of(kind));
+        plain.chain(self.scales().iter().filter_map(|scale| self.mildest(scale, &[]))).collect()
     }
 
     /// The mildest change of one kind that is enough, else the strongest; `kind` has the mildest first.
@@ -140,13 +116,12 @@ impl<P: CostModel> HintSearch<'_, P> {
         let plain: Vec<&RequestChange> = singles.iter().flat_map(|remedy| &remedy.changes).collect();
         let mut pairs = Vec::new();
         for (at, first) in plain.iter().enumerate() {
-            let others = plain[at + 1..]
-                .iter()
-                // Two changes of one kind would overwrite each other.
-                .filter(|second| first.kind() != second.kind());
+            // Two changes of one kind would overwrite each other.
+            let others = plain[at + 1..].iter().filter(|second| first.kind() != second.kind());
             let both = others.map(|second| vec![(*first).clone(), (*second).clone()]);
             pairs.extend(both.filter_map(|both| self.weigh(both)));
-            pairs.extend(self.sized().iter().filter_map(|sized| self.mildest(sized, Some(first))));
+            let first = std::slice::from_ref(*first);
+            pairs.extend(self.scales().iter().filter_map(|scale| self.mildest(scale, first)));
         }
         pairs.retain(|pair| pair.enough);
         pairs.sort_by_key(Remedy::rank);
@@ -156,12 +131,8 @@ impl<P: CostModel> HintSearch<'_, P> {
 
     /// Prices changes; a remedy if they save memory on the cards that are short of it.
     fn weigh(&self, changes: Vec<RequestChange>) -> Option<Remedy> {
-        let after = self.price.price(&changes, self.request.cards).ok()?;
-        self.remedy(changes, &after)
-    }
-
-    fn remedy(&self, changes: Vec<RequestChange>, after: &PlanPrice) -> Option<Remedy> {
-        let remedy = Remedy { saves: self.saving(after), enough: after.fits(self.request.cards), changes };
+        let after = self.priced(&changes)?;
+        let remedy = Remedy { saves: self.saving(&after), enough: after.fits(self.request.cards), changes };
         (remedy.saves >= WORTH_SAYING).then_some(remedy)
     }
 
@@ -174,41 +145,11 @@ impl<P: CostModel> HintSearch<'_, P> {
     }
 
     /// The mildest size of a change that is enough, with another change made as well.
-    fn mildest(&self, sized: &SizedChange, beside: Option<&RequestChange>) -> Option<Remedy> {
-        let changes = |size: u64| {
-            let change = (sized.change)(size);
-            beside.into_iter().cloned().chain([change]).collect::<Vec<_>>()
-        };
-        let cards = self.request.cards;
-        let mut priced = BTreeMap::new();
-        let foresee = |sizes: &[u64]| {
-            let questions: Vec<Vec<RequestChange>> = sizes.iter().map(|&size| changes(size)).collect();
-            self.price.foresee(&questions);
-        };
-        let guess = self.guess(sized, changes);
-        let found = smallest(0..=sized.end, guess, Some(Box::new(foresee)), |size| {
-            // Size 0 alone is the unchanged request, whose price is known.
-            if size == 0 && beside.is_none() {
-                return Some(self.asked.slack(cards));
-            }
-            let after = self.price.price(&changes(size), cards).ok()?;
-            let slack = after.slack(cards);
-            priced.insert(size, after);
-            Some(slack)
-        })?;
+    fn mildest(&self, scale: &FitScale, beside: &[RequestChange]) -> Option<Remedy> {
+        let found = self.best(scale, false, beside)?;
         // A milder size without a price might be enough.
-        let priced = priced.get(&found.at).filter(|_| !self.price.is_spent())?;
-        self.remedy(changes(found.at), priced)
-    }
-
-    fn guess(&self, sized: &SizedChange, changes: impl Fn(u64) -> Vec<RequestChange>) -> Option<u64> {
-        let outline = self.outline.as_ref().filter(|_| sized.has_steps);
-        let estimate = |size| {
-            let changes = changes(size);
-            let slack = self.price.estimate(&changes);
-            slack.or_else(|| outline?.slack(&changes))
-        };
-        Some(smallest(0..=sized.end, None, None, estimate)?.at)
+        let all = [beside, &[scale.change(found.at)]].concat();
+        if self.price.is_spent() { None } else { self.weigh(all) }
     }
 
     /// Changes of single flags that may save memory, grouped by kind, mildest first.
@@ -248,36 +189,14 @@ impl<P: CostModel> HintSearch<'_, P> {
         kinds
     }
 
-    /// Changes with a size.
-    fn sized(&self) -> Vec<SizedChange> {
-        let (request, wish) = (self.request, self.request.wish);
-        let reserve = Reserve::of_model(request, u64::from(wish.context));
-        let steps = reserve.context / CELLS;
-        let mut sized = vec![SizedChange {
-            end: steps.saturating_sub(1),
-            has_steps: false,
-            change: Box::new(move |fewer| RequestChange::Context(saturated((steps - fewer) * CELLS))),
-        }];
-        // Without a card there is nothing to move to the host.
-        if !request.cards.iter().any(|card| card.kind == CardKind::Cuda) {
-            return sized;
-        }
-        let layers = request.model.hyper.layers;
-        let started = wish.experts_on_host;
-        if request.model.hyper.experts.is_some() && started < layers {
-            sized.push(SizedChange {
-                end: u64::from(layers - started),
-                has_steps: true,
-                change: Box::new(move |more| RequestChange::ExpertsOnHost(started + saturated(more))),
-            });
-        }
-        let now = wanted_layers(wish, layers).min(layers.saturating_add(1));
-        sized.push(SizedChange {
-            end: u64::from(now),
-            has_steps: true,
-            change: Box::new(move |fewer| RequestChange::Layers(now.saturating_sub(saturated(fewer)))),
-        });
-        sized
+    /// Changes with a size, of at most what was asked for. Without a card there is nothing to move to the host.
+    fn scales(&self) -> Vec<FitScale> {
+        let has_card = self.request.cards.iter().any(|card| card.kind == CardKind::Cuda);
+        let dimensions = [Dimension::Context, Dimension::Experts, Dimension::Layers].into_iter();
+        let dimensions = dimensions.take(if has_card { 3 } else { 1 });
+        dimensions
+            .filter_map(|dimension| Some(FitScale::of(dimension, self.request)?.up_to_asked()))
+            .collect()
     }
 
     /// One more card like the first, if the model then fits.
@@ -306,7 +225,7 @@ pub(super) fn smaller_of(a: TensorType, b: TensorType) -> TensorType {
 }
 
 /// A card that would be large enough if other processes left it.
-fn free_card((card, terms): (&Card, &super::Terms)) -> Option<Hint> {
+fn free_card((card, terms): (&Card, &Terms)) -> Option<Hint> {
     let need = peak(terms);
     let held = card.total.saturating_sub(card.free);
     // No other process can free more than the card has.

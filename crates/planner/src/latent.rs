@@ -4,10 +4,7 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};
 use plimsoll_pool::demand::latent as demand;
 
-use super::layout::{DeviceBytes, DeviceLayout, TensorDevice};
-use super::request::{EngineKind, PlanRequest};
-use super::reserve::CELLS;
-use super::weights::CARD_ALIGNMENT;
+use crate::{CARD_ALIGNMENT, CELLS, DeviceBytes, DeviceLayout, EngineKind, PlanRequest, TensorDevice};
 
 /// `common.h: gpt_params` (8337e4cd): `mla_attn` and, in MiB, `attn_max_batch`, which is at least the last.
 const USUAL_MODE: u32 = 3;
@@ -32,7 +29,13 @@ pub(super) enum LatentCache {
 /// Sizes and mode of one model's latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LatentAttention {
-    pub(super) sizes: Mla,
+    /// Length of a latent vector.
+    pub(super) rank: u64,
+    pub(super) rope: u64,
+    /// Length of a head's key, and of the part that is not rotary.
+    pub(super) key: u64,
+    pub(super) plain: u64,
+    pub(super) value: u64,
     /// `-mla`.
     pub(super) mode: u32,
     /// `-amb` in MiB; `None` for no bound.
@@ -51,34 +54,20 @@ impl LatentAttention {
             Some(0) => None,
             Some(mebibytes) => Some(mebibytes.max(SMALLEST_PASS)),
         };
-        Some(Self {
-            // Files converted before llama.cpp knew latent attention describe it by other keys.
-            sizes: model.hyper.mla.or(model.hyper.older_mla)?,
-            mode: wish.latent_attention.unwrap_or(USUAL_MODE).min(USUAL_MODE),
-            pass,
-        })
+        // Files converted before llama.cpp knew latent attention describe it by other keys.
+        let sizes = model.hyper.mla.or(model.hyper.older_mla)?;
+        Some(Self::new(sizes, wish.latent_attention.unwrap_or(USUAL_MODE).min(USUAL_MODE), pass))
     }
 
-    pub(super) fn rank(&self) -> u64 {
-        u64::from(self.sizes.kv_lora_rank)
-    }
-
-    pub(super) fn rope(&self) -> u64 {
-        u64::from(self.sizes.rope_dimension)
-    }
-
-    /// Length of a head's key without its rotary part.
-    pub(super) fn plain(&self) -> u64 {
-        u64::from(self.sizes.key_length).saturating_sub(self.rope())
-    }
-
-    pub(super) fn value(&self) -> u64 {
-        u64::from(self.sizes.value_length)
+    fn new(sizes: Mla, mode: u32, pass: Option<u64>) -> Self {
+        let (rope, key) = (u64::from(sizes.rope_dimension), u64::from(sizes.key_length));
+        let (rank, value) = (u64::from(sizes.kv_lora_rank), u64::from(sizes.value_length));
+        Self { rank, rope, key, plain: key.saturating_sub(rope), value, mode, pass }
     }
 
     /// Length of a head's key and value as restored from a latent vector.
     pub(super) fn restored(&self) -> u64 {
-        self.plain() + self.value()
+        self.plain + self.value
     }
 
     pub(super) fn cached(&self, flash: bool) -> LatentCache {
@@ -93,9 +82,9 @@ impl LatentAttention {
     pub(super) fn rows(&self, heads: u32, flash: bool) -> (u64, u64) {
         let heads = u64::from(heads);
         match self.cached(flash) {
-            LatentCache::Heads => (u64::from(self.sizes.key_length) * heads, self.value() * heads),
-            LatentCache::Vector => (self.rank() + self.rope(), 0),
-            LatentCache::VectorAndTransposed => (self.rank() + self.rope(), self.rank()),
+            LatentCache::Heads => (self.key * heads, self.value * heads),
+            LatentCache::Vector => (self.rank + self.rope, 0),
+            LatentCache::VectorAndTransposed => (self.rank + self.rope, self.rank),
         }
     }
 
@@ -127,9 +116,7 @@ impl LatentAttention {
     /// Depths below `cells`, in cells, at which one pass holds the most: one step deeper, fewer heads fit a pass. The
     /// engine reserves for the deepest cache alone and allocates more when a prompt passes one of these depths.
     pub(super) fn borders(&self, heads: u32, cells: u64) -> Vec<u64> {
-        let Some(pass) = self.pass else {
-            return Vec::new();
-        };
+        let Some(pass) = self.pass else { return Vec::new() };
         let heads = u64::from(heads).clamp(1, MOST_HEADS);
         let cell = 4 * self.restored().saturating_mul(heads).max(1);
         // The engine only makes passes of equally many heads.
@@ -179,17 +166,14 @@ impl LatentAttention {
             // Newer files split the matrix in two; restoring needs it joined.
             (Some(key), Some(value), None) if self.mode != 1 => {
                 let kind = joined_type(key.kind, value.kind);
-                vec![(key, size(kind, self.rank(), self.restored()))]
+                vec![(key, size(kind, self.rank, self.restored()))]
             }
             // Older files have it joined; absorbing needs it split.
             (None, _, Some(both)) if self.mode > 0 => {
-                let kind = match both.kind.quantised() {
-                    true => types::Q8_0,
-                    false => both.kind,
-                };
+                let kind = if both.kind.quantised() { types::Q8_0 } else { both.kind };
                 vec![
-                    (both, size(kind, self.plain(), self.rank())),
-                    (both, size(both.kind, self.rank(), self.value())),
+                    (both, size(kind, self.plain, self.rank)),
+                    (both, size(both.kind, self.rank, self.value)),
                 ]
             }
             _ => Vec::new(),
@@ -199,20 +183,14 @@ impl LatentAttention {
 
 /// The type of a matrix that is joined from two.
 fn joined_type(key: TensorType, value: TensorType) -> TensorType {
-    match key == value && !key.quantised() && key.size == 2 {
-        true => key,
-        false => types::Q8_0,
-    }
+    if key == value && !key.quantised() && key.size == 2 { key } else { types::Q8_0 }
 }
 
 /// Kimi K2's latent attention.
 #[cfg(test)]
 pub(super) fn kimi(mode: u32, pass: Option<u64>) -> LatentAttention {
-    LatentAttention {
-        sizes: Mla { kv_lora_rank: 512, rope_dimension: 64, key_length: 192, value_length: 128 },
-        mode,
-        pass,
-    }
+    let sizes = Mla { kv_lora_rank: 512, rope_dimension: 64, key_length: 192, value_length: 128 };
+    LatentAttention::new(sizes, mode, pass)
 }
 
 #[cfg(test)]

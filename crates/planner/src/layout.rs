@@ -8,10 +8,8 @@ use plimsoll_flags::{GpuLayers, ModelParams, SplitMode};
 use plimsoll_model::{Model, Tensor};
 use regex_lite::{Regex, RegexBuilder};
 
-use super::architecture::GraphVariant;
-use super::error::PlanError;
-use super::named::device_number;
-use super::request::{EngineKind, PlanRequest};
+use crate::named::device_number;
+use crate::{EngineKind, GraphVariant, PlanError, PlanRequest};
 
 /// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +66,7 @@ pub(super) struct DeviceLayout {
 impl DeviceLayout {
     pub(super) fn new(request: &PlanRequest<'_>, model: &Model) -> Result<Self, PlanError> {
         Ok(Self {
-            ends_with_token_norm: GraphVariant::of(model, false).last_norm == "token_embd_norm.weight",
+            ends_with_token_norm: GraphVariant::of(model, false).ends_with_token_norm,
             ..Self::of_layers(request, model.hyper.layers)?
         })
     }
@@ -130,9 +128,8 @@ impl DeviceLayout {
             Some(layer) if layer < self.experts_on_host && tensor.is_expert() => TensorDevice::Host,
             Some(layer) => self.layer(layer),
             None if is_input(&tensor.name) => TensorDevice::Host,
-            // created with the number of the first layer, see `llama-arch.cpp: LLM_TENSOR_INFOS`
             None if self.ends_with_token_norm => self.output,
-            None if is_of_the_first_layer(&tensor.name) => self.layer(0),
+            None if FIRST_LAYER.iter().any(|start| tensor.name.starts_with(start)) => self.layer(0),
             None => self.output,
         }
     }
@@ -146,15 +143,13 @@ pub(super) fn wanted_layers(wish: &ModelParams, layers: u32) -> u32 {
     }
 }
 
-fn is_of_the_first_layer(name: &str) -> bool {
-    let starts = ["token_embd_norm.", "per_layer_model_proj.", "per_layer_proj_norm."];
-    starts.iter().any(|start| name.starts_with(start))
-}
-
+/// Tensors that are created with the number of the first layer (`llama-arch.cpp: LLM_TENSOR_INFOS`).
+const FIRST_LAYER: [&str; 3] = ["token_embd_norm.", "per_layer_model_proj.", "per_layer_proj_norm."];
 /// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`).
+const INPUT: [&str; 4] = ["token_embd.", "position_embd.", "token_types.", "per_layer_token_embd."];
+
 pub(super) fn is_input(name: &str) -> bool {
-    let starts = ["token_embd.", "position_embd.", "token_types.", "per_layer_token_embd."];
-    starts.iter().any(|start| name.starts_with(start))
+    INPUT.iter().any(|start| name.starts_with(start))
 }
 
 /// The cards that the flags allow the model, in the engine's order.
@@ -196,10 +191,7 @@ fn splits(wish: &ModelParams, cards: &[Card], devices: &[usize]) -> Vec<f32> {
     let mut sum = 0.0_f32;
     let mut cumulative = Vec::with_capacity(devices.len());
     for (i, &device) in devices.iter().enumerate() {
-        sum += match by_hand {
-            true => given(i),
-            false => free_share(&cards[device]),
-        };
+        sum += if by_hand { given(i) } else { free_share(&cards[device]) };
         cumulative.push(sum);
     }
     for share in &mut cumulative {

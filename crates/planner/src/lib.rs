@@ -1,10 +1,8 @@
 //! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
-//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context. [`plan`] is
-//! pure: the same request gives the same plan on any machine, without a GPU.
+//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context; no GPU is asked.
 //!
-//! To support a new model, extend the table in `architecture`; to support a new engine build, the table in
-//! `quirks`.
+//! A new model is a row in `architecture`; a new engine build, one in `quirks`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -15,12 +13,11 @@ pub mod contexts;
 mod cost;
 mod depth;
 mod drift;
-mod error;
+mod engine_context;
 pub mod exact;
 pub mod fit;
 mod flash;
 mod hints;
-mod host_weights;
 mod kv;
 mod latent;
 mod layout;
@@ -35,16 +32,25 @@ mod weights;
 
 use plimsoll_base::{Card, Reason};
 
+// Types that most files of this crate use, by their names alone.
+use self::architecture::{GraphVariant, WantedRows};
+use self::compute::ModelLayers;
 use self::cost::{PlanCalculator, RequestCost};
-use self::fit::ClosedForms;
+use self::fit::{ClosedForms, FitQuestion, PlanPrice};
+use self::flash::Flash;
+use self::kv::CacheKind;
+use self::latent::{LatentAttention, LatentCache};
+use self::layout::{DeviceBytes, DeviceLayout, TensorDevice};
+use self::quirks::EngineQuirks;
+use self::reserve::{CELLS, Reserve};
+use self::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
 pub use contexts::MeasuredContext;
 pub use depth::curve;
-pub use error::PlanError;
-pub use host_weights::computed_on_host;
 pub use named::{NamedCards, device_number, named};
 pub use outcome::{CardPlan, DepthGrowth, EngineInfo, HostPlan, HostTerms, Plan, PlanTerm, Terms};
-pub use request::{EngineBuild, EngineKind, PlanRequest};
+pub use request::{EngineBuild, EngineKind, PlanError, PlanRequest};
+pub use weights::computed_on_host;
 
 /// Plans a model on the cards of a request.
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -72,7 +78,7 @@ fn assemble(
         context: cost.reserve.context,
         cards: cards(request, &cost),
         fits: fit::fits(request, &cost),
-        hints: hints::hints(request, &ClosedForms(*request), &cost.clone().into()),
+        hints: hints::hints(&FitQuestion::new(request, &ClosedForms(*request), cost.clone().into())),
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
         largest_context,

@@ -3,8 +3,7 @@
 use plimsoll_base::Card;
 use plimsoll_flags::{ModelParams, SplitMode};
 
-use super::error::PlanError;
-use super::request::PlanRequest;
+use crate::{PlanError, PlanRequest};
 
 /// Cards that flags name, as positions in the machine's list, lowest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,10 +35,8 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
     named.extend(drafts);
     for over in wish.overrides.iter().chain(&wish.draft_overrides) {
         if let Some((_, number)) = device_number(&over.buffer) {
-            named.push(
-                there(number, cards)
-                    .ok_or_else(|| PlanError::OverrideBuffer { buffer: over.buffer.clone(), cards })?,
-            );
+            let unknown = || PlanError::OverrideBuffer { buffer: over.buffer.clone(), cards };
+            named.push(there(number, cards).ok_or_else(unknown)?);
         }
     }
     named.sort_unstable();
@@ -55,10 +52,7 @@ fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Op
         (SplitMode::None, None, list) => Ok(list.map(|list| list.iter().take(1).copied().collect())),
         (SplitMode::None, Some(main), list) => {
             let at = usize::try_from(main).unwrap_or(usize::MAX);
-            let card = match list {
-                Some(list) => list.get(at).copied(),
-                None => there(at, cards),
-            };
+            let card = list.map_or(there(at, cards), |list| list.get(at).copied());
             let unknown = PlanError::UnknownMainGpu { main, cards: list.map_or(cards, <[usize]>::len) };
             card.map(|card| Some(vec![card])).ok_or(unknown)
         }

@@ -1,5 +1,7 @@
 //! Result of a plan (`plimsoll.plan/1`), as printed by `plimsoll plan --json` and used by `serve`.
 
+use std::ops::AddAssign;
+
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::{Serialize, Serializer};
 
@@ -15,13 +17,16 @@ impl PlanTerm {
         Self { bytes: Some(bytes), source }
     }
 
-    pub fn unknown() -> Self {
-        Self { bytes: None, source: Source::Unknown }
-    }
-
     /// The bytes for a sum: an unknown term counts as zero, and the reasons of the plan name it.
     pub fn known(&self) -> Bytes {
         self.bytes.unwrap_or_default()
+    }
+}
+
+/// An unknown term stays unknown.
+impl AddAssign<Bytes> for PlanTerm {
+    fn add_assign(&mut self, more: Bytes) {
+        self.bytes = self.bytes.map(|bytes| bytes + more);
     }
 }
 
@@ -71,8 +76,7 @@ pub struct CardPlan {
 }
 
 impl CardPlan {
-    /// Memory that the engine itself requests, which is everything except the driver's context; `None` if a
-    /// term is unknown.
+    /// Memory that the engine itself requests: all but the driver's context; `None` if a term is unknown.
     pub fn asked(&self) -> Option<Bytes> {
         let terms = &self.terms;
         let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];

@@ -12,16 +12,16 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use plimsoll_base::{Bytes, Card, Counting, Source};
-use plimsoll_model::{Model, Tensor, TensorType};
-use plimsoll_pool::demand::{DemandRules, Rules};
+use plimsoll_model::{Model, Tensor};
+use plimsoll_pool::demand::Rules;
 use plimsoll_pool::replay::{GRANULE, driver_takes};
 
 use self::attention::AttentionPool;
-use super::calibration;
-use super::latent::LatentAttention;
-use super::layout::{DeviceLayout, TensorDevice};
-use super::outcome::PlanTerm;
-use super::reserve::Reserve;
+use crate::engine_context::EngineContext;
+use crate::{
+    CacheKind, DeviceLayout, EngineQuirks, LatentAttention, PlanRequest, PlanTerm, Reserve, TensorDevice,
+    calibration, compute,
+};
 
 /// Compute capability of a card that was described without one: that of the H200.
 const USUAL_CAPABILITY: (u32, u32) = (9, 0);
@@ -37,19 +37,12 @@ pub(super) struct RunTimePool {
 
 /// Cache, engine and flags that determine the size of a pool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PoolInputs {
-    pub(super) flash_attention: bool,
-    pub(super) engine: DemandRules,
-    pub(super) key: TensorType,
-    pub(super) value: TensorType,
+struct PoolInputs {
+    rules: Rules,
+    flash_attention: bool,
+    cache: CacheKind,
     /// Cells at full depth.
-    pub(super) cells: u64,
-    /// ik_llama.cpp's latent attention.
-    pub(super) latent: Option<LatentAttention>,
-    /// `ffn_up` and `ffn_gate` are one operation (ik_llama.cpp).
-    pub(super) fused: bool,
-    /// Memory that the first use of cuBLAS takes and keeps.
-    pub(super) cublas: Bytes,
+    cells: u64,
 }
 
 /// The matrices of each device, one of each size and type. The batch decides which of them needs the most.
@@ -67,78 +60,121 @@ pub(super) fn matrices<'a>(model: &'a Model, layout: &DeviceLayout) -> Vec<Vec<&
     matrices
 }
 
-/// The pool of one device, whose matrices are `weights`.
-pub(super) fn pool(
-    model: &Model,
-    layout: &DeviceLayout,
-    (device, weights): (usize, &[&Tensor]),
-    card: &Card,
+/// The pools of a context at a depth of `cells`, one for each device, with the card that it is on.
+pub(super) fn pools(
+    request: &PlanRequest<'_>,
+    context: &EngineContext<'_>,
     reserve: &Reserve,
-    depth: PoolInputs,
-) -> RunTimePool {
-    let rules = rules(card, depth.engine);
-    let products = weights.iter().map(|tensor| product::group(tensor, model, reserve, (rules, depth.fused)));
-    let products: Vec<_> = products.collect();
-    let here = TensorDevice::card(device);
-    let attends =
-        (0..model.hyper.layers).filter(|&layer| layout.layer(layer) == here && !model.hyper.recurs(layer));
-    let attention = attends
-        .map(|layer| AttentionPool::of(model, layer, reserve, (rules, depth)))
-        .max_by_key(|attention| attention.most(depth.cells))
-        .unwrap_or_default();
-    // Before the rotation of a quantised cache had a kernel of its own, it was a product in F32.
-    let rotates = depth.engine.copies() && depth.key.quantised();
-    let multiplies = weights.iter().any(|tensor| product::is_for_cublas(tensor, reserve, rules));
-    // Once loaded, cuBLAS keeps its workspace and kernels for the life of the process.
-    let cublas = if multiplies || rotates || !depth.flash_attention || depth.latent.is_some() {
-        depth.cublas
-    } else {
-        Bytes::ZERO
+    cells: u64,
+) -> Vec<(usize, RunTimePool)> {
+    let regrown = regrown(request, context, reserve, cells);
+    let pool = |(device, &card): (usize, &usize)| {
+        let mut pool = pool(request, context, (device, &request.cards[card]), reserve, cells);
+        pool.peak += regrown[device];
+        (card, pool)
     };
-    // The legacy pool strands blocks only where a cache copy grows; elsewhere both pools hold the same.
-    let peak = if card.legacy_pool && depth.engine.copies() {
-        let first = attention::warm_up(model, depth, rules);
-        let blocks = legacy::blocks(first, products, attention, rules, reserve, depth.cells);
-        counted(blocks, card.counting)
-    } else {
-        let hungriest = products.into_iter().map(sum).max().unwrap_or_default();
-        hungriest.max(attention.most(depth.cells)).padded(GRANULE)
-    };
-    RunTimePool { peak: PlanTerm::new(peak + cublas, source(card, depth)), growth: attention.growth }
+    context.layout.devices.iter().enumerate().map(pool).collect()
 }
 
-fn rules(card: &Card, engine: DemandRules) -> Rules {
+/// The pool of one device.
+fn pool(
+    request: &PlanRequest<'_>,
+    context: &EngineContext<'_>,
+    (device, card): (usize, &Card),
+    reserve: &Reserve,
+    cells: u64,
+) -> RunTimePool {
+    let (quirks, model, cache) = (EngineQuirks::of(request), context.model, context.graph.cache);
     let (major, minor) = card.compute_capability.unwrap_or(USUAL_CAPABILITY);
-    Rules {
+    let rules = Rules {
         capability: major.saturating_mul(100).saturating_add(minor.saturating_mul(10)),
         processors: calibration::processors(card),
-        engine,
+        engine: quirks.pool,
+    };
+    let inputs = PoolInputs { rules, flash_attention: context.graph.flash.on, cache, cells };
+    let weights = context.matrices[device].iter();
+    let products =
+        weights.clone().map(|tensor| product::group(tensor, model, reserve, rules, quirks.fuses_experts));
+    let products: Vec<_> = products.collect();
+    let here = TensorDevice::card(device);
+    let attends = |layer: &u32| context.layout.layer(*layer) == here && !model.hyper.recurs(*layer);
+    let attention = (0..model.hyper.layers)
+        .filter(attends)
+        .map(|layer| AttentionPool::of(model, layer, reserve, inputs))
+        .max_by_key(|attention| attention.most(cells))
+        .unwrap_or_default();
+    // Before the rotation of a quantised cache had a kernel of its own, it was a product in F32.
+    let rotates = rules.engine.copies() && cache.key.quantised();
+    let multiplies = || weights.clone().any(|tensor| product::is_for_cublas(tensor, reserve, rules));
+    // Once loaded, cuBLAS keeps its workspace and kernels for the life of the process.
+    let uses_cublas = rotates || !inputs.flash_attention || cache.latent.is_some() || multiplies();
+    let cublas = if uses_cublas { calibration::cublas(request, card) } else { Bytes::ZERO };
+    // The legacy pool strands blocks only where a cache copy grows; elsewhere both pools hold the same.
+    let strands = card.legacy_pool && rules.engine.copies();
+    let peak = if strands {
+        let first = attention::warm_up(model, inputs);
+        let groups = |depth| attention.groups(rules, depth);
+        let pool = legacy::replayed(first, products, reserve.tokens, cells, groups);
+        let blocks = pool.policy().idle();
+        match card.counting {
+            Counting::Guard => sum(blocks),
+            Counting::Driver => Bytes::new(driver_takes(blocks)),
+        }
+    } else {
+        let hungriest = products.into_iter().map(sum).max().unwrap_or_default();
+        hungriest.max(attention.most(cells)).padded(GRANULE)
+    };
+    let source = match cache.latent {
+        _ if strands => LEGACY,
+        Some(_) => LATENT,
+        None => Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605"),
+    };
+    RunTimePool { peak: PlanTerm::new(peak + cublas, source), growth: attention.growth }
+}
+
+const LEGACY: Source =
+    Source::Calibration(Cow::Borrowed("simulation of ggml_cuda_pool_leg's best-fit search for a prompt"));
+const LATENT: Source = Source::Formula(
+    "ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd",
+);
+
+/// Growth of each device's compute buffer at run time beyond the reserved size, where a shallower cache needs more than
+/// the deepest (ik_llama.cpp 8337e4cd: `llama_init_from_model` reserves once, `ggml_gallocr_reserve_n` takes more and
+/// keeps it).
+fn regrown(
+    request: &PlanRequest<'_>,
+    context: &EngineContext<'_>,
+    reserve: &Reserve,
+    cells: u64,
+) -> Vec<Bytes> {
+    let mut most = vec![Bytes::ZERO; context.layout.devices.len()];
+    let restores = |latent: &LatentAttention| latent.restores(context.graph.flash.on, reserve.tokens);
+    let Some(latent) = context.graph.cache.latent.filter(restores) else { return most };
+    let compute = |reserve: &Reserve| compute::compute(request, &context.graph, reserve).cards;
+    // Only borders can exceed the reserved size: between two of them the buffer grows with depth.
+    let borders = latent.borders(context.model.hyper.heads.at(0), cells.saturating_add(1));
+    for border in borders {
+        let shallower = Reserve { context: border, per_sequence: border, ..*reserve };
+        for (most, needed) in most.iter_mut().zip(compute(&shallower)) {
+            *most = needed.max(*most);
+        }
+    }
+    let beyond = most.iter().zip(compute(reserve));
+    beyond.map(|(needed, reserved)| needed.saturating_sub(reserved)).collect()
+}
+
+/// Cells that the pool reaches at full depth.
+pub(super) fn cells(context: &EngineContext<'_>, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
+    // A copy of the cache holds all sequences that are worked on at once. Without flash attention they share a
+    // micro-batch, so one sequence counts (`llama-graph.cpp: build_attn_mha @ b10605`).
+    if context.graph.flash.on && !EngineQuirks::of(request).reserves_cache_copy {
+        reserve.context
+    } else {
+        reserve.per_sequence
     }
 }
 
 /// The sum of blocks that are in use together.
 fn sum(sizes: impl IntoIterator<Item = u64>) -> Bytes {
     sizes.into_iter().map(Bytes::new).sum()
-}
-
-fn counted(blocks: Vec<u64>, counting: Counting) -> Bytes {
-    match counting {
-        Counting::Guard => sum(blocks),
-        Counting::Driver => Bytes::new(driver_takes(blocks)),
-    }
-}
-
-fn source(card: &Card, depth: PoolInputs) -> Source {
-    if card.legacy_pool && depth.engine.copies() {
-        return Source::Calibration(Cow::Borrowed(
-            "simulation of ggml_cuda_pool_leg's best-fit search for a \
-            prompt",
-        ));
-    }
-    if depth.latent.is_some() {
-        return Source::Formula(
-            "ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd",
-        );
-    }
-    Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605")
 }

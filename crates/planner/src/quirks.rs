@@ -5,7 +5,7 @@
 use plimsoll_base::Bytes;
 use plimsoll_flags::ProgramKind;
 
-use super::request::{EngineBuild, EngineKind, PlanRequest};
+use crate::{EngineBuild, EngineKind, PlanRequest};
 
 // Most differences lie between builds b8799 and b10605, so they share one threshold.
 /// First build that counts as recent: the f16 copy of a quantised cache is in the compute buffer (PR 23907) and
@@ -18,12 +18,10 @@ pub(super) const NEWEST_COMPARED: u32 = 10_605;
 /// The newest build seen that takes batches of tokens or of embeddings, not of both.
 const NEWEST_UNMIXED: u32 = 11_063;
 
-/// Behaviour of one engine build, program and set of flags. `@ b8799, b10605` names the builds before and
-/// after a change.
+/// Behaviour of one engine build, program and set of flags; `@ b8799, b10605` are the builds around a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EngineQuirks {
-    /// The f16 copy of a quantised cache is part of the compute buffer. Elsewhere it lives in the run-time pool and
-    /// grows with depth.
+    /// The f16 copy of a quantised cache is in the compute buffer; elsewhere it grows with depth in the pool.
     pub(super) reserves_cache_copy: bool,
     /// llama-server reserves logits for `slots * (1 + draft)` rows instead of a whole micro-batch.
     pub(super) limits_outputs: bool,
@@ -42,8 +40,7 @@ pub(super) struct EngineQuirks {
     /// One batch may mix tokens and embeddings, which takes a second input. Not so in b11063 (0.5.0), so in b11549;
     /// builds between them count as mixing, which costs at most one activation.
     pub(super) mixes_embeddings: bool,
-    /// ik_llama.cpp: a graph for tokens has no input for embeddings, and a norm with its weight is one
-    /// operation.
+    /// ik_llama.cpp: a graph for tokens has no input for embeddings; a norm with its weight is one operation.
     pub(super) is_lean: bool,
     /// ik_llama.cpp: `ffn_up` and `ffn_gate` of the experts are one operation with one result.
     pub(super) fuses_experts: bool,

@@ -1,28 +1,19 @@
 //! Explanation of a plan: one tree of reasons for each card, and notes on how certain the numbers are.
 
-mod ik;
-
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
-use plimsoll_flags::{GpuLayers, Parallel, ProgramKind, SplitMode};
+use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};
 
-use super::cost::{PlanCalculator, RequestCost, peak};
-use super::outcome::{PlanTerm, Terms};
-use super::request::PlanRequest;
-use super::{calibration, fit};
+use crate::cost::peak;
+use crate::{
+    EngineKind, LatentAttention, PlanCalculator, PlanRequest, PlanTerm, RequestCost, Terms, calibration, fit,
+};
 
 /// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
+#[rustfmt::skip]
 const DOUBTS: [&str; 11] = [
-    "attention_on_host",
-    "flash_attention_off",
-    "context_beyond_training",
-    "compute_estimated",
-    "formulas_off",
-    "architecture_unknown",
-    "projector_compute_unknown",
-    "adapters_not_counted",
-    "tensor_split_estimated",
-    "no_cuda_card",
-    "buffer_unknown",
+    "attention_on_host", "flash_attention_off", "context_beyond_training", "compute_estimated",
+    "formulas_off", "architecture_unknown", "projector_compute_unknown", "adapters_not_counted",
+    "tensor_split_estimated", "no_cuda_card", "buffer_unknown",
 ];
 
 pub(super) fn is_doubt(code: &str) -> bool {
@@ -86,60 +77,47 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
 
 /// Limits of the numbers, and deviations of the engine from the flags.
 fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
-    let wish = request.wish;
-    let mut reasons = Vec::new();
-    let flash = calculator.flash();
-    if let Some(missing) = flash.missing {
-        let (code, mut text) = if flash.on {
-            ("attention_on_host", format!("attention is computed on the CPU, which is slow: {missing}"))
-        } else {
-            (
-                "flash_attention_off",
-                format!(
-                    "the engine will disable flash attention ({missing}), so the compute buffer will \
-                    contain the whole KQ matrix"
-                ),
-            )
-        };
-        // Nearly always `-ctk` given without `-ctv`, or the other way round.
-        if wish.cache_key != wish.cache_value {
-            let smaller = super::hints::smaller_of(wish.cache_key, wish.cache_value).name;
-            text += &format!("; give K and V the same type: -ctk {smaller} -ctv {smaller}");
-        }
-        reasons.push(Reason::new(code, text));
+    let (model, wish) = (request.model, request.wish);
+    let architecture = &model.architecture;
+    let adapters = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
+    let notes = [
+        attention(request, calculator),
+        beyond_training(request, cost),
+        // An estimate is marked, because its error has no bound.
+        (!cost.sure).then(|| {
+            let text = format!(
+                "the compute buffer is an estimate, because no formula covers architecture `{architecture}` with \
+                these flags; `plimsoll plan --exact` gets the size from the engine itself"
+            );
+            Reason::new("compute_estimated", text)
+        }),
+        (!model.hyper.known).then(|| {
+            let text = format!(
+                "architecture `{architecture}` is unknown; the size of its cache is computed as for most \
+                architectures and may be wrong"
+            );
+            Reason::new("architecture_unknown", text)
+        }),
+        request.projector.map(|_| {
+            let text = "the plan includes the projector's weights, but not its compute buffer, whose size is \
+                unknown; `plimsoll plan --exact` gets it from the engine itself";
+            Reason::new("projector_compute_unknown", text)
+        }),
+        (adapters > 0).then(|| {
+            let text =
+                "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
+            Reason::new("adapters_not_counted", text).fact("adapters", adapters)
+        }),
+    ];
+    let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
+    reasons.extend(of_ik(request, calculator, cost));
+    reasons.extend(prompt_cache(request));
+    // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
+    if wish.split_mode == SplitMode::Tensor {
+        let text = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula \
+            covers its buffers";
+        reasons.push(Reason::new("tensor_split_estimated", text));
     }
-    reasons.extend(beyond_training(request, cost));
-    // An estimate is marked, because its error has no bound.
-    if !cost.sure {
-        let text = format!(
-            "the compute buffer is an estimate, because no formula covers architecture `{}` with these \
-                flags; `plimsoll plan --exact` gets the size from the engine itself",
-            request.model.architecture
-        );
-        reasons.push(Reason::new("compute_estimated", text));
-    }
-    if !request.model.hyper.known {
-        let text = format!(
-            "architecture `{}` is unknown; the size of its cache is computed as for most architectures and \
-            may be wrong",
-            request.model.architecture
-        );
-        reasons.push(Reason::new("architecture_unknown", text));
-    }
-    if request.projector.is_some() {
-        reasons.push(Reason::new(
-            "projector_compute_unknown",
-            "the plan includes the projector's weights, but not its compute buffer, whose size is unknown; \
-                `plimsoll plan --exact` gets it from the engine itself",
-        ));
-    }
-    if !wish.adapters.is_empty() {
-        let count = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
-        let text = "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
-        reasons.push(Reason::new("adapters_not_counted", text).fact("adapters", count));
-    }
-    reasons.extend(ik::caveats(request, calculator, cost));
-    reasons.extend(beside_the_sum(request));
     for (index, card) in request.cards.iter().enumerate() {
         let computes = calculator.uses(index) && card.kind == CardKind::Cuda;
         if computes && !calibration::is_known(request, card) {
@@ -161,13 +139,34 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
         );
         reasons.push(Reason::new("engine_may_shrink", text));
     }
+    let context = cost.reserve.context;
     // Said only where the user gave a context: the model's own is always a whole number of steps.
-    if wish.context != 0 && u64::from(wish.context) != cost.reserve.context {
-        let text =
-            format!("the engine rounds the context of {} tokens to {}", wish.context, cost.reserve.context);
-        reasons.push(Reason::new("context_rounded", text).fact("tokens", cost.reserve.context));
+    if wish.context != 0 && u64::from(wish.context) != context {
+        let text = format!("the engine rounds the context of {} tokens to {context}", wish.context);
+        reasons.push(Reason::new("context_rounded", text).fact("tokens", context));
     }
     reasons
+}
+
+/// Flash attention that the engine computes on the host, or turns off.
+fn attention(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>) -> Option<Reason> {
+    let (wish, flash) = (request.wish, calculator.flash());
+    let missing = flash.missing?;
+    let (code, mut text) = if flash.on {
+        ("attention_on_host", format!("attention is computed on the CPU, which is slow: {missing}"))
+    } else {
+        let text = format!(
+            "the engine will disable flash attention ({missing}), so the compute buffer will contain the \
+            whole KQ matrix"
+        );
+        ("flash_attention_off", text)
+    };
+    // Nearly always `-ctk` given without `-ctv`, or the other way round.
+    if wish.cache_key != wish.cache_value {
+        let smaller = crate::hints::smaller_of(wish.cache_key, wish.cache_value).name;
+        text += &format!("; give K and V the same type: -ctk {smaller} -ctv {smaller}");
+    }
+    Some(Reason::new(code, text))
 }
 
 /// A slot's context that is longer than any the model has seen, without a flag that stretches its positions.
@@ -189,25 +188,67 @@ fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reas
     })
 }
 
-/// Memory of a server outside of the sum, and flags that are planned as others.
-fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
-    let wish = request.wish;
-    let mut reasons = Vec::new();
+/// The server's cache of prompts in host memory, which is outside of the sum.
+fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
     let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
-    if computes_on_host && request.program == ProgramKind::LlamaServer && wish.host_cache != Some(Bytes::ZERO)
-    {
-        let limit = wish.host_cache.map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
+    let limit = request.wish.host_cache;
+    let keeps = request.program == ProgramKind::LlamaServer && limit != Some(Bytes::ZERO);
+    (computes_on_host && keeps).then(|| {
+        let limit = limit.map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
             "llama-server keeps old prompts in host memory, {limit}, which the plan does not include; \
                 `--cache-ram 0` disables this cache"
         );
-        reasons.push(Reason::new("prompt_cache_not_counted", text));
+        Reason::new("prompt_cache_not_counted", text)
+    })
+}
+
+/// Flags that only ik_llama.cpp has, with a note on how certain the figures are.
+fn of_ik(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    if request.engine.kind != EngineKind::IkLlamaCpp {
+        return Vec::new();
     }
-    // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
-    if wish.split_mode == SplitMode::Tensor {
-        let text = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula \
-            covers its buffers";
-        reasons.push(Reason::new("tensor_split_estimated", text));
+    let mut reasons = Vec::new();
+    if let Some(latent) = calculator.latent() {
+        reasons.push(latent_estimated(request, &latent, cost));
+        let computed = latent.computed_bytes(request.model);
+        if !computed.is_zero() {
+            let text = format!(
+                "at load, the engine computes the latent attention (MLA) matrices that the model file does \
+                not contain; the plan counts these {computed} as weights"
+            );
+            reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
+        }
+    }
+    // -rtr repacks in place, so mapped pages become private memory.
+    let host = cost.host.weights.known();
+    if request.wish.repack && !host.is_zero() {
+        let text = format!(
+            "-rtr repacks the weights in host memory, so the engine allocates their {host} instead of \
+                reading them from the page cache"
+        );
+        reasons.push(Reason::new("weights_repacked", text).fact("bytes", host));
     }
     reasons
+}
+
+fn latent_estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &RequestCost) -> Reason {
+    let wish = request.wish;
+    let heads = request.model.hyper.heads.at(0);
+    let flash = wish.flash_attention != FlashAttention::Off;
+    let (reserve, mode) = (&cost.reserve, latent.mode);
+    let at_once = match latent.restores(flash, reserve.tokens) {
+        true => latent.heads_a_pass(heads, reserve.per_sequence),
+        false if flash => u64::from(heads),
+        false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
+    };
+    let mut text = format!(
+        "the plan assumes -mla {mode} and {at_once} of {heads} attention heads computed at once, as in \
+            ik_llama.cpp of 2026-08; builds before 2026-01 need more memory with -amb"
+    );
+    // Defaults of both flags changed between builds.
+    if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
+        text += "; older builds have other defaults, so set -mla and -amb explicitly";
+    }
+    Reason::new("latent_attention", text).fact("mla", u64::from(mode)).fact("heads_at_once", at_once)
 }

@@ -6,8 +6,7 @@
 use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_model::{Model, Pooling};
 
-use super::quirks::EngineQuirks;
-use super::request::{EngineKind, PlanRequest};
+use crate::{EngineKind, EngineQuirks, PlanRequest};
 
 /// The number of cache cells is a multiple of this.
 pub(super) const CELLS: u64 = 256;
@@ -16,7 +15,7 @@ pub(super) const CELLS: u64 = 256;
 pub(super) const MOST_SEQUENCES: u32 = 256;
 
 /// Sizes for which one context of the engine reserves memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reserve {
     /// `n_ctx`: tokens over all sequences.
     pub(super) context: u64,
@@ -40,18 +39,6 @@ pub(super) struct Reserve {
     pub(super) pooling: Option<Pooling>,
 }
 
-/// Parameters of a context that its program passes to the engine.
-struct ContextParameters {
-    context: u64,
-    sequences: u64,
-    unified: bool,
-    batch: u64,
-    /// Maximum output rows of the program, if known.
-    asked: Option<u64>,
-    full_sliding: bool,
-    pooling: Option<Pooling>,
-}
-
 impl Reserve {
     pub(super) fn of_model(request: &PlanRequest<'_>, context: u64) -> Self {
         let wish = request.wish;
@@ -71,78 +58,63 @@ impl Reserve {
         let drafts = request.draft.is_some() || speculates(request);
         let draft = if drafts { u64::from(wish.draft_tokens) } else { 0 };
         let all_rows = wish.embeddings || wish.pooling.is_some_and(|pooling| pooling != Pooling::Each);
-        let parameters = ContextParameters {
+        let wanted = Self {
             context,
             sequences,
-            unified,
-            batch: u64::from(batch),
+            streams: if unified { 1 } else { sequences },
+            micro_batch: u64::from(batch),
             // A drafted token is verified by its own row of logits, beside the one that follows.
-            asked: (server && !all_rows).then(|| sequences.saturating_mul(1 + draft).max(1)),
+            outputs_asked: if server && !all_rows {
+                sequences.saturating_mul(1 + draft).max(1)
+            } else {
+                u64::MAX
+            },
             // The C API's default is a full window cache; llama-server's is not (`common.h @ b10605`).
             full_sliding: wish.full_sliding_cache || ik || request.program == ProgramKind::Library,
             pooling: wish.pooling.or(request.model.hyper.pooling).filter(|_| wish.embeddings),
+            ..Self::default()
         };
-        Self::settle(request, request.model, &parameters)
+        wanted.settled(request, request.model)
     }
 
     /// A draft model's context, or that of the model's own prediction layers.
     pub(super) fn of_draft(request: &PlanRequest<'_>, draft: &Model, main: &Self) -> Self {
         let wish = request.wish;
-        let context = match u64::from(wish.draft_context) {
-            0 => main.context,
-            n => n,
-        };
-        let parameters = ContextParameters {
-            context,
-            sequences: main.sequences,
-            unified: main.streams == 1,
-            batch: u64::from(wish.batch),
-            asked: Some(main.sequences),
-            full_sliding: main.full_sliding,
+        let wanted = Self {
+            context: if wish.draft_context == 0 { main.context } else { u64::from(wish.draft_context) },
+            micro_batch: u64::from(wish.batch),
+            outputs_asked: main.sequences,
             pooling: None,
+            ..*main
         };
-        Self::settle(request, draft, &parameters)
+        wanted.settled(request, draft)
     }
 
-    fn settle(request: &PlanRequest<'_>, model: &Model, parameters: &ContextParameters) -> Self {
-        let sequences = parameters.sequences;
-        let asked = match parameters.context {
-            0 => u64::from(model.hyper.context_train),
-            n => n,
-        };
+    /// The engine's sizes for those that a program wants, whose micro-batch is the batch so far.
+    fn settled(self, request: &PlanRequest<'_>, model: &Model) -> Self {
+        let asked = if self.context == 0 { u64::from(model.hyper.context_train) } else { self.context };
         // A causal model cannot have more tokens in a batch than in its context; an encoder can.
-        let batch = match model.hyper.causal {
-            true => parameters.batch.min(asked),
-            false => parameters.batch,
-        };
-        let batch = batch.max(1);
+        let batch = if model.hyper.causal { self.micro_batch.min(asked) } else { self.micro_batch }.max(1);
         let micro_batch = match u64::from(request.wish.micro_batch) {
             0 => batch,
             n => batch.min(n),
         };
         let context = asked.max(1).next_multiple_of(CELLS);
-        let (context, per_sequence) = if parameters.unified {
-            (context, context)
-        } else {
-            // Each stream is rounded up for itself, so the whole may exceed what was asked for.
-            let each = (context / sequences).max(1).next_multiple_of(CELLS);
-            (each.saturating_mul(sequences), each)
-        };
+        // Each stream is rounded up for itself, so the whole may exceed what was asked for.
+        let per_sequence = (context / self.streams).max(1).next_multiple_of(CELLS);
+        let context = per_sequence.saturating_mul(self.streams);
         let tokens = context.min(micro_batch);
-        let rows = |limit: Option<u64>| tokens.min(limit.unwrap_or(batch).min(batch));
+        let rows = |limit: u64| tokens.min(limit).min(batch);
         let limits = EngineQuirks::of(request).limits_outputs;
         Self {
             context,
             per_sequence,
-            sequences,
-            streams: if parameters.unified { 1 } else { sequences },
             micro_batch,
             // The reserved graph has equally many tokens of every sequence.
-            tokens: tokens.next_multiple_of(sequences),
-            outputs: rows(parameters.asked.filter(|_| limits)),
-            outputs_asked: rows(parameters.asked),
-            full_sliding: parameters.full_sliding,
-            pooling: parameters.pooling,
+            tokens: tokens.next_multiple_of(self.sequences),
+            outputs: rows(if limits { self.outputs_asked } else { u64::MAX }),
+            outputs_asked: rows(self.outputs_asked),
+            ..self
         }
     }
 

@@ -263,8 +263,8 @@ fn both_builds_logs_are_read_to_the_last_buffer() {
     let older = Transcript::read(include_str!("../../../data/exact/b8799-l8-q8_0.log"));
     for (transcript, build, compute, host) in [(&newer, 10_605, 116.09, 24.09), (&older, 8799, 266.5, 32.09)]
     {
-        assert!(transcript.is_ready() && transcript.has_context());
-        assert_eq!((transcript.build(), transcript.context()), (Some(build), Some(8192)));
+        assert!(transcript.ready && transcript.has_context());
+        assert_eq!((transcript.build, transcript.context), (Some(build), Some(8192)));
         let sum = |place, kind| mib(transcript.sum(place, kind));
         let near = |a: f64, b: f64| (a - b).abs() < 0.02;
         assert!(near(sum(BufferPlace::Card(0), BufferKind::Weights), 4650.99));
@@ -272,7 +272,7 @@ fn both_builds_logs_are_read_to_the_last_buffer() {
         assert!(near(sum(BufferPlace::Card(0), BufferKind::Compute), compute), "{build}");
         assert!(near(sum(BufferPlace::Host, BufferKind::Compute), host), "{build}");
         assert!(near(sum(BufferPlace::Host, BufferKind::Output), 1.96));
-        assert_eq!(transcript.buffers().len(), 6);
+        assert_eq!(transcript.buffers.len(), 6);
     }
 }
 
@@ -283,9 +283,9 @@ fn every_recorded_row_of_the_older_build_is_read_whole() {
     assert_eq!((older.build, older.rows.len()), (8799, 104));
     for row in &older.rows {
         let transcript = Transcript::read(&row.log.join("\n"));
-        let whole = transcript.is_ready() || transcript.has_context();
+        let whole = transcript.ready || transcript.has_context();
         let said = row.log.iter().filter(|line| line.contains(" buffer size = ")).count();
-        assert!(whole && transcript.buffers().len() == said, "{} {}", row.model, row.args);
+        assert!(whole && transcript.buffers.len() == said, "{} {}", row.model, row.args);
     }
 }
 
@@ -310,7 +310,7 @@ fn texts_of_a_model_file_are_not_read_as_the_engines_lines() {
         "print_info: general.name = model loaded: initializing, n_slots = 1",
     ] {
         let transcript = Transcript::read(line);
-        assert!(transcript.buffers().is_empty() && !transcript.has_context(), "{line}");
+        assert!(transcript.buffers.is_empty() && !transcript.has_context(), "{line}");
     }
 }
 
@@ -325,9 +325,9 @@ fn the_stand_in_says_which_runtime_was_asked_and_for_how_much() {
          plimsoll_phantom: CPU asked for 1 bytes",
     );
     assert!(transcript.has_context());
-    assert_eq!(transcript.runtime(), Some(CardInterface::Cuda(13)));
-    assert_eq!(transcript.asked(1), Some(Bytes::new(130_033_792)));
-    assert_eq!(transcript.asked(0), None);
+    assert_eq!(transcript.runtime, Some(CardInterface::Cuda(13)));
+    assert_eq!(transcript.card(1).asked, Some(Bytes::new(130_033_792)));
+    assert_eq!(transcript.card(0).asked, None);
 }
 
 #[test]
@@ -341,11 +341,11 @@ fn after_a_prompt_the_stand_in_says_what_each_card_holds() {
          plimsoll_phantom: CPU opened cuBLAS\n\
          plimsoll_phantom: 99999999999 kernels without code for the card",
     );
-    let memory = transcript.grown(1).unwrap();
+    let memory = transcript.card(1).grown.unwrap();
     assert_eq!((memory.held, memory.taken, memory.tokens), (Bytes::new(512), Bytes::mib(2), 8192));
-    assert_eq!((transcript.prompt(), transcript.without_code()), (Some(8192), 3));
-    assert!(transcript.uses_cublas(1) && !transcript.uses_cublas(0));
-    assert_eq!((transcript.grown(0), transcript.grown(2)), (None, None));
+    assert_eq!((transcript.prompt(), transcript.without_code), (Some(8192), 3));
+    assert!(transcript.card(1).cublas && !transcript.card(0).cublas);
+    assert_eq!((transcript.card(0).grown, transcript.card(2).grown), (None, None));
 }
 
 /// The pool is what a card holds besides the buffers; the driver's own count is of whole granules.
@@ -396,12 +396,12 @@ fn an_engine_on_vulkan_is_told_by_the_device_that_it_opens() {
          sched_reserve: Vulkan_Host compute buffer size =    16.01 MiB\n\
          plimsoll_phantom: Vulkan1 asked for 836628608 bytes",
     );
-    assert_eq!(transcript.runtime(), Some(CardInterface::Vulkan));
-    assert_eq!(transcript.asked(1), Some(Bytes::new(836_628_608)));
+    assert_eq!(transcript.runtime, Some(CardInterface::Vulkan));
+    assert_eq!(transcript.card(1).asked, Some(Bytes::new(836_628_608)));
     let rocm =
         Transcript::read("plimsoll_phantom: ROCm runtime\nload_tensors: ROCm0 model buffer size = 1.00 MiB");
-    assert_eq!(rocm.runtime(), Some(CardInterface::Rocm));
-    assert_eq!(rocm.buffers()[0].place, BufferPlace::Card(0));
+    assert_eq!(rocm.runtime, Some(CardInterface::Rocm));
+    assert_eq!(rocm.buffers[0].place, BufferPlace::Card(0));
     let weights = transcript.sum(BufferPlace::Card(1), BufferKind::Weights);
     assert_eq!(weights.get() >> 20, 797);
     assert_eq!(transcript.sum(BufferPlace::Host, BufferKind::Compute).get() >> 20, 16);
@@ -427,7 +427,7 @@ fn the_end_of_a_context_is_read_from_the_graphs_line_of_every_build() {
 #[test]
 fn a_table_of_whole_mebibytes_is_read_with_its_margin() {
     let transcript = Transcript::read("CUDA0 4650 512 258 \nCUDA1 1 2 3 \nHost 281 0 20 \n");
-    assert!(transcript.is_ready());
+    assert!(transcript.ready);
     assert_eq!(transcript.sum(BufferPlace::Card(1), BufferKind::Cache), Bytes::mib(2));
     assert_eq!(transcript.sum(BufferPlace::Host, BufferKind::Compute), Bytes::mib(20));
     assert_eq!(transcript.margin(), Bytes::mib(1));
@@ -437,7 +437,7 @@ proptest! {
     #[test]
     fn hostile_lines_never_panic(lines in prop::collection::vec(line(), 0..40)) {
         let transcript = Transcript::read(&lines.join("\n"));
-        let all: Bytes = transcript.buffers().iter().map(|buffer| buffer.bytes).sum();
+        let all: Bytes = transcript.buffers.iter().map(|buffer| buffer.bytes).sum();
         prop_assert!(transcript.sum(BufferPlace::Card(0), BufferKind::Compute) <= all);
         let _ = transcript.refusal().to_string();
     }

@@ -44,6 +44,9 @@ pub(crate) struct Row {
     pub(crate) difference: i64,
     pub(crate) margin: Bytes,
     pub(crate) ok: bool,
+    /// Resident memory, which includes the program and its libraries.
+    #[serde(skip)]
+    pub(crate) of_host: bool,
 }
 
 /// A value that is planned and also reported by the engine.
@@ -67,6 +70,7 @@ impl Row {
             difference,
             margin,
             ok: Bytes::new(difference.unsigned_abs()) <= margin,
+            of_host: false,
         }
     }
 }

@@ -51,10 +51,11 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Diagnose failed allocations: in a log, a program, a process or this machine
     Doctor(doctor::Arguments),
-    /// Install and list engines, and print the path of the one that is used
+    /// Install, list and remove engines, and print the path of the one that is used
     #[command(after_help = "Examples:\n\
             \x20 plimsoll engine install\n\
-            \x20 plimsoll engine list --json\n\n\
+            \x20 plimsoll engine list --json\n\
+            \x20 plimsoll engine remove\n\n\
             Exit status: 0, or 1 if there is no engine or the installation failed.")]
     Engine(engine::Arguments),
     /// Write a configuration from llama-swap's YAML, a preset of llama-server, or Ollama's models
@@ -81,6 +82,7 @@ enum Command {
     Ps(server_verbs::List),
     /// Take a tour: two small models, a budget that holds one of them, and requests to both
     #[command(after_help = "Example: plimsoll quickstart --once\n\n\
+            `plimsoll engine remove` deletes what the tour installs and writes.\n\n\
             Exit status: 0 after the tour or a signal, 1 on failure.")]
     Quickstart(quickstart::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
@@ -100,15 +102,13 @@ enum Command {
     /// Serve several models behind one address, each in its own process
     Serve(serve::Arguments),
     /// Put load on a server and look for memory leaks
-    #[command(after_help = "Example: plimsoll soak http://127.0.0.1:8080 --for 30m --html soak.html\n\n\
+    #[command(after_help = "Example: plimsoll soak 127.0.0.1:8080 --for 30m --html soak.html\n\n\
             Exit status: 0 if no leak was found, 1 if there is a leak or the load ended early, 2 for \
             bad input, 3 if too little was seen for a verdict.")]
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
-    #[command(
-        after_help = "Example: plimsoll sweep http://127.0.0.1:8080 --depths 1k,8k,32k --svg sweep.svg\n\n\
-            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input."
-    )]
+    #[command(after_help = "Example: plimsoll sweep 127.0.0.1:8080 --depths 1k,8k,32k --svg sweep.svg\n\n\
+            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input.")]
     Sweep(sweep::Arguments),
     /// Show a running server: its process, requests, cards and models
     Status(server_verbs::List),
@@ -132,6 +132,8 @@ enum Command {
             \x20 plimsoll watch show run.watch --html run.html\n\n\
             Exit status: that of the program; without a program, 0, or 1 on failure and 2 for bad input.")]
     Watch(Box<watch::Arguments>),
+    /// Keep memory of a card free for other programs
+    Yield(server_verbs::Yield),
     #[command(hide = true)]
     Look(look::Arguments),
     #[command(hide = true)]
@@ -179,7 +181,7 @@ pub fn main() -> ExitCode {
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
-        Command::Ps(arguments) => server_verbs::list(&arguments).map_err(server_verbs::report),
+        Command::Ps(arguments) => server_verbs::list(&arguments),
         Command::Quickstart(arguments) => quickstart::run(arguments),
         Command::Reclaim(arguments) => reclaim::run(&arguments),
         Command::ReclaimStep(arguments) => reclaim_step::run(&arguments),
@@ -188,11 +190,12 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Serve(arguments) => serve::run(arguments, log.unwrap_or_default()),
         Command::Soak(arguments) => soak::run(&arguments),
-        Command::Status(arguments) => server_verbs::status(&arguments).map_err(server_verbs::report),
+        Command::Status(arguments) => server_verbs::status(&arguments),
         Command::Stop(arguments) => server_verbs::stop(&arguments).map_err(server_verbs::report),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Top(arguments) => server_verbs::top(&arguments).map_err(server_verbs::report),
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
+        Command::Yield(arguments) => server_verbs::give_way(&arguments),
         Command::Unpin(arguments) => server_verbs::unpin(&arguments).map_err(server_verbs::report),
         Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),

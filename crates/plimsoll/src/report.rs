@@ -124,14 +124,21 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), ErrorReport> {
 
 /// Writes a document to stdout: as JSON, or in words.
 pub(crate) fn print_as(
-    json: bool,
+    json: Option<&Path>,
     document: &impl Serialize,
     words: impl FnOnce() -> String,
 ) -> Result<(), ErrorReport> {
-    match json {
-        true => print(serde_json::to_string_pretty(document)? + "\n"),
-        false => print(words()),
+    let Some(path) = json else {
+        return print(words());
+    };
+    let document = serde_json::to_string_pretty(document)? + "\n";
+    // Only the document on stdout, so that it can be piped into another program.
+    if path == Path::new("-") {
+        return print(document);
     }
+    // The file first: a closed stdout must not cost the result of hours.
+    write_file(path, document)?;
+    print(words())
 }
 
 /// Writes a file.

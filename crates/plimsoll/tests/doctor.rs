@@ -43,6 +43,18 @@ fn log(name: &str) -> String {
 }
 
 #[test]
+fn a_program_that_failed_for_no_known_cause_is_not_sent_to_where_it_was() {
+    let output = doctor(&["--", "/bin/false"]).output().unwrap();
+    let (text, error) = said(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("shows none of the known causes"), "{text}");
+    assert!(
+        !text.contains("plimsoll doctor -- CMD") && !error.contains("plimsoll doctor -- CMD"),
+        "{text}{error}"
+    );
+}
+
+#[test]
 fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     let file = log("pool_growth.vmm.log");
     let by_file = doctor(&["--json", &file]).output().unwrap();

@@ -58,6 +58,7 @@ pub enum Stopping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelState {
+    /// Never loaded, stopped, or without room at the last try.
     Unloaded,
     /// Being surveyed, or waiting for memory.
     Queued,

@@ -75,6 +75,12 @@ impl FailureRecord {
         self.failed = true;
     }
 
+    /// Records that there was no room for the model, which is no failure of the model itself.
+    pub(crate) fn lacked_room(&mut self, reason: Reason) {
+        self.last_failure = Some(reason);
+        self.failed = false;
+    }
+
     /// Takes a load that succeeded.
     pub(crate) fn loaded(&mut self) {
         self.failed = false;

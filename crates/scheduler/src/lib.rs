@@ -36,5 +36,8 @@ pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;
 pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
-pub use state::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot, YieldView};
+pub use state::{
+    CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, WaitView, WhatIf,
+    WhatIfVerdict, YieldView,
+};
 pub use time::{ClientId, ModelId, Moment, RequestId};

@@ -182,7 +182,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     };
     let total = account.card().total;
     let mut reasons = Vec::new();
-    if let Some(budget) = account.budget() {
+    if let Some(budget) = account.budget().filter(|budget| *budget < total) {
         let text = format!("the budget is {budget} of the card's {total}");
         reasons.push(Reason::new("budget", text).fact("budget", budget));
     }
@@ -221,14 +221,14 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
     refusal(RequestRefusalKind::Deadline, Some(SOON), reason)
 }
 
-/// The cause of the wait for a model, in a word and with its reason.
-pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason) {
+/// The cause of the wait for a model, in a word and in a sentence.
+pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
     // The state tells an operator which wait was too long.
-    let (word, text) = match (model.state(), model.seeking()) {
+    match (model.state(), model.seeking()) {
         (ModelState::Queued, RequestedState::Room(_)) => {
             ("room", "the model still waits for memory that other models hold")
         }
-        (ModelState::Queued, _) => ("load", "the model's files and its engine are still being checked"),
+        (ModelState::Queued, _) => ("check", "the model's files and its engine are still being checked"),
         (ModelState::Loading, _) => ("load", "the model is still loading"),
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
             ("room", "the next request needs more memory than the model has now, and waits for that memory")
@@ -238,7 +238,12 @@ pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason)
             ("load", "the model is being stopped, and will be started again")
         }
         (ModelState::Unloaded | ModelState::Failed, _) => ("load", "the model is not loaded"),
-    };
+    }
+}
+
+/// The cause of the wait for a model, in a word and with its reason.
+pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason) {
+    let (word, text) = wait_cause(model);
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {
         let runs = u64::try_from(deep.victims.len()).unwrap_or(u64::MAX);

@@ -16,7 +16,7 @@ mod running;
 mod timers;
 mod yields;
 
-use plimsoll_base::{Reason, RunId};
+use plimsoll_base::{MemoryModel, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
@@ -27,7 +27,7 @@ use super::queue::{Queue, RequestState};
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
-use super::state::{ModelView, SchedulerSnapshot, StateRef};
+use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf};
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
 use crate::place::Ledger;
@@ -190,6 +190,16 @@ impl Scheduler {
         Some(state.model_view(id, state.model(id)?))
     }
 
+    /// Dry run of a load of the model with this need; `None` for an unknown model.
+    pub fn what_if(&self, id: ModelId, demand: &dyn MemoryModel, now: Moment) -> Option<WhatIf> {
+        self.at(now).what_if(id, demand)
+    }
+
+    /// What may happen to each model next.
+    pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
+        self.at(now).outlook()
+    }
+
     /// Runs that could be sent a request and have none.
     pub fn idle_runs(&self) -> Vec<RunId> {
         self.state().idle_runs()
@@ -200,9 +210,14 @@ impl Scheduler {
         self.at(now).stop_reason(run)
     }
 
-    /// The cause of the wait for a model: `load`, `room` or `slot`, and the reason.
+    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
     pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
         Some(refusal::wait(self.models.get(model)?, self.ledger()))
+    }
+
+    /// The word alone, which takes no memory.
+    pub fn wait_cause(&self, model: ModelId) -> Option<&'static str> {
+        Some(refusal::wait_cause(self.models.get(model)?).0)
     }
 
     /// One line for a client: the cause of the wait for a model, with the models that leave for it.

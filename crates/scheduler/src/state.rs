@@ -7,14 +7,18 @@ pub(crate) mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
 mod hold;
+mod outlook;
 mod slack;
 mod snapshot;
 mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
 mod wait_line;
+mod what_if;
 
+pub use outlook::{ModelOutlook, WaitView};
 pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot, YieldView};
+pub use what_if::{WhatIf, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
 

@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
+use crate::runtime::counted;
 use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 use service_manager::ServiceManager;
@@ -95,9 +96,14 @@ impl ConfigCheck {
     /// a card and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
+        let config = config.whole().map_err(ConfigureError::Read)?;
         config.warn();
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        // Cards of the command line may be those of another machine; those of the file will be served from.
+        if setup.serve.cards.is_empty() {
+            cards::warn_of_absent(&serve.cards, &machine);
+        }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         if entries.is_empty() {
@@ -113,6 +119,10 @@ impl ConfigCheck {
         answers.end();
         Ok(Self { cards: limits, models })
     }
+}
+
+fn listen(serve: &ServeSettings) -> Vec<SocketAddr> {
+    if serve.listen.is_empty() { vec![LISTEN] } else { serve.listen.clone() }
 }
 
 fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
@@ -146,9 +156,10 @@ impl DaemonHandle {
 
 pub struct Daemon {
     runtime: Rc<Runtime>,
+    /// The first address that it listens on.
     pub address: SocketAddr,
     config: PathBuf,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     server: Rc<HttpServer<Runtime>>,
     signals: DaemonSignals,
     log: LogOutput,
@@ -167,7 +178,11 @@ impl Daemon {
 
     /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
     pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
-        let (config, serve) = setup.read()?;
+        let (mut config, serve) = setup.read()?;
+        // With no model left there is nothing to serve.
+        if config.roster.models.is_empty() {
+            config = config.whole().map_err(ConfigureError::Read)?;
+        }
         let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
         let log_file = serve.log_file.as_ref().map(|path| {
             let open = |error| DaemonError::OpenLog { path: path.clone(), error };
@@ -179,22 +194,22 @@ impl Daemon {
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
-        let listen = serve.listen.unwrap_or(LISTEN);
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
-        let listener = route::bind(listen, serve.open || !keys.is_empty()).await?;
-        let address = listener.local_addr().unwrap_or(listen);
+        let listeners = route::bind(&listen(&serve), serve.open || !keys.is_empty()).await?;
+        let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let address = addresses.first().copied().unwrap_or(LISTEN);
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.log_file = log_file;
-        settings.needs_keys = !serve.open && !address.ip().is_loopback();
+        settings.needs_keys = !serve.open && !addresses.iter().all(|address| address.ip().is_loopback());
         engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (extensions, asks) = handlers::all(extensions, settings.cards());
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
-        runtime.configure(config.roster.models).map_err(ConfigureError::Card)?;
+        runtime.configure(config.roster).map_err(ConfigureError::Card)?;
         let settings = route::HttpSettings {
             keys,
             origins: origins(serve.allow_origins),
@@ -205,18 +220,20 @@ impl Daemon {
             },
         };
         let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
-        tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
+        for address in &addresses {
+            tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
+        }
         if runtime.count() == 0 {
             tracing::warn!("the configuration lists no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
-        Ok(Self { runtime, address, config: setup.config, listener, server, signals, log: setup.log })
+        Ok(Self { runtime, address, config: setup.config, listeners, server, signals, log: setup.log })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
-        let Self { runtime, address, config, listener, server, mut signals, log } = self;
+        let Self { runtime, address, config, listeners, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -233,7 +250,8 @@ impl Daemon {
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
                 // A task of its own, so that a signal is heard while it reads.
                 tokio::task::spawn_local(async move {
-                    reload(runtime, config).await;
+                    // A failure is logged, and changes nothing.
+                    let _ = runtime.read_config(&config).await;
                     ready();
                 });
             }
@@ -257,25 +275,13 @@ impl Daemon {
             }
         };
         tokio::select! {
-            () = route::serve(listener, server, end) => {}
+            () = route::serve(listeners, server, end) => {}
             () = insisted => tracing::warn!("stopping at once; open connections are closed"),
             () = manager.keep_alive() => {}
         }
         asked.end_questions();
         tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }
-}
-
-/// Reads the configuration again; an error is logged and changes nothing.
-async fn reload(runtime: Rc<Runtime>, path: PathBuf) {
-    match runtime.read_config(&path).await {
-        Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
-        Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
-    }
-}
-
-fn counted(models: usize) -> String {
-    format!("{models} {}", if models == 1 { "model" } else { "models" })
 }
 
 fn origins(named: Vec<String>) -> Origins {
@@ -295,7 +301,11 @@ fn settings(
     keys: ApiKeys,
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
     let unified = machine.unified;
-    let cards = cards::choose(&serve.cards, serve.reserve, machine);
+    let mut cards = cards::choose(&serve.cards, serve.reserve, machine);
+    // What other processes find free until idle models have left for them.
+    for limit in &mut cards {
+        limit.reserve = limit.reserve.max(serve.yield_below.unwrap_or_default());
+    }
     // Neither a card nor /proc/meminfo: this happens in a sandbox only.
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
@@ -309,6 +319,7 @@ fn settings(
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
+    scheduler.gives_way = serve.yield_below.is_some();
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
         guard: serve.guard,

@@ -13,19 +13,24 @@ mod models_api;
 mod server;
 
 mod body;
+mod conversations;
 mod model_key;
 mod multipart;
+mod naming;
 mod prompt;
 mod query;
 mod rope;
 
+mod engine_page;
 mod headers;
 mod model_facts;
 mod model_service;
 mod proxy;
 mod read_limit;
 mod rewrite;
+mod tunnel;
 mod upstream;
+mod what_if;
 
 mod events;
 mod exposition;
@@ -35,12 +40,14 @@ mod listing;
 mod lm_studio;
 mod logs;
 mod ollama;
+mod page;
 mod problem;
 mod reply;
 mod sse;
 mod stream;
 mod tally;
 mod tokens;
+mod yields_api;
 
 pub(crate) use auth::ApiKeys;
 pub(crate) use connection::StallLimit;
@@ -51,7 +58,7 @@ pub(crate) use heartbeat::HEARTBEAT;
 pub(crate) use limits::Limits;
 pub use listener::Listen;
 pub(crate) use listener::{bind, serve};
-pub(crate) use listing::{HeldMemory, Modalities, ModelListing};
+pub(crate) use listing::{HeldMemory, Modalities, ModelListing, status};
 pub(crate) use model_facts::{Capability, ModelFacts};
 pub(crate) use model_service::{ModelService, Pass, RouteOptions};
 pub(crate) use problem::HttpProblem;
@@ -59,6 +66,7 @@ pub(crate) use prompt::RequestPrompt;
 pub(crate) use rope::Rope;
 pub(crate) use server::{HttpServer, HttpSettings};
 pub(crate) use upstream::Upstream;
+pub(crate) use what_if::WhatIfError;
 
 #[cfg(test)]
 mod tests;

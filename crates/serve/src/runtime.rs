@@ -5,6 +5,7 @@
 //! [`Extension`]s add guard (the preloaded library), reclaim and metrics.
 
 mod admission;
+mod board;
 mod extension;
 mod forecast;
 mod health;
@@ -19,6 +20,7 @@ mod run;
 mod service;
 mod status;
 mod survey;
+mod yields;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -28,7 +30,7 @@ use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card, CardId};
-use plimsoll_config::{ConfiguredModel, ServeSettings};
+use plimsoll_config::{Configuration, ConfiguredModel, ServeSettings};
 use plimsoll_launch::{EngineUser, Launcher, Log, LogFile};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::{Reading, Sampler};
@@ -42,12 +44,13 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::{spawn_blocking, spawn_local};
 
 use self::admission::AdmissionAnswer;
+use self::board::Board;
 use self::operator_log::OperatorLog;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
 use self::status::ModelStatuses;
 use crate::config_file::{Config, ReadConfigError};
-use crate::route::{ApiKeys, Events};
+use crate::route::{self, ApiKeys, Events};
 
 pub(crate) use extension::{BeforeLoad, Extension};
 pub(crate) use forecast::forecast;
@@ -105,6 +108,10 @@ impl RuntimeSettings {
     }
 }
 
+pub(crate) fn counted(models: usize) -> String {
+    format!("{models} {}", if models == 1 { "model" } else { "models" })
+}
+
 /// Checks that the cards named by models exist.
 pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
     ModelRegistry::check(models, cards)
@@ -135,6 +142,7 @@ pub(crate) struct Runtime {
     pub(crate) statuses: ModelStatuses,
     extensions: Vec<Rc<dyn Extension>>,
     operator_log: OperatorLog,
+    board: Board,
     pub(crate) counts: RequestCounts,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
@@ -146,6 +154,8 @@ pub(crate) struct Runtime {
     next_folder: Cell<u64>,
     /// Programs that did not create the socket that they were given.
     only_ports: RefCell<HashSet<PathBuf>>,
+    /// Processes with precedence on each card, at the last reading.
+    with_precedence: RefCell<HashSet<(CardId, u32)>>,
     /// What engines said of their memory.
     answers: ExactAnswers,
     /// Held by a forecast, so that forecasts are logged in the order in which they were begun.
@@ -188,6 +198,7 @@ impl Runtime {
             statuses: ModelStatuses::default(),
             extensions,
             operator_log: OperatorLog::default(),
+            board: Board::default(),
             counts: RequestCounts::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
@@ -197,11 +208,13 @@ impl Runtime {
             folders: OnceCell::new(),
             next_folder: Cell::new(0),
             only_ports: RefCell::default(),
+            with_precedence: RefCell::default(),
             answers: ExactAnswers::new(Some(news)),
             forecasting: tokio::sync::Mutex::default(),
         });
         spawn_local(tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
+        spawn_local(board::publish(Rc::clone(&runtime)));
         spawn_local(survey::hear(Rc::clone(&runtime), heard));
         for extension in &runtime.extensions {
             Rc::clone(extension).start(&runtime);
@@ -209,9 +222,22 @@ impl Runtime {
         runtime
     }
 
-    /// Reads a configuration and applies it; an error changes nothing. The files may lie on a disk that hangs, so
-    /// another thread reads them.
-    pub(crate) async fn read_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+    /// Reads a configuration, applies it and logs the result; an error changes nothing.
+    pub(crate) async fn read_config(&self, path: &Path) -> Result<(), ConfigureError> {
+        match self.apply_config(path).await {
+            Ok(changed) => {
+                tracing::info!("{}: read again, {} changed", path.display(), counted(changed));
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!("{error}; the old configuration remains in effect");
+                Err(error)
+            }
+        }
+    }
+
+    /// The files may lie on a disk that hangs, so another thread reads them.
+    async fn apply_config(&self, path: &Path) -> Result<usize, ConfigureError> {
         // One after the other, so that the file that was read last is the one that stays.
         let _turn = self.reloading.lock().await;
         let file = path.to_owned();
@@ -226,8 +252,12 @@ impl Runtime {
             let path = path.to_owned();
             return Err(ConfigureError::NoKey { path });
         }
+        // A mistyped flag must not end a model that runs.
+        if let Some(refused) = self.state.borrow().registry.newly_refused(&config.roster.refused) {
+            return Err(ReadConfigError::from(refused.error.clone()).into());
+        }
         // Models first: an unknown card must leave the old keys in place, too.
-        let changed = self.configure(config.roster.models)?;
+        let changed = self.configure(config.roster)?;
         if self.settings.keys.replace(config.keys) {
             match self.settings.keys.is_empty() {
                 true => {
@@ -249,9 +279,12 @@ impl Runtime {
     }
 
     /// Applies a list of models and returns those that have changed; unchanged ones are not touched.
-    pub(crate) fn configure(&self, models: Vec<ConfiguredModel>) -> Result<Vec<ModelId>, UnknownCard> {
+    pub(crate) fn configure(&self, roster: Configuration) -> Result<Vec<ModelId>, UnknownCard> {
         let cards: Vec<_> = self.settings.cards().cloned().collect();
-        let changes = self.state.borrow_mut().registry.update(models, &cards)?;
+        let mut state = self.state.borrow_mut();
+        let changes = state.registry.update(roster.models, &cards)?;
+        state.registry.set_rules(&roster.serve, roster.refused);
+        drop(state);
         let changed = changes.iter().map(|(id, _)| *id).collect();
         self.submit(SchedulerEvent::Configured(changes));
         self.events.reloaded();
@@ -260,8 +293,12 @@ impl Runtime {
 
     /// Reports an event to the scheduler and carries out the effects.
     pub(crate) fn submit(&self, event: SchedulerEvent) {
+        self.submit_at(self.now(), event);
+    }
+
+    /// The same at a time that the caller has just read.
+    fn submit_at(&self, now: Moment, event: SchedulerEvent) {
         let mut effects = Vec::new();
-        let now = self.now();
         let mut state = self.state.borrow_mut();
         state.scheduler.on_event(now, event, &mut effects);
         // Effects look up runs and models themselves.
@@ -272,11 +309,13 @@ impl Runtime {
                 self.name_holders(&mut refusal.reason);
             }
             self.carry_out(&effect);
+            self.mark_effect(&effect);
             // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {
                 extension.on_effect(&runtime, &effect);
             }
         }
+        self.board.touch();
     }
 
     /// Carries out one effect. It never submits an event itself, because effects would then be carried out in
@@ -317,8 +356,8 @@ impl Runtime {
                 drop(spawn_local(memory::await_return(self.me(), *run, taken.clone())));
             }
             SchedulerEffect::StateChanged { model, state } => {
-                self.statuses.with(*model, |status| status.state = Some(*state));
-                self.publish(*model, *state, &Value::Null);
+                let before = self.statuses.with(*model, |status| status.state.replace(*state));
+                self.told_state(*model, before, *state);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
                 if *state == ModelState::Draining {
@@ -377,7 +416,15 @@ impl Runtime {
     /// Publishes the state of a model, with `info` about it, to event streams.
     fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
         self.events.state_changed(&self.entry(model).name, state, info);
-        self.events.show(|| self.scheduler_snapshot());
+    }
+
+    /// Publishes a model's new state, unless clients have the same word for the state before.
+    fn told_state(&self, model: ModelId, before: Option<ModelState>, state: ModelState) {
+        let is_new = before.is_none_or(|before| route::status(before) != route::status(state));
+        // A loaded model is told by its run, which knows what the engine says of it.
+        if is_new && state != ModelState::Ready {
+            self.publish(model, state, &Value::Null);
+        }
     }
 
     /// Access to the answers of engines; `None` where they are not asked.
@@ -409,7 +456,11 @@ impl Runtime {
     }
 
     fn now(&self) -> Moment {
-        Moment::at(self.start.elapsed())
+        self.moment(Instant::now())
+    }
+
+    fn moment(&self, time: Instant) -> Moment {
+        Moment::at(time.saturating_duration_since(self.start))
     }
 
     pub(crate) fn me(&self) -> Rc<Self> {

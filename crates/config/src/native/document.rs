@@ -35,10 +35,18 @@ pub(super) struct ConfigDocument {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Serve {
-    /// Address and port, e.g. `127.0.0.1:8080`, `localhost:8080`, `8080`, or `:8080` for every interface.
+    /// Address and port, e.g. `127.0.0.1:8080`, `localhost:8080`, `8080`, or `:8080` for every interface; or a list
+    /// of them.
     #[serde(deserialize_with = "crate::listen::from_file")]
-    #[schemars(with = "Option<String>")]
-    pub(super) listen: Option<SocketAddr>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) listen: Vec<SocketAddr>,
+    /// The model that answers requests that name none. Default: the only model, if there is only one.
+    pub(super) default: Option<String>,
+    /// A request for an unknown model is refused. With false, the only model answers it if there is only one.
+    /// Default: false.
+    pub(super) strict_names: bool,
+    /// A request loads its model if that is not loaded; a request's own `?autoload=` wins. Default: true.
+    pub(super) autoload: Option<bool>,
     /// Other machines may use the server without a key, as with `--open`. Default: false.
     pub(super) open: bool,
     /// API keys that clients may use; without any, requests need no key.
@@ -60,6 +68,12 @@ pub(super) struct Serve {
     pub(super) cards: Vec<Spanned<String>>,
     /// Memory to leave free on each card, e.g. `512MiB`.
     pub(super) reserve: Option<ReserveText>,
+    /// Memory that other processes always find free on each card, e.g. `1GiB`: when they take of it, idle models
+    /// leave. Without it, no model leaves for another process.
+    pub(super) yield_below: Option<ReserveText>,
+    /// Programs with precedence, e.g. `["blender", "ComfyUI"]`: when one begins to use a card, the idle models on
+    /// that card leave.
+    pub(super) yield_to: Vec<String>,
     /// File to which the output of the engines is appended.
     pub(super) log_file: Option<FileText>,
     /// Guard settings for models on CUDA cards that set none of their own.
@@ -119,7 +133,7 @@ pub(super) struct ModelTable {
     pub(super) proxy: Option<String>,
     /// The path that answers 200 once the program of `cmd` is ready, or `none`. Default: `/health`.
     pub(super) check: Option<String>,
-    /// Other names of the model.
+    /// Other names of the model. A `*` stands for any characters: `claude-*`.
     pub(super) aliases: Vec<String>,
     /// Labels, shown in the list of models.
     pub(super) tags: Vec<String>,

@@ -18,15 +18,18 @@ use crate::depth::TooLarge;
 use crate::duration;
 use crate::duration::Length;
 use crate::guard::{GuardSettings, Size};
+use crate::listen::listen_addresses;
 use crate::parse::word;
 use crate::serve_settings::ServeSettings;
 use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
 
-const OF_SERVER: [&str; 16] = [
+const OF_SERVER: [&str; 21] = [
     "listen",
     "patience",
     "wait",
     "heartbeat",
+    "yield-below",
+    "yield-to",
     "engine",
     "api-key-file",
     "reclaim-before-load",
@@ -39,6 +42,9 @@ const OF_SERVER: [&str; 16] = [
     "log-file",
     "ask",
     "allow-origin",
+    "default",
+    "strict-names",
+    "autoload",
 ];
 const OF_MODEL: [&str; 14] = [
     "memory",
@@ -66,7 +72,10 @@ pub(super) fn of_server<'a>(
     let mut rest = Vec::new();
     for line in lines {
         match line.key.as_str() {
-            "listen" => serve.listen = Some(read(file, line, "an address such as 127.0.0.1:8080")?),
+            "listen" => serve.listen = text(file, line, listen_addresses)?,
+            "default" => serve.default = Some(line.value.clone()),
+            "strict-names" => serve.strict_names = switch(file, line)?,
+            "autoload" => serve.autoload = Some(switch(file, line)?),
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
             "heartbeat" => serve.heartbeat = Some(length(file, line)?),
@@ -84,6 +93,10 @@ pub(super) fn of_server<'a>(
             "open" => serve.open = switch(file, line)?,
             "card" => serve.cards.push(text(file, line, card)?),
             "reserve" => serve.reserve = Some(read::<ReserveText>(file, line, "a size such as 512MiB")?.0),
+            "yield-below" => {
+                serve.yield_below = Some(read::<ReserveText>(file, line, "a size such as 1GiB")?.0);
+            }
+            "yield-to" => serve.yield_to.extend(words(file, line)?),
             "log-file" => serve.log_file = Some(read::<FileText>(file, line, "the path of a file")?.0),
             "ask" => serve.ask = Some(read::<AskText>(file, line, "a time with its unit, such as 500ms")?.0),
             "allow-origin" => serve.allow_origins.push(text(file, line, web_origin)?),

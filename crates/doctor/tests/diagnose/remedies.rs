@@ -189,3 +189,39 @@ fn a_node_of_comfyui_that_fails_is_told_comfyuis_options() {
     let text = hints(log);
     assert!(text.contains("VAE Decode (Tiled)") && !text.contains("-ub"), "{text}");
 }
+
+/// Options of llama.cpp that neither whisper.cpp nor KoboldCpp has.
+const OF_LLAMA: [&str; 7] = ["-ngl", "-ub", "-ctk", "(-c ", "(-c)", "plimsoll plan -- FLAGS", "--n-cpu-moe"];
+
+#[test]
+fn whisper_cpp_and_kobold_cpp_are_told_of_their_own_options() {
+    let whisper = include_str!("../../../../data/logs/model_too_large.whisper.log");
+    let kobold = "Welcome to KoboldCpp - Version 1.92\nInitializing dynamic library: koboldcpp_cublas.so\n";
+    let weights = "\
+load_tensors: loading model tensors, this can take a while... (mmap = true)
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 23552.00 MiB on device 0: cudaMalloc failed: out of memory
+alloc_tensor_range: failed to allocate CUDA0 buffer of size 24696061952
+llama_model_load: error loading model: unable to allocate CUDA0 buffer
+";
+    let cache = "\
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8192.00 MiB on device 0: cudaMalloc failed: out of memory
+alloc_tensor_range: failed to allocate CUDA0 buffer of size 8589934592
+llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
+";
+    let graph = "\
+whisper_backend_init_gpu: using CUDA0 backend
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory
+ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
+whisper_init_state: failed to allocate compute buffers
+";
+    for (log, words) in [
+        (whisper.to_owned(), ["large-v3-turbo-q5_0", "--no-gpu"]),
+        (format!("whisper.cpp: {graph}"), ["--flash-attn", "--beam-size 1"]),
+        (format!("{kobold}{LLAMA}{weights}"), ["(--gpulayers 16)", "--moecpu"]),
+        (format!("{kobold}{LLAMA}{LOADED}{cache}"), ["(--contextsize 58368)", "--quantkv 1"]),
+    ] {
+        let text = hints(&log);
+        assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
+        assert!(!OF_LLAMA.iter().any(|word| text.contains(word)), "{text}");
+    }
+}

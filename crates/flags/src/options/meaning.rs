@@ -35,7 +35,8 @@ impl Options {
 
     /// Flags whose value llama-server parses differently than written.
     pub fn remarks(&self) -> Vec<Warning> {
-        let remark = |setting: &Setting| gone(setting).or_else(|| misread(setting));
+        let remark =
+            |setting: &Setting| gone(setting).or_else(|| misread(setting)).or_else(|| uncounted(setting));
         self.settings().iter().filter_map(remark).collect()
     }
 
@@ -52,6 +53,17 @@ fn gone(setting: &Setting) -> Option<Warning> {
     };
     let what = format!("llama-server no longer has the flag {}", setting.flag.name());
     Some(Warning::new(setting.origin.clone(), what).hint(instead))
+}
+
+/// A flag that changes a model's memory in a way that no formula follows.
+fn uncounted(setting: &Setting) -> Option<Warning> {
+    let hint = match setting.flag.name() {
+        "--moe-cache-mib" => "set the model's `memory`, with this cache in it",
+        "--kv-unified-per-slot" => "give `--ctx-size` as well",
+        _ => return None,
+    };
+    let what = format!("the formulas of a plan do not count {}", setting.flag.name());
+    Some(Warning::new(setting.origin.clone(), what).hint(hint))
 }
 
 /// `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
@@ -171,6 +183,19 @@ mod tests {
             remarks,
             ["command line: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192"]
         );
+    }
+
+    #[test]
+    fn flags_of_newer_builds_are_known_and_count_where_a_formula_can() {
+        let dense = wish("--n-cpu-ffn 2").overrides;
+        assert_eq!(dense[0].pattern, r"blk\.(0|1)\.ffn_(up|down|gate)\.");
+        assert!(wish("--n-cpu-ffn 0").overrides.is_empty());
+        assert!(wish("--n-cpu-ffn 2147483647").overrides[0].pattern.len() < 8192);
+        for (line, told) in
+            [("--moe-cache-mib 512", 1), ("--kv-unified-per-slot 4096", 1), ("--lazy-mode on", 0)]
+        {
+            assert_eq!(options(line).remarks().len(), told, "{line}");
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--override-tensor", |wish, given| add(&mut wish.overrides, given.overrides())),
     ("--cpu-moe", |wish, _| put(&mut wish.experts_on_host, Ok(u32::MAX))),
     ("--n-cpu-moe", |wish, given| raise(&mut wish.experts_on_host, given.natural())),
+    ("--n-cpu-ffn", |wish, given| add(&mut wish.overrides, given.dense_layers_on_host())),
     ("--n-gpu-layers", |wish, given| put(&mut wish.gpu_layers, given.layers())),
     ("--split-mode", |wish, given| put(&mut wish.split_mode, given.split_mode())),
     ("--tensor-split", |wish, given| put(&mut wish.tensor_split, given.proportions())),

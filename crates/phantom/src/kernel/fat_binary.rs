@@ -69,8 +69,7 @@ fn entries(container: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// The code that a driver takes for the card: of its own generation, and no newer. Without any, and false: that of
-/// the nearest generation.
+/// The code that a driver takes for the card, of its own generation; else, and false, the nearest.
 fn best(container: &[u8], (major, minor): (u32, u32)) -> Option<(Entry<'_>, bool)> {
     let capability = major * 10 + minor;
     let of_machine = entries(container).filter_map(|entry| {

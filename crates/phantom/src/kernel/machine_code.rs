@@ -1,5 +1,4 @@
-//! Reader of cubins (ELF files with machine code of one GPU architecture): registers and shared memory of each
-//! kernel.
+//! Reader of cubins (ELF files with machine code of one GPU): registers and shared memory of each kernel.
 
 use alloc::collections::BTreeMap;
 
@@ -16,9 +15,7 @@ use crate::cards::Card;
 /// (seen in libraries of CUDA 12.9 and 13.0: the same kernel is 1024 bytes larger there).
 pub(super) fn kernels(file: &[u8]) -> Option<BTreeMap<&[u8], (u32, u32)>> {
     let file = ElfBytes::<LittleEndian>::minimal_parse(file).ok()?;
-    let (Some(sections), Some(names)) = file.section_headers_with_strtab().ok()? else {
-        return None;
-    };
+    let (Some(sections), Some(names)) = file.section_headers_with_strtab().ok()? else { return None };
     let all = || {
         let named = |at: usize| names.get_raw(at).ok();
         sections

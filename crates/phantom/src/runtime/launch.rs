@@ -1,5 +1,4 @@
-//! Kernels in the CUDA runtime: registration when the engine is loaded, launches that do nothing, and queries
-//! of a kernel's attributes.
+//! Kernels in the CUDA runtime: registration, launches that do nothing, and queries of attributes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::{null_mut, without_provenance_mut};
@@ -24,8 +23,8 @@ pub(crate) struct FatBinaryWrapper {
 }
 
 crate::exported! {
-    /// Called by the constructors of the library that the kernels are in. The handle of a fat binary is its own
-    /// address, which is never null.
+    /// Called by the constructors of the kernels' library. The handle is the binary's own address, never
+    /// null.
     fn __cudaRegisterFatBinary(wrapper: *const FatBinaryWrapper) -> *mut c_void {
         without_provenance_mut(wrapper.as_ref().map_or(0, |wrapper| wrapper.binary.addr()).max(1))
     }
@@ -51,9 +50,7 @@ crate::exported! {
 
     /// The structures of later runtimes begin with this one.
     fn cudaFuncGetAttributes(place: *mut FunctionAttributes, host: *const c_void) -> c_int {
-        let Some(card) = machine().cards.get(machine().current()) else {
-            return INVALID;
-        };
+        let Some(card) = machine().cards.get(machine().current()) else { return INVALID };
         let code = kernel::code(host.addr(), card.capability);
         let (major, minor) = card.capability;
         let version = c_int::try_from(major * 10 + minor).unwrap_or(0);
@@ -71,9 +68,7 @@ crate::exported! {
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut c_int, host: *const c_void, threads: c_int, dynamic: usize,
     ) -> c_int {
-        let Some(card) = machine().cards.get(machine().current()) else {
-            return INVALID;
-        };
+        let Some(card) = machine().cards.get(machine().current()) else { return INVALID };
         let code = kernel::code(host.addr(), card.capability);
         let threads = u32::try_from(threads).unwrap_or(0);
         let dynamic = u32::try_from(dynamic).unwrap_or(u32::MAX);

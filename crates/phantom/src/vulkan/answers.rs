@@ -28,9 +28,7 @@ const HOST_HEAP: u64 = 1 << 40;
 
 vulkan! {
     fn vkGetPhysicalDeviceProperties(physical: u64, place: *mut vk::PhysicalDeviceProperties) {
-        let Some((number, card)) = of(physical) else {
-            return;
-        };
+        let Some((number, card)) = of(physical) else { return };
         let limits = card.vulkan;
         let mut said = vk::PhysicalDeviceProperties {
             api_version: vk::API_VERSION_1_3,
@@ -59,9 +57,7 @@ vulkan! {
     }
 
     fn vkGetPhysicalDeviceProperties2(physical: u64, place: *mut vk::PhysicalDeviceProperties2<'static>) {
-        let Some((number, card)) = of(physical) else {
-            return;
-        };
+        let Some((number, card)) = of(physical) else { return };
         vkGetPhysicalDeviceProperties(physical, &raw mut (*place).properties);
         let bus = u32::try_from(number).unwrap_or(0) + 1;
         each((*place).p_next, |kind, at| extended(card, bus, kind, at));
@@ -96,9 +92,7 @@ vulkan! {
     }
 
     fn vkGetPhysicalDeviceMemoryProperties(physical: u64, place: *mut vk::PhysicalDeviceMemoryProperties) {
-        let Some((_, card)) = of(physical) else {
-            return;
-        };
+        let Some((_, card)) = of(physical) else { return };
         let types: &[(u32, u32)] = if card.integrated { &UNIFIED } else { &DISCRETE };
         let mut said = vk::PhysicalDeviceMemoryProperties {
             memory_type_count: u32::try_from(types.len()).unwrap_or(0),
@@ -117,9 +111,7 @@ vulkan! {
     fn vkGetPhysicalDeviceMemoryProperties2(
         physical: u64, place: *mut vk::PhysicalDeviceMemoryProperties2<'static>,
     ) {
-        let Some((number, card)) = of(physical) else {
-            return;
-        };
+        let Some((number, card)) = of(physical) else { return };
         vkGetPhysicalDeviceMemoryProperties(physical, &raw mut (*place).memory_properties);
         each((*place).p_next, |kind, at| {
             if kind == Kind::PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT {

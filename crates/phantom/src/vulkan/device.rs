@@ -149,21 +149,12 @@ unsafe fn list<T>(count: *mut u32, room: *mut T, all: impl ExactSizeIterator<Ite
 }
 
 /// Extensions that an engine looks for. `answers` has what they report.
+#[rustfmt::skip]
 const EXTENSIONS: [&str; 14] = [
-    "VK_KHR_16bit_storage",
-    "VK_KHR_8bit_storage",
-    "VK_KHR_shader_float16_int8",
-    "VK_KHR_maintenance4",
-    "VK_KHR_driver_properties",
-    "VK_KHR_shader_float_controls",
-    "VK_KHR_storage_buffer_storage_class",
-    "VK_KHR_push_descriptor",
-    "VK_EXT_subgroup_size_control",
-    "VK_EXT_pipeline_robustness",
-    "VK_EXT_memory_budget",
-    "VK_EXT_memory_priority",
-    "VK_EXT_pci_bus_info",
-    "VK_EXT_external_memory_host",
+    "VK_KHR_16bit_storage", "VK_KHR_8bit_storage", "VK_KHR_shader_float16_int8", "VK_KHR_maintenance4",
+    "VK_KHR_driver_properties", "VK_KHR_shader_float_controls", "VK_KHR_storage_buffer_storage_class",
+    "VK_KHR_push_descriptor", "VK_EXT_subgroup_size_control", "VK_EXT_pipeline_robustness",
+    "VK_EXT_memory_budget", "VK_EXT_memory_priority", "VK_EXT_pci_bus_info", "VK_EXT_external_memory_host",
 ];
 
 /// One family does everything.

@@ -29,9 +29,7 @@ vulkan! {
     fn vkDestroyBuffer(_device: u64, buffer: u64) { BUFFERS.hold().remove(&buffer); }
 
     fn vkGetBufferMemoryRequirements(device: u64, buffer: u64, said: *mut vk::MemoryRequirements) {
-        let Some(card) = card(Dispatchable::card_of(device)) else {
-            return;
-        };
+        let Some(card) = card(Dispatchable::card_of(device)) else { return };
         let size = BUFFERS.hold().get(&buffer).copied().unwrap_or(0);
         let memory_type_bits = if card.integrated { 1 } else { (1 << DISCRETE.len()) - 1 };
         let size = size.checked_next_multiple_of(card.vulkan.round).unwrap_or(size);

@@ -8,42 +8,19 @@ use ash::vk;
 use super::Dispatchable;
 
 /// Calls that leave no trace: what they would do is done.
+#[rustfmt::skip]
 const DONE: [&str; 22] = [
-    "vkCmd",
-    "vkDestroy",
-    "vkFree",
-    "vkReset",
-    "vkUpdate",
-    "vkBegin",
-    "vkEnd",
-    "vkQueue",
-    "vkBind",
-    "vkDeviceWait",
-    "vkSet",
-    "vkUnmap",
-    "vkFlush",
-    "vkInvalidate",
-    "vkWait",
-    "vkSignal",
-    "vkGetFence",
+    "vkCmd", "vkDestroy", "vkFree", "vkReset", "vkUpdate", "vkBegin", "vkEnd", "vkQueue", "vkBind",
+    "vkDeviceWait", "vkSet", "vkUnmap", "vkFlush", "vkInvalidate", "vkWait", "vkSignal", "vkGetFence",
     // The real loader wants these of every driver (`vulkan-loader: loader_icd_init_entries`).
-    "vkGetPhysicalDeviceFormat",
-    "vkGetPhysicalDeviceImage",
-    "vkGetPhysicalDeviceSparse",
-    "vkGetPhysicalDeviceExternal",
-    "vkEnumerateDeviceLayer",
+    "vkGetPhysicalDeviceFormat", "vkGetPhysicalDeviceImage", "vkGetPhysicalDeviceSparse",
+    "vkGetPhysicalDeviceExternal", "vkEnumerateDeviceLayer",
 ];
 /// Objects that nothing is asked of.
+#[rustfmt::skip]
 const MADE: [&str; 9] = [
-    "vkCreateShaderModule",
-    "vkCreatePipelineLayout",
-    "vkCreatePipelineCache",
-    "vkCreateDescriptor",
-    "vkCreateCommandPool",
-    "vkCreateEvent",
-    "vkCreateFence",
-    "vkCreateSemaphore",
-    "vkCreateQueryPool",
+    "vkCreateShaderModule", "vkCreatePipelineLayout", "vkCreatePipelineCache", "vkCreateDescriptor",
+    "vkCreateCommandPool", "vkCreateEvent", "vkCreateFence", "vkCreateSemaphore", "vkCreateQueryPool",
 ];
 
 /// The function for a name that begins as one of those.

@@ -3,9 +3,8 @@
 //! The code mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes,
 //! ggml_gallocr_alloc_graph_impl @ b10605`.
 
-use super::graph::{Id, OpGraph, OpKind};
-use crate::layout::TensorDevice;
-use crate::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
+use crate::compute::{Id, OpGraph, OpKind};
+use crate::{CARD_ALIGNMENT, HOST_ALIGNMENT, TensorDevice};
 
 /// Free memory of one buffer, by offset; the last block is unbounded.
 #[derive(Debug)]
@@ -62,8 +61,7 @@ impl Heap {
         offset
     }
 
-    /// Joins the first block that it touches, and that block's neighbour on the other side, exactly as
-    /// `ggml_dyn_tallocr_free_bytes` does.
+    /// Joins the first block that it touches, and that one's other neighbour (`ggml_dyn_tallocr_free_bytes`).
     fn release(&mut self, offset: u64, size: u64) {
         let size = self.aligned(size);
         let end = offset.saturating_add(size);

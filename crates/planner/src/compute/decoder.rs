@@ -1,27 +1,21 @@
 //! Builder of a decoder's whole compute graph: embedding, layers and output.
 //!
-//! The operations of a layer follow from its tensors, so the graph of an unknown architecture can be
-//! estimated.
+//! The operations of a layer follow from its tensors, so an unknown architecture's graph can be estimated.
 
 mod layer;
-mod parts;
 
-use super::graph::{F32, I32, I64, Id, OpGraph};
 use super::inputs::{Inputs, inputs};
-use super::model_layers::ModelLayers;
-use crate::architecture::{GraphVariant, WantedRows};
-use crate::flash::Flash;
-use crate::kv::CacheKind;
-use crate::layout::TensorDevice;
-use crate::quirks::EngineQuirks;
-use crate::reserve::Reserve;
+use plimsoll_model::Tensor;
+
+use crate::compute::{F32, I32, I64, Id, Layer, ModelLayers, OpGraph, OpKind};
+use crate::weights::row_padding;
+use crate::{CacheKind, EngineQuirks, Flash, GraphVariant, Reserve, TensorDevice, WantedRows};
 
 /// Endings of the roles of a matrix and of its bias.
 pub(super) const WEIGHT: &str = ".weight";
 pub(super) const BIAS: &str = ".bias";
 
-// The code mirrors `models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp, gemma3.cpp, openai-moe.cpp,
-// deepseek2.cpp @ b10605`.
+// `models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp, gemma3.cpp, openai-moe.cpp, deepseek2.cpp @ b10605`.
 pub(super) struct Decoder<'a> {
     pub(super) graph: OpGraph,
     pub(super) layers: &'a ModelLayers<'a>,
@@ -37,6 +31,8 @@ pub(super) struct Decoder<'a> {
     /// Uses of flash attention, with the devices of their layers.
     pub(super) attention_nodes: Vec<(Id, TensorDevice)>,
     pub(super) tokens: u64,
+    /// The layer that is built.
+    pub(super) at: usize,
     pub(super) inputs: Inputs,
     /// Masks, and their copies for flash attention.
     pub(super) masks: Vec<(Id, Id)>,
@@ -48,7 +44,7 @@ impl<'a> Decoder<'a> {
         let mut graph = layers.graph();
         let variant = GraphVariant::of(layers.model, quirks.picks_rows_early);
         let halved = flash.on && !quirks.casts_mask;
-        let inputs = inputs(&mut graph, layers, reserve, halved, variant.positions);
+        let inputs = inputs(&mut graph, layers, reserve, halved, if variant.images { 4 } else { 1 });
         Self {
             graph,
             layers,
@@ -61,25 +57,29 @@ impl<'a> Decoder<'a> {
             fused_nodes: Vec::new(),
             attention_nodes: Vec::new(),
             tokens: reserve.tokens,
+            at: 0,
             inputs,
             masks: Vec::new(),
         }
     }
 
+    /// The layer that is built; there is one wherever a layer's operations are.
+    pub(super) fn block(&self) -> &'a Layer<'a> {
+        &self.layers.blocks[self.at]
+    }
+
     pub(super) fn build(&mut self) {
         let embedded = self.embed();
         // Gemma 3n alone has streams.
-        let current = match self.streams(embedded) {
-            Some(merged) => merged,
-            None => self.all_layers(embedded),
-        };
+        let current = self.streams(embedded).unwrap_or_else(|| self.all_layers(embedded));
         self.finish(current);
     }
 
     fn all_layers(&mut self, mut current: Id) -> Id {
         let last = self.layers.blocks.len().saturating_sub(1);
-        for (i, block) in self.layers.blocks.iter().enumerate() {
-            current = self.layer(block, current, i == last);
+        for at in 0..self.layers.blocks.len() {
+            self.at = at;
+            current = self.layer(current, at == last);
         }
         if self.variant.wanted == WantedRows::AfterLastLayer {
             // Prediction layers read all rows, so the engine marks them as an output.
@@ -133,7 +133,8 @@ impl<'a> Decoder<'a> {
     }
 
     fn finish(&mut self, current: Id) {
-        let mut normed = match self.outer(self.variant.last_norm) {
+        let norm = if self.variant.ends_with_token_norm { "token_embd_norm" } else { "output_norm" };
+        let mut normed = match self.outer(&format!("{norm}.weight")) {
             Some(weight) if self.quirks.is_lean => self.graph.own_like(current, &[current, weight]),
             Some(weight) => {
                 let normed = self.bare_norm(current, self.variant.subtracts_mean);
@@ -166,5 +167,95 @@ impl<'a> Decoder<'a> {
         if let Some(pooling) = self.reserve.pooling {
             self.pool(pooling, normed);
         }
+    }
+}
+
+/// Norms, products with weights, and the weight tensors.
+impl Decoder<'_> {
+    /// `build_norm`; returns the input itself if the layer has no such weight.
+    pub(super) fn norm(&mut self, role: &str, of: Id) -> Id {
+        self.norm_weights(role).map_or(of, |weights| self.norm_by(weights, of))
+    }
+
+    /// A norm's weight and bias. Falcon-H1 has one without the usual ending.
+    pub(super) fn norm_weights(&mut self, role: &str) -> Option<(Id, Option<Id>)> {
+        let weight = self.part(role, WEIGHT);
+        let weight = weight.or_else(|| self.weight(role))?;
+        Some((weight, self.part(role, BIAS)))
+    }
+
+    pub(super) fn norm_by(&mut self, (weight, bias): (Id, Option<Id>), of: Id) -> Id {
+        // A bias tells `ggml_norm` from `ggml_rms_norm`, except for the models that `variant` names.
+        let subtracts_mean = bias.is_some() || self.variant.subtracts_mean;
+        if self.quirks.is_lean && !subtracts_mean {
+            let normed = self.graph.own_like(of, &[of, weight]);
+            self.pin(normed);
+            return normed;
+        }
+        let normed = self.bare_norm(of, subtracts_mean);
+        self.pin(normed);
+        let scaled = self.graph.in_place(&[normed, weight]);
+        self.biased(scaled, bias)
+    }
+
+    /// A norm without its weight.
+    pub(super) fn bare_norm(&mut self, of: Id, subtracts_mean: bool) -> Id {
+        match subtracts_mean {
+            // `ggml_norm` cannot be done in place, `ggml_rms_norm` can (`ggml_op_can_inplace`).
+            true => self.graph.own_like(of, &[of]),
+            false => self.graph.in_place(&[of]),
+        }
+    }
+
+    /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its own layer.
+    fn pin(&mut self, normed: Id) {
+        const FEW_TOKENS: u64 = 32;
+        if self.quirks.pins_norms && (self.layers.all_on_cards() || self.tokens < FEW_TOKENS) {
+            self.graph.node_mut(normed).pinned = Some(self.block().place);
+        }
+    }
+
+    /// `build_lora_mm` and its bias, where the layer has such a weight.
+    pub(super) fn linear(&mut self, role: &str, input: Id) -> Option<Id> {
+        let weight = self.part(role, WEIGHT)?;
+        let product = self.graph.multiply(weight, input);
+        let bias = self.part(role, BIAS);
+        Some(self.biased(product, bias))
+    }
+
+    pub(super) fn biased(&mut self, of: Id, bias: Option<Id>) -> Id {
+        bias.map_or(of, |bias| self.graph.in_place(&[of, bias]))
+    }
+
+    pub(super) fn weight(&mut self, role: &str) -> Option<Id> {
+        let (tensor, place) = self.block().get(role)?;
+        Some(self.stored(tensor, place))
+    }
+
+    /// A weight by the two halves of its role.
+    pub(super) fn part(&mut self, role: &str, ending: &str) -> Option<Id> {
+        let (tensor, place) = self.block().part(role, ending)?;
+        Some(self.stored(tensor, place))
+    }
+
+    /// A tensor outside of the layers.
+    pub(super) fn outer(&mut self, name: &str) -> Option<Id> {
+        let (tensor, place) = self.layers.other(name)?;
+        Some(self.stored(tensor, place))
+    }
+
+    /// Frequencies of the rotary embedding; every device with a layer has a copy.
+    pub(super) fn rope_factors(&mut self, place: TensorDevice) -> Option<Id> {
+        // The reserved context is longer than any short factors apply to.
+        let names = ["rope_freqs.weight", "rope_factors_long.weight"];
+        let (tensor, _) = names.iter().find_map(|name| self.layers.other(name))?;
+        Some(self.stored(tensor, place))
+    }
+
+    pub(super) fn stored(&mut self, tensor: &Tensor, place: TensorDevice) -> Id {
+        // A copy of the weight on another card has the padding of its last row as well.
+        let padding = row_padding(tensor.kind, tensor.shape[0]).get();
+        let kind = OpKind::Weight(place);
+        self.graph.stored(kind, tensor.bytes.get(), padding, tensor.shape)
     }
 }

@@ -1,12 +1,9 @@
 //! Gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is one matrix for each head.
 //!
-//! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp` and `models/delta-net-base.cpp @
-//! b10605`.
+//! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp, delta-net-base.cpp @ b10605`.
 
-use super::decoder::Decoder;
-use super::graph::Id;
-use super::model_layers::Layer;
 use super::recurrent::RecurrentState;
+use crate::compute::{Decoder, Id};
 
 /// Tokens of a chunk without the kernel.
 const CHUNK: u64 = 64;
@@ -41,19 +38,19 @@ struct DeltaChunks {
 }
 
 impl Decoder<'_> {
-    fn heads(&self, block: &Layer<'_>) -> Option<DeltaHeads> {
-        let sizes = self.scan_sizes(block)?;
-        let values = block.get("ssm_a")?.0.shape[0].max(1);
+    fn heads(&self) -> Option<DeltaHeads> {
+        let sizes = self.scan_sizes()?;
+        let values = self.block().get("ssm_a")?.0.shape[0].max(1);
         Some(DeltaHeads { length: (sizes.inner / values).max(1), keys: sizes.groups, values })
     }
 
-    pub(super) fn delta_net(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
-        let heads = self.heads(block)?;
+    pub(super) fn delta_net(&mut self, input: Id) -> Option<Id> {
+        let heads = self.heads()?;
         let wide = [heads.length, heads.values, self.each(), self.sequences()];
-        let mixed = self.linear(block, "attn_qkv", input)?;
-        let gate = self.linear(block, "attn_gate", input)?;
-        let (beta, decay) = self.beta_and_decay(block, input, heads)?;
-        let (mixed, carried) = self.convolved_and_state(block, mixed, heads)?;
+        let mixed = self.linear("attn_qkv", input)?;
+        let gate = self.linear("attn_gate", input)?;
+        let (beta, decay) = self.beta_and_decay(input, heads)?;
+        let (mixed, carried) = self.convolved_and_state(mixed, heads)?;
         // The convolved channels hold queries and keys of few heads, then values of many.
         let narrow = [heads.length, heads.keys, self.each(), self.sequences()];
         let [query, key] = [(); 2].map(|()| self.graph.slice(mixed, narrow));
@@ -63,42 +60,38 @@ impl Decoder<'_> {
         let state = [heads.length, heads.length, heads.values, self.sequences()];
         let state = self.graph.view(carried.current, state);
         // Only the kernel writes the states that a draft rolls back to.
-        let output = match self.fused || self.cache.rollback > 0 {
-            true => self.fused_net(block, &recurrence, state, &carried),
-            false => self.chunked_net(&recurrence, state, &carried),
+        let output = if self.fused || self.cache.rollback > 0 {
+            self.fused_net(&recurrence, state, &carried)
+        } else {
+            self.chunked_net(&recurrence, state, &carried)
         };
-        let normed = self.norm(block, "ssm_norm", output);
+        let normed = self.norm("ssm_norm", output);
         let gate = self.graph.view(gate, wide);
         let gate = self.graph.in_place(&[gate]);
         let gated = self.graph.in_place(&[normed, gate]);
         let flat = [heads.length.saturating_mul(heads.values), wide[2], wide[3], 1];
         let gated = self.graph.view(gated, flat);
-        self.project_out(block, "ssm_out", gated)
+        self.project_out("ssm_out", gated)
     }
 
     /// `build_conv_state`, the state of the recurrence, and the convolution, in the order in which they are built.
-    fn convolved_and_state(
-        &mut self,
-        block: &Layer<'_>,
-        mixed: Id,
-        heads: DeltaHeads,
-    ) -> Option<(Id, RecurrentState)> {
-        let sizes = self.scan_sizes(block)?;
+    fn convolved_and_state(&mut self, mixed: Id, heads: DeltaHeads) -> Option<(Id, RecurrentState)> {
+        let sizes = self.scan_sizes()?;
         let (channels, taps) = (sizes.channels, sizes.taps);
         let shape = [channels, self.each(), self.sequences(), 1];
         let mixed = self.graph.view(mixed, shape);
-        let recent = self.carry_plain(block, taps.saturating_mul(channels));
+        let recent = self.carry_plain(taps.saturating_mul(channels));
         let window = self.window(&recent, channels, taps, mixed);
         let side = heads.length.saturating_mul(heads.length);
-        let carried = self.carry_plain(block, side.saturating_mul(heads.values));
-        Some((self.convolve(block, window, channels)?, carried))
+        let carried = self.carry_plain(side.saturating_mul(heads.values));
+        Some((self.convolve(window, channels)?, carried))
     }
 
     /// Write strength and forgetting of each token, from one matrix (early Qwen3-Next) or two.
-    fn beta_and_decay(&mut self, block: &Layer<'_>, input: Id, heads: DeltaHeads) -> Option<(Id, Id)> {
+    fn beta_and_decay(&mut self, input: Id, heads: DeltaHeads) -> Option<(Id, Id)> {
         let (each, sequences) = (self.each(), self.sequences());
         let flat = [heads.values, each, sequences, 1];
-        let (beta, alpha) = match self.linear(block, "ssm_ba", input) {
+        let (beta, alpha) = match self.linear("ssm_ba", input) {
             Some(both) => {
                 let half = [heads.values / heads.keys, heads.keys, each, sequences];
                 let width = half[0].saturating_mul(2);
@@ -109,18 +102,16 @@ impl Decoder<'_> {
                 (beta, self.graph.own(flat, &[alpha]))
             }
             None => {
-                let beta = self.linear(block, "ssm_beta", input)?;
+                let beta = self.linear("ssm_beta", input)?;
                 let beta = self.graph.view(beta, [1, heads.values, each, sequences]);
-                let alpha = self.linear(block, "ssm_alpha", input)?;
+                let alpha = self.linear("ssm_alpha", input)?;
                 (self.graph.in_place(&[beta]), self.graph.view(alpha, flat))
             }
         };
         // The decay is a softplus of the biased product, times a learned rate.
-        let bias = self.weight(block, "ssm_dt.bias")?;
-        let rate = self.weight(block, "ssm_a")?;
-        let biased = self.graph.in_place(&[alpha, bias]);
-        let soft = self.graph.in_place(&[biased]);
-        let decay = self.graph.in_place(&[soft, rate]);
+        let bias = self.weight("ssm_dt.bias")?;
+        let rate = self.weight("ssm_a")?;
+        let decay = self.graph.chain(alpha, &[&[bias], &[], &[rate]]);
         let [beta, decay] =
             [beta, decay].map(|part| self.graph.view(part, [1, heads.values, each, sequences]));
         Some((beta, decay))
@@ -146,7 +137,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_fused`: one result holds the outputs and the states after them.
-    fn fused_net(&mut self, block: &Layer<'_>, r: &Recurrence, state: Id, carried: &RecurrentState) -> Id {
+    fn fused_net(&mut self, r: &Recurrence, state: Id, carried: &RecurrentState) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let snapshots = self.snapshots();
         let states = snapshots.saturating_mul(length).saturating_mul(sequences);
@@ -154,7 +145,7 @@ impl Decoder<'_> {
             [length.saturating_mul(heads), self.tokens.saturating_add(states), 1, 1],
             &[r.query, r.key, r.value, r.decay, r.beta, state],
         );
-        self.fused_nodes.push((result, block.place));
+        self.fused_nodes.push((result, self.block().place));
         let output = self.graph.view(result, [length, heads, each, sequences]);
         let row = length.saturating_mul(length).saturating_mul(heads);
         let shape = [row, sequences, snapshots.min(each), 1];
@@ -246,9 +237,7 @@ impl Decoder<'_> {
         let last = self.graph.own([1, 1, c.count, c.heads], &[last]);
         let last_growth = self.graph.in_place(&[last]);
         let last_growth = self.graph.view(last_growth, [1, 1, c.count, c.heads]);
-        let rest = self.graph.in_place(&[sums, last]);
-        let rest = self.graph.in_place(&[rest]);
-        let rest = self.graph.in_place(&[rest]);
+        let rest = self.graph.chain(sums, &[&[last], &[], &[]]);
         let rest = self.turned(rest);
         let key = self.graph.in_place(&[c.key, rest]);
         let key = self.turned(key);

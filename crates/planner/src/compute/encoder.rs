@@ -5,13 +5,11 @@
 
 use plimsoll_model::Pooling;
 
-use super::decoder::Decoder;
-use super::graph::{F32, I32, Id};
-use super::model_layers::Layer;
+use crate::compute::{Decoder, F32, I32, Id};
 
 impl Decoder<'_> {
-    /// Adds the token type (always the first) and learned positions, and norms the sum, as far as the file
-    /// has these weights.
+    /// Adds the token type (always the first) and learned positions, and norms the sum, as far as there are
+    /// any.
     pub(super) fn encoder_input(&mut self, embedded: Id) -> Id {
         let [width, tokens, ..] = self.graph.shape(embedded);
         let mut sum = embedded;
@@ -29,30 +27,28 @@ impl Decoder<'_> {
         // The norm is of no layer, but the engine places it with the first one.
         let weight = self.outer("token_embd_norm.weight");
         let bias = self.outer("token_embd_norm.bias");
-        match (weight, self.layers.blocks.first()) {
-            (Some(weight), Some(first)) => self.norm_by(first, (weight, bias), sum),
-            _ => sum,
-        }
+        let weight = weight.filter(|_| !self.layers.blocks.is_empty());
+        weight.map_or(sum, |weight| self.norm_by((weight, bias), sum))
     }
 
     /// `llama_model_bert::graph`.
-    pub(super) fn encoder_layer(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
-        let mut current = self.attention(block, input);
+    pub(super) fn encoder_layer(&mut self, input: Id, is_last: bool) -> Id {
+        let mut current = self.attention(input);
         let mut residual = input;
         if is_last {
             current = self.wanted_rows(current);
             residual = self.wanted_rows(residual);
         }
         current = self.graph.in_place(&[current, residual]);
-        current = self.norm(block, "attn_output_norm", current);
+        current = self.norm("attn_output_norm", current);
         // Jina v2 norms twice.
-        if block.has("attn_norm_2.weight") {
+        if self.block().has("attn_norm_2.weight") {
             current = self.graph.in_place(&[current, residual]);
-            current = self.norm(block, "attn_norm_2", current);
+            current = self.norm("attn_norm_2", current);
         }
-        let active = self.feed_forward(block, current);
+        let active = self.feed_forward(current);
         let sum = self.graph.in_place(&[active, current]);
-        self.norm(block, "layer_output_norm", sum)
+        self.norm("layer_output_norm", sum)
     }
 
     /// `build_pooling`, and the dense layers after it.
@@ -102,10 +98,7 @@ impl Decoder<'_> {
         }
         score = self.outer_linear("cls.output", score).unwrap_or(score);
         // Qwen's rerankers score by the odds of "yes" over "no".
-        match self.variant.softmaxes_rank {
-            true => self.graph.in_place(&[score]),
-            false => score,
-        }
+        if self.variant.softmaxes_rank { self.graph.in_place(&[score]) } else { score }
     }
 
     /// A matrix outside of the layers, and its bias.

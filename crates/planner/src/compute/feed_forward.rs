@@ -2,9 +2,7 @@
 //!
 //! The code mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 
-use super::decoder::{BIAS, Decoder, WEIGHT};
-use super::graph::{I32, Id};
-use super::model_layers::Layer;
+use crate::compute::{BIAS, Decoder, I32, Id, WEIGHT};
 
 /// Roles of a dense network: up, gate, down.
 const DENSE: [&str; 3] = ["ffn_up", "ffn_gate", "ffn_down"];
@@ -15,16 +13,16 @@ const MOST_EXPERTS: u64 = 512;
 
 impl Decoder<'_> {
     /// Everything between the second norm and the residual sum.
-    pub(super) fn feed_forward(&mut self, block: &Layer<'_>, input: Id) -> Id {
-        if !block.has("ffn_gate_inp.weight") {
-            return self.dense(block, input, DENSE);
+    pub(super) fn feed_forward(&mut self, input: Id) -> Id {
+        if !self.block().has("ffn_gate_inp.weight") {
+            return self.dense(input, DENSE);
         }
-        let experts = self.experts(block, input);
-        if !block.has("ffn_up_shexp.weight") {
+        let experts = self.experts(input);
+        if !self.block().has("ffn_up_shexp.weight") {
             return experts;
         }
-        let mut shared = self.dense(block, input, SHARED);
-        if let Some(gate) = self.weight(block, "ffn_gate_inp_shexp.weight") {
+        let mut shared = self.dense(input, SHARED);
+        if let Some(gate) = self.weight("ffn_gate_inp_shexp.weight") {
             let gate = self.graph.multiply(gate, input);
             let gate = self.graph.in_place(&[gate]);
             shared = self.graph.in_place(&[shared, gate]);
@@ -32,15 +30,13 @@ impl Decoder<'_> {
         self.graph.in_place(&[experts, shared])
     }
 
-    fn dense(&mut self, block: &Layer<'_>, input: Id, roles: [&str; 3]) -> Id {
+    fn dense(&mut self, input: Id, roles: [&str; 3]) -> Id {
         let [up, gate, down] = roles;
-        let Some(up) = self.linear(block, up, input) else {
-            return input;
-        };
+        let Some(up) = self.linear(up, input) else { return input };
         let mut half = self.graph.shape(up);
-        let active = match self.linear(block, gate, input) {
+        let active = match self.linear(gate, input) {
             Some(gate) => self.graph.own_like(up, &[gate, up]),
-            None => match block.part(down, WEIGHT) {
+            None => match self.block().part(down, WEIGHT) {
                 // Gate and up are the halves of one matrix (Phi 3, ModernBERT).
                 Some((down, _)) if down.shape[0].saturating_mul(2) == half[0] => {
                     half[0] = down.shape[0];
@@ -49,21 +45,19 @@ impl Decoder<'_> {
                 _ => self.graph.in_place(&[up]),
             },
         };
-        self.linear(block, down, active).unwrap_or(active)
+        self.linear(down, active).unwrap_or(active)
     }
 
-    fn experts(&mut self, block: &Layer<'_>, input: Id) -> Id {
+    fn experts(&mut self, input: Id) -> Id {
         let [width, tokens, ..] = self.graph.shape(input);
-        let Some(hyper) = &self.layers.model.hyper.experts else {
-            return input;
-        };
+        let Some(hyper) = &self.layers.model.hyper.experts else { return input };
         let count = u64::from(hyper.count).max(1);
         let used = u64::from(hyper.used).clamp(1, MOST_EXPERTS);
-        let (chosen, weights) = self.route(block, input, [count, used, tokens]);
+        let (chosen, weights) = self.route(input, [count, used, tokens]);
         self.graph.expand(weights);
         let input = self.graph.view(input, [width, 1, tokens, 1]);
-        let active = self.expert_activation(block, input, chosen);
-        let Some(mut outputs) = self.expert_linear(block, "ffn_down_exps", active, chosen) else {
+        let active = self.expert_activation(input, chosen);
+        let Some(mut outputs) = self.expert_linear("ffn_down_exps", active, chosen) else {
             return input;
         };
         outputs = self.graph.in_place(&[outputs, weights]);
@@ -72,14 +66,14 @@ impl Decoder<'_> {
     }
 
     /// The chosen experts and their weights.
-    fn route(&mut self, block: &Layer<'_>, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id) {
+    fn route(&mut self, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id) {
         let late_softmax = self.variant.late_softmax;
-        let mut odds = self.linear(block, "ffn_gate_inp", input).unwrap_or(input);
+        let mut odds = self.linear("ffn_gate_inp", input).unwrap_or(input);
         if !late_softmax {
             odds = self.graph.in_place(&[odds]);
         }
         // The bias decides the choice alone; the weights come from the odds without it (DeepSeek V3).
-        let bias = self.weight(block, "exp_probs_b.bias");
+        let bias = self.weight("exp_probs_b.bias");
         let ranked = self.biased(odds, bias);
         let sorted = self.graph.own_of(I32, [count, tokens, 1, 1], &[ranked]);
         let chosen = self.graph.view(sorted, [used, tokens, 1, 1]);
@@ -88,12 +82,13 @@ impl Decoder<'_> {
         let mut weights = self.graph.view(weights, [used, tokens, 1, 1]);
         if late_softmax {
             weights = self.graph.in_place(&[weights]);
-        } else if self.variant.weighs_experts {
+        } else if !self.variant.keeps_weights {
             let sum = self.graph.own([1, tokens, 1, 1], &[weights]);
             // The sum is clamped, so that no weight is divided by zero.
-            let sum = match self.quirks.clamps_views {
-                true => self.graph.overwrite(&[sum], sum),
-                false => self.graph.in_place(&[sum]),
+            let sum = if self.quirks.clamps_views {
+                self.graph.overwrite(&[sum], sum)
+            } else {
+                self.graph.in_place(&[sum])
             };
             weights = self.graph.in_place(&[weights, sum]);
         }
@@ -105,49 +100,45 @@ impl Decoder<'_> {
         (chosen, weights)
     }
 
-    fn expert_activation(&mut self, block: &Layer<'_>, input: Id, chosen: Id) -> Id {
-        if let Some(both) = self.expert_linear(block, "ffn_gate_up_exps", input, chosen) {
+    fn expert_activation(&mut self, input: Id, chosen: Id) -> Id {
+        if let Some(both) = self.expert_linear("ffn_gate_up_exps", input, chosen) {
             let [width, used, tokens, _] = self.graph.shape(both);
             let half = [width / 2, used, tokens, 1];
             let gate = self.graph.view(both, half);
             let up = self.graph.view(both, half);
             return self.graph.own(half, &[gate, up]);
         }
-        if let Some(active) = self.fused_activation(block, input, chosen) {
+        if let Some(active) = self.fused_activation(input, chosen) {
             return active;
         }
-        let Some(up) = self.expert_linear(block, "ffn_up_exps", input, chosen) else {
-            return input;
-        };
-        match self.expert_linear(block, "ffn_gate_exps", input, chosen) {
+        let Some(up) = self.expert_linear("ffn_up_exps", input, chosen) else { return input };
+        match self.expert_linear("ffn_gate_exps", input, chosen) {
             Some(gate) => self.graph.own_like(gate, &[gate, up]),
             None => self.graph.in_place(&[up]),
         }
     }
 
     /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one type.
-    fn fused_activation(&mut self, block: &Layer<'_>, input: Id, chosen: Id) -> Option<Id> {
-        let (up, _) = block.get("ffn_up_exps.weight")?;
-        let (gate, _) = block.get("ffn_gate_exps.weight")?;
+    fn fused_activation(&mut self, input: Id, chosen: Id) -> Option<Id> {
+        let (up, _) = self.block().get("ffn_up_exps.weight")?;
+        let (gate, _) = self.block().get("ffn_gate_exps.weight")?;
         if !self.quirks.fuses_experts || up.kind != gate.kind {
             return None;
         }
-        let up = self.weight(block, "ffn_up_exps.weight")?;
-        let gate = self.weight(block, "ffn_gate_exps.weight")?;
+        let up = self.weight("ffn_up_exps.weight")?;
+        let gate = self.weight("ffn_gate_exps.weight")?;
         // `ggml_moe_up_gate` computes two products for each expert of a token and keeps one result.
         let product = self.graph.multiply_experts(up, input, chosen);
         self.graph.node_mut(product).sources[3] = Some(gate);
         Some(self.share_batch(product, chosen))
     }
 
-    fn expert_linear(&mut self, block: &Layer<'_>, role: &str, input: Id, chosen: Id) -> Option<Id> {
-        let weight = self.part(block, role, WEIGHT)?;
+    fn expert_linear(&mut self, role: &str, input: Id, chosen: Id) -> Option<Id> {
+        let weight = self.part(role, WEIGHT)?;
         let product = self.graph.multiply_experts(weight, input, chosen);
         let product = self.share_batch(product, chosen);
-        Some(match self.part(block, role, BIAS) {
-            Some(bias) => self.graph.in_place(&[product, bias, chosen]),
-            None => product,
-        })
+        let bias = self.part(role, BIAS);
+        Some(bias.map_or(product, |bias| self.graph.in_place(&[product, bias, chosen])))
     }
 
     /// `ggml-cuda.cu: ggml_backend_cuda_offload_op` of ik_llama.cpp (8337e4cd).

@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::layout::TensorDevice;
+use crate::TensorDevice;
 
 /// A tensor of the graph, by its number from 1. It is small because a node holds seven of them and the graph
 /// of a large model takes a megabyte, in which the first access to each page costs a fault.
@@ -176,6 +176,11 @@ impl OpGraph {
         self.push(OpKind::InPlace, like.element, like.shape, sources)
     }
 
+    /// Such operations one after the other, each with these operands beside the result of the one before.
+    pub(super) fn chain(&mut self, of: Id, beside: &[&[Id]]) -> Id {
+        beside.iter().fold(of, |of, beside| self.in_place(&[&[of], *beside].concat()))
+    }
+
     pub(super) fn rope(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
         let id = self.push(OpKind::Rope, like.element, like.shape, sources);
@@ -258,13 +263,16 @@ impl OpGraph {
         id
     }
 
-    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) -> Id {
-        self.overwrite(&[values, rows, cache], cache)
+    /// Values that are written into rows of the cache, and added to the graph.
+    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) {
+        let stored = self.overwrite(&[values, rows, cache], cache);
+        self.expand(stored);
     }
 
-    /// `ggml_cpy`.
-    pub(super) fn copy_into(&mut self, of: Id, target: Id) -> Id {
-        self.overwrite(&[of, target], target)
+    /// `ggml_cpy`, added to the graph.
+    pub(super) fn copy_into(&mut self, of: Id, target: Id) {
+        let copied = self.overwrite(&[of, target], target);
+        self.expand(copied);
     }
 
     /// An operation whose result is written into the memory of `target`.

@@ -1,15 +1,12 @@
-//! Input tensors of a compute graph: positions, cache rows and masks, recurrent states to copy, and rows to
-//! output.
+//! Input tensors of a compute graph: positions, cache rows, masks, recurrent states to copy, rows to output.
 //!
 //! The code mirrors `llama-graph.cpp: build_inp_pos, build_inp_out_ids, build_attn_inp_kv_impl,
 //! build_attn_inp_no_cache, build_rs_inp_impl @ b10605`.
 
 use plimsoll_model::TensorType;
 
-use super::graph::{F16, F32, I32, I64, Id, OpGraph};
-use super::model_layers::ModelLayers;
-use crate::kv;
-use crate::reserve::Reserve;
+use crate::compute::{F16, F32, I32, I64, Id, ModelLayers, OpGraph};
+use crate::{Reserve, kv};
 
 /// Input tensors of one kind of KV cache.
 #[derive(Clone, Copy, Debug)]
@@ -22,20 +19,15 @@ pub(super) struct CacheInputs {
     pub(super) value_rotation: Option<Id>,
 }
 
-/// Rows of the stored states from which the sequences of a batch continue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StateInputs {
-    pub(super) of_batch: Id,
-    /// States of sequences that are not in the batch; the reserved graph has none.
-    pub(super) beside: Id,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
     pub(super) positions: Id,
     pub(super) full: CacheInputs,
     pub(super) sliding: CacheInputs,
-    pub(super) states: StateInputs,
+    /// Rows of the stored states from which the sequences of a batch continue.
+    pub(super) states_of_batch: Id,
+    /// States of sequences that are not in the batch; the reserved graph has none.
+    pub(super) states_beside: Id,
     pub(super) outputs: Id,
 }
 
@@ -54,20 +46,16 @@ pub(super) fn inputs(
         Some(_) => cache_inputs(graph, layers, reserve, halved, true),
         None => full,
     };
+    // One input holds the rows of the batch's states and, after them, of all others.
+    let states = graph.input(I32, [reserve.sequences, 1, 1, 1]);
     Inputs {
         positions,
         full,
         sliding,
-        states: state_inputs(graph, reserve),
+        states_of_batch: graph.view(states, [reserve.sequences, 1, 1, 1]),
+        states_beside: graph.view(states, [0, 1, 1, 1]),
         outputs: graph.input(I32, [reserve.outputs, 1, 1, 1]),
     }
-}
-
-fn state_inputs(graph: &mut OpGraph, reserve: &Reserve) -> StateInputs {
-    let sequences = reserve.sequences;
-    // One input holds the rows of the batch's states and, after them, of all others.
-    let all = graph.input(I32, [sequences, 1, 1, 1]);
-    StateInputs { of_batch: graph.view(all, [sequences, 1, 1, 1]), beside: graph.view(all, [0, 1, 1, 1]) }
 }
 
 /// `build_attn_inp_kv_impl`, `build_attn_inp_no_cache`.
@@ -84,6 +72,8 @@ fn cache_inputs(
     // The layers of one kind share their inputs, so the first of them tells the sizes.
     let layer =
         (0..hyper.layers).find(|&layer| hyper.slides(layer) == slides && hyper.attends(layer)).unwrap_or(0);
+    let heads = u64::from(hyper.heads_kv.at(layer)).max(1);
+    let (key, value) = (hyper.key_row(layer) / heads, hyper.value_row(layer) / heads);
     let mask = if hyper.cached {
         let cells = kv::cells(hyper, layer, reserve);
         [cells, tokens / reserve.streams.max(1), 1, reserve.streams]
@@ -100,21 +90,9 @@ fn cache_inputs(
         value_rows: graph.input(I64, [values, 1, 1, 1]),
         mask: graph.input(element, mask),
         // Latent vectors are cached as they are (`build_attn` of `llm_graph_input_attn_k`).
-        key_rotation: match hyper.mla {
-            Some(_) => None,
-            None => rotation(graph, cache.key, head_length(layers, layer, hyper.key_row(layer)), true),
-        },
-        value_rotation: rotation(
-            graph,
-            cache.value,
-            head_length(layers, layer, hyper.value_row(layer)),
-            false,
-        ),
+        key_rotation: rotation(graph, cache.key, if hyper.mla.is_some() { 0 } else { key }, true),
+        value_rotation: rotation(graph, cache.value, value, false),
     }
-}
-
-fn head_length(layers: &ModelLayers<'_>, layer: u32, row: u64) -> u64 {
-    row / u64::from(layers.model.hyper.heads_kv.at(layer)).max(1)
 }
 
 /// `llama-kv-cache.cpp: build_input_k_rot, build_input_v_rot @ b10605`: quantised caches are rotated, K by the

@@ -2,14 +2,10 @@
 //!
 //! The code mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention @ ik_llama.cpp 8337e4cd`.
 
-use super::decoder::{Decoder, WEIGHT};
-use super::graph::{F16, Id, OpKind};
-use super::model_layers::Layer;
-use crate::kv;
-use crate::latent::{LatentAttention, LatentCache};
+use crate::compute::{Decoder, F16, Id, OpKind, WEIGHT};
+use crate::{LatentAttention, LatentCache, kv};
 
-/// Passes that are built at each end. Those between need the same memory as their neighbours, except for a
-/// result that grows evenly.
+/// Passes that are built at each end. Those between need as much, except for a result that grows evenly.
 const BUILT: u64 = 4;
 
 /// Queries of the batch in two halves, `[length, heads, tokens]`, and the vectors for the cache.
@@ -30,87 +26,71 @@ struct LatentRows {
 
 impl Decoder<'_> {
     /// Builds the latent attention of a layer; `None` if its attention is not latent.
-    pub(super) fn latent_attention(
-        &mut self,
-        block: &Layer<'_>,
-        input: Id,
-        latent: &LatentAttention,
-    ) -> Option<Id> {
-        let batch = self.latent_batch(block, input, latent)?;
+    pub(super) fn latent_attention(&mut self, input: Id, latent: &LatentAttention) -> Option<Id> {
+        let batch = self.latent_batch(input, latent)?;
         let attended = match latent.cached(self.flash.on) {
-            LatentCache::Heads => self.whole_heads(block, latent, &batch),
+            LatentCache::Heads => self.whole_heads(latent, &batch),
             _ => {
-                let cache = self.keep(block, latent, &batch);
-                match latent.restores(self.flash.on, self.tokens) {
-                    true => self.restored(block, latent, &batch, cache),
-                    false => self.absorbed(block, latent, &batch, cache),
+                let cache = self.keep(latent, &batch);
+                if latent.restores(self.flash.on, self.tokens) {
+                    self.restored(latent, &batch, cache)
+                } else {
+                    self.absorbed(latent, &batch, cache)
                 }
             }
         };
         self.graph.expand(attended);
-        Some(self.linear(block, "attn_output", attended).unwrap_or(attended))
+        Some(self.linear("attn_output", attended).unwrap_or(attended))
     }
 
-    fn latent_batch(
-        &mut self,
-        block: &Layer<'_>,
-        input: Id,
-        latent: &LatentAttention,
-    ) -> Option<LatentBatch> {
-        let heads = u64::from(self.layers.model.hyper.heads.at(block.layer)).max(1);
+    fn latent_batch(&mut self, input: Id, latent: &LatentAttention) -> Option<LatentBatch> {
+        let heads = u64::from(self.layers.model.hyper.heads.at(self.block().layer)).max(1);
         let tokens = self.tokens;
-        let low = self.linear(block, "attn_q_a", input);
-        let compressed = self.linear(block, "attn_kv_a_mqa", input)?;
+        let low = self.linear("attn_q_a", input);
+        let compressed = self.linear("attn_kv_a_mqa", input)?;
         let query = match low {
             Some(low) => {
                 // Both first products read the same input, and the engine computes them side by side.
                 self.graph.expand(low);
                 self.graph.expand(compressed);
-                let low = self.norm(block, "attn_q_a_norm", low);
-                self.linear(block, "attn_q_b", low)?
+                let low = self.norm("attn_q_a_norm", low);
+                self.linear("attn_q_b", low)?
             }
-            None => self.linear(block, "attn_q", input)?,
+            None => self.linear("attn_q", input)?,
         };
         // Only a part of each head is rotated.
-        let plain = self.graph.view(query, [latent.plain(), heads, tokens, 1]);
-        let rotary = self.graph.view(query, [latent.rope(), heads, tokens, 1]);
-        let rotary_key = self.graph.view(compressed, [latent.rope(), 1, tokens, 1]);
-        let vector = self.graph.view(compressed, [latent.rank(), tokens, 1, 1]);
-        let rotary = self.rotate(block, rotary);
+        let plain = self.graph.view(query, [latent.plain, heads, tokens, 1]);
+        let rotary = self.graph.view(query, [latent.rope, heads, tokens, 1]);
+        let rotary_key = self.graph.view(compressed, [latent.rope, 1, tokens, 1]);
+        let vector = self.graph.view(compressed, [latent.rank, tokens, 1, 1]);
+        let rotary = self.rotate(rotary);
         self.graph.expand(rotary);
-        let rotary_key = self.rotate(block, rotary_key);
+        let rotary_key = self.rotate(rotary_key);
         self.graph.expand(rotary_key);
-        let vector = self.norm(block, "attn_kv_a_norm", vector);
+        let vector = self.norm("attn_kv_a_norm", vector);
         Some(LatentBatch { heads, plain, rotary, vector, rotary_key })
     }
 
     /// Writes the batch into the cache.
-    fn keep(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
-        let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);
+    fn keep(&mut self, latent: &LatentAttention, batch: &LatentBatch) -> LatentRows {
+        let cells = kv::cells(&self.layers.model.hyper, self.block().layer, self.reserve);
         let rows = cells.saturating_mul(self.reserve.streams);
-        let place = self.cache.device(block.place);
-        let row = latent.rank() + latent.rope();
+        let place = self.cache.device(self.block().place);
+        let row = latent.rank + latent.rope;
         let tensor = self.cache_tensor(self.cache.key, row, rows, place);
         let both = [batch.rotary_key, batch.vector];
         let joined = self.graph.own([row, self.tokens, 1, 1], &both);
         // Rotary part first: the cache has this order, unlike llama.cpp's.
-        let store = self.graph.store(joined, self.inputs.full.key_rows, tensor);
-        self.graph.expand(store);
+        self.graph.store(joined, self.inputs.full.key_rows, tensor);
         LatentRows { cells, tensor }
     }
 
     /// Keys and values of all that is cached, pass by pass over the heads.
-    fn restored(
-        &mut self,
-        block: &Layer<'_>,
-        latent: &LatentAttention,
-        batch: &LatentBatch,
-        cache: LatentRows,
-    ) -> Id {
-        let (rope, value, cells, tokens) = (latent.rope(), latent.value(), cache.cells, self.tokens);
+    fn restored(&mut self, latent: &LatentAttention, batch: &LatentBatch, cache: LatentRows) -> Id {
+        let (rope, value, cells, tokens) = (latent.rope, latent.value, cache.cells, self.tokens);
         let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
         let one_pass = latent.heads_a_pass(heads, cells);
-        let vectors = self.graph.cache_view(cache.tensor, [latent.rank(), cells, 1, 1], 0);
+        let vectors = self.graph.cache_view(cache.tensor, [latent.rank, cells, 1, 1], 0);
         let rotary = self.graph.cache_view(cache.tensor, [rope, cells, 1, 1], 0);
         // A quantised cache is cast before its rotary part is repeated for every head.
         let rotary = match self.cache.key.name {
@@ -118,18 +98,18 @@ impl Decoder<'_> {
             _ => self.graph.own_of(F16, [rope, cells, 1, 1], &[rotary]),
         };
         let rotary = self.graph.own_of(F16, [rope, cells, one_pass, 1], &[rotary]);
-        let length = latent.plain() + rope;
+        let length = latent.plain + rope;
         let query = self.graph.own([length, batch.heads, tokens, 1], &[batch.rotary, batch.plain]);
         self.graph.expand(query);
         let mut joined = None;
         // Results of the passes are concatenated one by one, so the joined tensor grows with each.
         for pass in ends(batch.heads / one_pass) {
-            let matrix = self.restoring(block, latent, one_pass);
+            let matrix = self.restoring(latent, one_pass);
             let both = self.graph.multiply(matrix, vectors);
             let values = self.graph.view(both, [value, cells, one_pass, 1]);
-            let keys = self.graph.view(both, [latent.plain(), cells, one_pass, 1]);
+            let keys = self.graph.view(both, [latent.plain, cells, one_pass, 1]);
             let values = self.graph.own_of(F16, [value, cells, one_pass, 1], &[values]);
-            let keys = self.graph.own_of(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
+            let keys = self.graph.own_of(F16, [latent.plain, cells, one_pass, 1], &[keys]);
             // The engine expands both before it joins the keys, so both are in memory at once.
             self.graph.expand(keys);
             self.graph.expand(values);
@@ -153,32 +133,26 @@ impl Decoder<'_> {
     }
 
     /// The part of `attn_kv_b` for the heads of a pass, from the file or computed at load.
-    fn restoring(&mut self, block: &Layer<'_>, latent: &LatentAttention, heads: u64) -> Id {
-        let shape = [latent.rank(), latent.restored().saturating_mul(heads), 1, 1];
-        self.latent_matrix(block, ["attn_kv_b", "attn_k_b"], shape)
+    fn restoring(&mut self, latent: &LatentAttention, heads: u64) -> Id {
+        let shape = [latent.rank, latent.restored().saturating_mul(heads), 1, 1];
+        self.latent_matrix(["attn_kv_b", "attn_k_b"], shape)
     }
 
     /// A matrix on the device of the first of these that the file has.
-    fn latent_matrix(&mut self, block: &Layer<'_>, beside: [&str; 2], shape: [u64; 4]) -> Id {
-        let found = beside.iter().find_map(|role| block.part(role, WEIGHT));
-        let place = found.map_or(block.place, |(_, place)| place);
+    fn latent_matrix(&mut self, beside: [&str; 2], shape: [u64; 4]) -> Id {
+        let found = beside.iter().find_map(|role| self.block().part(role, WEIGHT));
+        let place = found.map_or(self.block().place, |(_, place)| place);
         // Its bytes do not matter: it is allocated with the weights.
         let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
         self.graph.stored(OpKind::Weight(place), elements, 0, shape)
     }
 
     /// Attention to the vectors themselves: the key matrix is absorbed into the query, values are restored afterwards.
-    fn absorbed(
-        &mut self,
-        block: &Layer<'_>,
-        latent: &LatentAttention,
-        batch: &LatentBatch,
-        cache: LatentRows,
-    ) -> Id {
-        let (rank, tokens, heads) = (latent.rank(), self.tokens, batch.heads);
-        let row = rank + latent.rope();
-        let absorb = self.latent_matrix(block, ["attn_k_b", "attn_kv_b"], [latent.plain(), rank, heads, 1]);
-        let plain = self.graph.view(batch.plain, [latent.plain(), tokens, heads, 1]);
+    fn absorbed(&mut self, latent: &LatentAttention, batch: &LatentBatch, cache: LatentRows) -> Id {
+        let (rank, tokens, heads) = (latent.rank, self.tokens, batch.heads);
+        let row = rank + latent.rope;
+        let absorb = self.latent_matrix(["attn_k_b", "attn_kv_b"], [latent.plain, rank, heads, 1]);
+        let plain = self.graph.view(batch.plain, [latent.plain, tokens, heads, 1]);
         let absorbed = self.graph.multiply(absorb, plain);
         let query = self.graph.own([row, tokens, heads, 1], &[batch.rotary, absorbed]);
         let attended = if self.flash.on && latent.absorbs() {
@@ -191,19 +165,18 @@ impl Decoder<'_> {
             self.stepwise(latent, query, cache, heads)
         };
         // One more product turns the attended vectors into values of each head.
-        let decompress =
-            self.latent_matrix(block, ["attn_v_b", "attn_kv_b"], [rank, latent.value(), heads, 1]);
+        let decompress = self.latent_matrix(["attn_v_b", "attn_kv_b"], [rank, latent.value, heads, 1]);
         let values = self.graph.multiply(decompress, attended);
-        let shape = [latent.value().saturating_mul(heads), tokens, 1, 1];
+        let shape = [latent.value.saturating_mul(heads), tokens, 1, 1];
         self.graph.own(shape, &[values])
     }
 
     /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
     fn stepwise(&mut self, latent: &LatentAttention, query: Id, cache: LatentRows, heads: u64) -> Id {
-        let (rank, tokens, cells) = (latent.rank(), self.tokens, cache.cells);
+        let (rank, tokens, cells) = (latent.rank, self.tokens, cache.cells);
         let counted = u32::try_from(heads).unwrap_or(u32::MAX);
         let step = latent.heads_a_step(counted, tokens, cells).max(1);
-        let keys = self.graph.cache_view(cache.tensor, [rank + latent.rope(), cells, 1, 1], 0);
+        let keys = self.graph.cache_view(cache.tensor, [rank + latent.rope, cells, 1, 1], 0);
         let mut values = self.graph.cache_view(cache.tensor, [cells, rank, 1, 1], 0);
         // Modes 2 and 3 cache no transposed vectors, so they are transposed here.
         if latent.mode > 1 {
@@ -214,7 +187,7 @@ impl Decoder<'_> {
             // The last step has the heads that are left.
             let done = (turn * step).min(heads);
             let now = done - (turn - 1) * step;
-            let query = self.graph.view(query, [rank + latent.rope(), tokens, now, 1]);
+            let query = self.graph.view(query, [rank + latent.rope, tokens, now, 1]);
             let mut scores = self.graph.own([cells, tokens, now, 1], &[keys, query]);
             // In one step, mode 1 copies the scores before their softmax.
             if latent.mode == 1 && now == heads {
@@ -233,16 +206,16 @@ impl Decoder<'_> {
     }
 
     /// `-mla 0`: whole heads are cached, as if the attention were not latent.
-    fn whole_heads(&mut self, block: &Layer<'_>, latent: &LatentAttention, batch: &LatentBatch) -> Id {
-        let (tokens, heads, value) = (self.tokens, batch.heads, latent.value());
-        let length = latent.plain() + latent.rope();
-        let cells = kv::cells(&self.layers.model.hyper, block.layer, self.reserve);
+    fn whole_heads(&mut self, latent: &LatentAttention, batch: &LatentBatch) -> Id {
+        let (tokens, heads, value) = (self.tokens, batch.heads, latent.value);
+        let length = latent.plain + latent.rope;
+        let cells = kv::cells(&self.layers.model.hyper, self.block().layer, self.reserve);
         let rows = cells.saturating_mul(self.reserve.streams);
-        let place = self.cache.device(block.place);
+        let place = self.cache.device(self.block().place);
         // The batch's own keys and values are restored before they are cached.
-        let matrix = self.restoring(block, latent, heads);
+        let matrix = self.restoring(latent, heads);
         let both = self.graph.multiply(matrix, batch.vector);
-        let plain = self.graph.view(both, [latent.plain(), heads, tokens, 1]);
+        let plain = self.graph.view(both, [latent.plain, heads, tokens, 1]);
         let values = self.graph.view(both, [value, heads, tokens, 1]);
         let values = self.graph.own([value.saturating_mul(heads), tokens, 1, 1], &[values]);
         let query = self.graph.own([length, heads, tokens, 1], &[batch.plain, batch.rotary]);
@@ -252,8 +225,7 @@ impl Decoder<'_> {
         for (new, rows, cache) in
             [(keys, self.inputs.full.key_rows, key_cache), (values, self.inputs.full.value_rows, value_cache)]
         {
-            let store = self.graph.store(new, rows, cache);
-            self.graph.expand(store);
+            self.graph.store(new, rows, cache);
         }
         let keys = self.graph.cache_view(key_cache, [length, cells, heads, 1], 0);
         let values = self.graph.cache_view(value_cache, [value, cells, heads, 1], 0);

@@ -1,17 +1,15 @@
-//! Selection of the layers for a simulated compute graph: of many equal layers, only the first few and the
-//! last ones.
+//! Selection of the layers for a simulated compute graph: of many equal layers, the first few and the last.
 //!
 //! The allocator's state repeats from layer to layer, so more layers of one kind do not change the peak.
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use plimsoll_model::{HyperParameters, Model, Tensor};
 
-use super::graph::OpGraph;
-use crate::flash::Flash;
-use crate::kv::CacheKind;
-use crate::layout::{DeviceLayout, TensorDevice};
+use crate::compute::OpGraph;
+use crate::{CacheKind, DeviceLayout, Flash, TensorDevice};
 
 /// A layer with its tensors, by role: `attn_q.weight`.
 #[derive(Debug)]
@@ -53,8 +51,7 @@ pub(crate) struct ModelLayers<'a> {
     pub(super) output: TensorDevice,
     pub(super) devices: usize,
     pub(super) copies: u64,
-    /// True if every device has the kernel of the gated delta net; unset until the first graph needs it, and
-    /// the same for any context.
+    /// True if every device has the kernel of the gated delta net; unset until a graph needs it.
     pub(super) fuses: OnceCell<bool>,
     /// The last graph, whose memory the next one reuses.
     spare: RefCell<OpGraph>,
@@ -174,25 +171,17 @@ fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<L
         let same = (0..i).rev().take(PATTERN).find(|&j| alike(model, &blocks[j], block));
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
-    let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
+    let mut seen: HashMap<[Option<usize>; 3], usize> = HashMap::new();
     // A layer's peak depends on the holes that its neighbours leave, so neighbours are part of its kind.
     let mut keep = Vec::with_capacity(blocks.len());
     for i in 0..blocks.len() {
         let neighbours = [i.checked_sub(1).map(|j| kinds[j]), Some(kinds[i]), kinds.get(i + 1).copied()];
-        let count = match seen.iter_mut().find(|(known, _)| *known == neighbours) {
-            Some((_, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                seen.push((neighbours, 1));
-                1
-            }
-        };
+        let count = seen.entry(neighbours).or_default();
+        *count += 1;
         // The end of a device's share is followed by copies to the next device, or by the output.
         let ends =
             (1..=LAST).any(|ahead| blocks.get(i + ahead).is_none_or(|next| next.place != blocks[i].place));
-        keep.push(count <= REPETITIONS || ends);
+        keep.push(*count <= REPETITIONS || ends);
     }
     let mut keep = keep.into_iter();
     blocks.into_iter().filter(|_| keep.next().unwrap_or(true)).collect()

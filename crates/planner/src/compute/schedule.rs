@@ -3,8 +3,9 @@
 //! The code mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`.
 
 use super::allocator::{AllocationStep, Allocator};
-use super::graph::{Id, OpGraph, OpKind, OpNode};
-use crate::layout::TensorDevice;
+use super::graph::OpNode;
+use crate::TensorDevice;
+use crate::compute::{Id, OpGraph, OpKind};
 
 /// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows, copying a weight to a card takes longer than using it on the host.
 const OFFLOAD_MIN_BATCH: u64 = 32;
@@ -22,12 +23,18 @@ pub(super) struct BackendSet {
 pub(super) fn reserve(graph: &mut OpGraph, backends: BackendSet) -> Vec<u64> {
     let places = assign(graph, backends);
     // Copies are made while the graph is split, so the allocator sees them as tensors of the graph.
-    let mut splitter =
-        Splitter { backends, places, copies: Vec::new(), steps: Vec::new(), leaves: Vec::new() };
-    splitter.split(graph);
-    let mut leaves = splitter.leaves;
+    let (steps, mut leaves) = Splitter {
+        graph: &mut *graph,
+        backends,
+        places,
+        copies: Vec::new(),
+        inputs: Vec::new(),
+        steps: Vec::new(),
+        leaves: Vec::new(),
+    }
+    .split();
     leaves.extend(graph.leaves.iter().map(|&leaf| (leaf, TensorDevice::Host)));
-    Allocator::new(graph, backends.devices).peaks(&leaves, &splitter.steps)
+    Allocator::new(graph, backends.devices).peaks(&leaves, &steps)
 }
 
 /// Passes 1 to 4: a device for every tensor.
@@ -115,121 +122,109 @@ fn follow(graph: &OpGraph, places: &mut [Option<TensorDevice>]) {
 
 // With pipeline parallelism, each copied tensor exists four times.
 /// Pass 5: the order of steps, with copies at the start of each split.
-struct Splitter {
+struct Splitter<'a> {
+    graph: &'a mut OpGraph,
     backends: BackendSet,
     places: Vec<TensorDevice>,
     /// Copies made so far: the tensor, the device and the copy.
     copies: Vec<(Id, TensorDevice, Id)>,
+    /// Copies of the split that is built.
+    inputs: Vec<AllocationStep>,
     steps: Vec<AllocationStep>,
     /// Inputs held several times in a pipeline; allocated before everything else.
     leaves: Vec<(Id, TensorDevice)>,
 }
 
-impl Splitter {
-    fn split(&mut self, graph: &mut OpGraph) {
+impl Splitter<'_> {
+    fn split(mut self) -> (Vec<AllocationStep>, Vec<(Id, TensorDevice)>) {
         // Copies at the start of a split run before all of its operations, even those that do not need them.
-        let order = graph.order.clone();
-        let mut current = order
-            .iter()
-            .find(|id| graph.node(**id).kind != OpKind::View)
-            .map_or(TensorDevice::Host, |id| self.places[id.index()]);
-        let mut inputs: Vec<AllocationStep> = Vec::new();
+        let order = self.graph.order.clone();
+        // Views compute nothing, so they never start a split.
+        let computes = |graph: &OpGraph, id: &Id| graph.node(*id).kind != OpKind::View;
+        let first = order.iter().find(|id| computes(self.graph, id));
+        let mut current = first.map_or(TensorDevice::Host, |id| self.places[id.index()]);
         let mut runs: Vec<AllocationStep> = Vec::new();
         for id in order {
-            // Views compute nothing, so they never start a split.
-            if graph.node(id).kind != OpKind::View {
+            if computes(self.graph, &id) {
                 let place = self.places[id.index()];
                 // A split ends where the device changes, or where a copied weight can reuse memory.
-                if place != current || (!inputs.is_empty() && self.brings_weight(graph, id, current)) {
-                    self.steps.append(&mut inputs);
+                if place != current || (!self.inputs.is_empty() && self.brings_weight(id, current)) {
+                    self.steps.append(&mut self.inputs);
                     self.steps.append(&mut runs);
                     current = place;
                 }
-                self.move_sources(graph, id, current, &mut inputs);
+                self.move_sources(id, current);
             }
             runs.push(AllocationStep::Run(id, self.places[id.index()]));
         }
-        self.steps.append(&mut inputs);
+        self.steps.append(&mut self.inputs);
         self.steps.append(&mut runs);
+        (self.steps, self.leaves)
     }
 
     /// True if `id` reads a weight that must be copied: a new split lets the memory of earlier copies be reused.
-    fn brings_weight(&self, graph: &OpGraph, id: Id, current: TensorDevice) -> bool {
-        let sources = graph.node(id).sources;
-        sources
-            .iter()
-            .flatten()
-            .any(|source| matches!(graph.node(*source).kind, OpKind::Weight(place) if place != current))
+    fn brings_weight(&self, id: Id, current: TensorDevice) -> bool {
+        let kind = |source: &Id| self.graph.node(*source).kind;
+        let mut sources = self.graph.node(id).sources.iter().flatten();
+        sources.any(|source| matches!(kind(source), OpKind::Weight(place) if place != current))
     }
 
-    fn move_sources(
-        &mut self,
-        graph: &mut OpGraph,
-        id: Id,
-        current: TensorDevice,
-        inputs: &mut Vec<AllocationStep>,
-    ) {
-        for slot in 0..graph.node(id).sources.len() {
-            let Some(source) = graph.node(id).sources[slot] else {
-                continue;
-            };
+    fn move_sources(&mut self, id: Id, current: TensorDevice) {
+        for slot in 0..self.graph.node(id).sources.len() {
+            let Some(source) = self.graph.node(id).sources[slot] else { continue };
             let at = self.places[source.index()];
-            if self.backends.copies > 1 && graph.node(source).kind == OpKind::Input {
-                self.hold(graph, source, at);
+            if self.backends.copies > 1 && self.graph.node(source).kind == OpKind::Input {
+                self.hold(source, at);
             }
             if at != current {
-                let copy = self.copy(graph, source, current, inputs);
-                graph.node_mut(id).sources[slot] = Some(copy);
+                let copy = self.copy(source, current);
+                self.graph.node_mut(id).sources[slot] = Some(copy);
             }
         }
+    }
+
+    fn copied(&self, source: Id, place: TensorDevice) -> Option<Id> {
+        let found = self.copies.iter().find(|(of, at, _)| *of == source && *at == place);
+        found.map(|(.., copy)| *copy)
     }
 
     /// The copy of `source` on `place`, made now if there is none yet.
-    fn copy(
-        &mut self,
-        graph: &mut OpGraph,
-        source: Id,
-        place: TensorDevice,
-        inputs: &mut Vec<AllocationStep>,
-    ) -> Id {
-        if let Some((.., copy)) = self.copies.iter().find(|(of, at, _)| *of == source && *at == place) {
-            return *copy;
+    fn copy(&mut self, source: Id, place: TensorDevice) -> Id {
+        if let Some(copy) = self.copied(source, place) {
+            return copy;
         }
-        let copy = self.duplicate(graph, source, place);
+        let copy = self.duplicate(source, place);
         self.copies.push((source, place, copy));
-        inputs.push(AllocationStep::Keep(source));
-        inputs.push(AllocationStep::Receive(copy, place));
+        self.inputs.extend([AllocationStep::Keep(source), AllocationStep::Receive(copy, place)]);
         if self.backends.copies > 1 {
-            self.hold_all(graph, copy, source, place);
+            self.hold_all(copy, source, place);
         }
         copy
     }
 
     /// In a pipeline an input is also held several times on the device that writes it.
-    fn hold(&mut self, graph: &mut OpGraph, input: Id, place: TensorDevice) {
-        if self.copies.iter().any(|(of, at, _)| *of == input && *at == place) {
-            return;
+    fn hold(&mut self, input: Id, place: TensorDevice) {
+        if self.copied(input, place).is_none() {
+            self.copies.push((input, place, input));
+            self.hold_all(input, input, place);
         }
-        self.copies.push((input, place, input));
-        self.hold_all(graph, input, input, place);
     }
 
     /// Keeps the first copy and makes the others of a pipeline, which are allocated before everything else.
-    fn hold_all(&mut self, graph: &mut OpGraph, first: Id, source: Id, place: TensorDevice) {
+    fn hold_all(&mut self, first: Id, source: Id, place: TensorDevice) {
         let mut copy = first;
         for left in (0..self.backends.copies).rev() {
             // An output is never freed: the next batch may start while this one still reads its copy.
-            graph.node_mut(copy).output = true;
+            self.graph.node_mut(copy).output = true;
             self.leaves.push((copy, place));
             if left > 0 {
-                copy = self.duplicate(graph, source, place);
+                copy = self.duplicate(source, place);
             }
         }
     }
 
-    fn duplicate(&mut self, graph: &mut OpGraph, source: Id, place: TensorDevice) -> Id {
-        let copy = graph.duplicate(source);
+    fn duplicate(&mut self, source: Id, place: TensorDevice) -> Id {
         self.places.push(place);
-        copy
+        self.graph.duplicate(source)
     }
 }

@@ -3,9 +3,7 @@
 //! The code mirrors `models/gemma3n.cpp: altup_predict, altup_correct, laurel, gaussian_topk,
 //! project_per_layer_inputs @ b10605`, and `models/gemma3n-iswa.cpp @ b8799`.
 
-use super::decoder::Decoder;
-use super::graph::{I32, Id};
-use super::model_layers::Layer;
+use crate::compute::{Decoder, I32, Id};
 
 /// `n_layer_sparsity`: the first layers keep only their largest gates.
 const SPARSE_LAYERS: u32 = 10;
@@ -31,9 +29,9 @@ impl Decoder<'_> {
         let added = self.rescaled(added, target);
         let both = [width, tokens, others.saturating_add(1), 1];
         let mut all = self.graph.own(both, &[embedded, added]);
-        let layers = self.layers;
-        for block in &layers.blocks {
-            all = self.stream_layer(block, all, per_layer)?;
+        for at in 0..self.layers.blocks.len() {
+            self.at = at;
+            all = self.stream_layer(all, per_layer)?;
         }
         // The streams become one again: the others are projected back, scaled and averaged with the first.
         let first = self.graph.view(all, [width, tokens, 1, 1]);
@@ -68,48 +66,44 @@ impl Decoder<'_> {
         let projected = self.graph.in_place(&[projected]);
         let projected = self.graph.view(projected, shape);
         let normed = self.bare_norm(projected, false);
-        let normed = self.graph.in_place(&[normed, norm]);
-        let sum = self.graph.in_place(&[normed, looked_up]);
-        let sum = self.graph.in_place(&[sum]);
+        let sum = self.graph.chain(normed, &[&[norm], &[looked_up], &[]]);
         // Layers come last, so that each layer's input is one piece.
         let turned = [each, tokens, all / each, 1];
         let view = self.graph.view(sum, turned);
         Some(self.graph.own(turned, &[view]))
     }
 
-    fn stream_layer(&mut self, block: &Layer<'_>, all: Id, per_layer: Id) -> Option<Id> {
+    fn stream_layer(&mut self, all: Id, per_layer: Id) -> Option<Id> {
         let [width, tokens, ..] = self.graph.shape(all);
-        let router = self.router(block)?;
-        let predictions = self.predict_streams(block, &router, all)?;
+        let router = self.router()?;
+        let predictions = self.predict_streams(&router, all)?;
         let active = self.graph.view(predictions, [width, tokens, 1, 1]);
-        let normed = self.norm(block, "attn_norm", active);
-        let branch = self.linear(block, "laurel_l", normed)?;
-        let branch = self.linear(block, "laurel_r", branch)?;
-        let branch = self.norm(block, "laurel_post_norm", branch);
+        let normed = self.norm("attn_norm", active);
+        let branch = self.linear("laurel_l", normed)?;
+        let branch = self.linear("laurel_r", branch)?;
+        let branch = self.norm("laurel_post_norm", branch);
         let branch = self.graph.in_place(&[branch, normed]);
-        let attended = self.attention(block, normed);
-        let attended = self.norm(block, "post_attention_norm", attended);
-        let attended = self.graph.in_place(&[attended, active]);
-        let attended = self.graph.in_place(&[attended, branch]);
-        let attended = self.graph.in_place(&[attended]);
-        let active = self.stream_feed_forward(block, attended)?;
+        let attended = self.attention(normed);
+        let attended = self.norm("post_attention_norm", attended);
+        let attended = self.graph.chain(attended, &[&[active], &[branch], &[]]);
+        let active = self.stream_feed_forward(attended)?;
         let active = self.graph.in_place(&[active, attended]);
-        let corrected = self.correct_streams(block, &router, predictions, active)?;
-        self.add_layer_input(block, corrected, per_layer)
+        let corrected = self.correct_streams(&router, predictions, active)?;
+        self.add_layer_input(corrected, per_layer)
     }
 
-    fn stream_feed_forward(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
-        let normed = self.norm(block, "ffn_norm", input);
-        let up = self.linear(block, "ffn_up", normed)?;
-        let mut gate = self.linear(block, "ffn_gate", normed)?;
-        if block.layer < SPARSE_LAYERS {
+    fn stream_feed_forward(&mut self, input: Id) -> Option<Id> {
+        let normed = self.norm("ffn_norm", input);
+        let up = self.linear("ffn_up", normed)?;
+        let mut gate = self.linear("ffn_gate", normed)?;
+        if self.block().layer < SPARSE_LAYERS {
             gate = self.largest(gate);
         }
         let gate = self.graph.in_place(&[gate]);
         let active = self.graph.in_place(&[up, gate]);
-        let down = self.linear(block, "ffn_down", active)?;
+        let down = self.linear("ffn_down", active)?;
         // Its norm is not pinned: the engine does not count it to the layer.
-        let weight = self.weight(block, "post_ffw_norm.weight")?;
+        let weight = self.weight("post_ffw_norm.weight")?;
         let normed = self.bare_norm(down, false);
         Some(self.graph.in_place(&[normed, weight]))
     }
@@ -119,38 +113,34 @@ impl Decoder<'_> {
         let one = [1, self.tokens, 1, 1];
         // Mean plus a multiple of the standard deviation is the least gate that passes.
         let mean = self.graph.own(one, &[of]);
-        let apart = self.graph.in_place(&[of, mean]);
-        let squared = self.graph.in_place(&[apart]);
+        let squared = self.graph.chain(of, &[&[mean], &[]]);
         let deviation = self.graph.own(one, &[squared]);
-        let deviation = self.graph.in_place(&[deviation]);
-        let deviation = self.graph.in_place(&[deviation]);
-        let deviation = self.graph.in_place(&[deviation]);
+        let deviation = self.graph.chain(deviation, &[&[], &[], &[]]);
         let least = self.graph.in_place(&[mean, deviation]);
-        let above = self.graph.in_place(&[of, least]);
-        self.graph.in_place(&[above])
+        self.graph.chain(of, &[&[least], &[]])
     }
 
-    fn router(&mut self, block: &Layer<'_>) -> Option<Router> {
+    fn router(&mut self) -> Option<Router> {
         Some(Router {
-            norm: self.weight(block, "altup_router_norm.weight")?,
-            matrix: self.weight(block, "altup_router.weight")?,
+            norm: self.weight("altup_router_norm.weight")?,
+            matrix: self.weight("altup_router.weight")?,
         })
     }
 
     /// `altup_compute_router_modalities`.
-    fn route_streams(&mut self, block: &Layer<'_>, router: &Router, active: Id) -> Id {
-        let normed = self.norm_by(block, (router.norm, None), active);
+    fn route_streams(&mut self, router: &Router, active: Id) -> Id {
+        let normed = self.norm_by((router.norm, None), active);
         let normed = self.graph.in_place(&[normed]);
         let routed = self.graph.multiply(router.matrix, normed);
         self.graph.in_place(&[routed])
     }
 
-    fn predict_streams(&mut self, block: &Layer<'_>, router: &Router, all: Id) -> Option<Id> {
+    fn predict_streams(&mut self, router: &Router, all: Id) -> Option<Id> {
         let [width, tokens, count, _] = self.graph.shape(all);
         let active = self.graph.view(all, [width, tokens, 1, 1]);
-        let routed = self.route_streams(block, router, active);
+        let routed = self.route_streams(router, active);
         // One square matrix for each token mixes its streams.
-        let factors = self.linear(block, "altup_predict_coef", routed)?;
+        let factors = self.linear("altup_predict_coef", routed)?;
         let factors = self.graph.view(factors, [count, count, tokens, 1]);
         let turned = [count, width, tokens, 1];
         let view = self.graph.view(all, turned);
@@ -161,20 +151,14 @@ impl Decoder<'_> {
         Some(self.graph.in_place(&[predictions, all]))
     }
 
-    fn correct_streams(
-        &mut self,
-        block: &Layer<'_>,
-        router: &Router,
-        predictions: Id,
-        active: Id,
-    ) -> Option<Id> {
+    fn correct_streams(&mut self, router: &Router, predictions: Id, active: Id) -> Option<Id> {
         let shape = self.graph.shape(predictions);
         let [width, tokens, count, _] = shape;
-        let routed = self.route_streams(block, router, active);
+        let routed = self.route_streams(router, active);
         let predicted = self.graph.view(predictions, [width, tokens, 1, 1]);
         // The error of the prediction of the active stream corrects all of them.
         let news = self.graph.in_place(&[active, predicted]);
-        let factors = self.linear(block, "altup_correct_coef", routed)?;
+        let factors = self.linear("altup_correct_coef", routed)?;
         let factors = self.graph.in_place(&[factors]);
         let view = self.graph.view(factors, [tokens, count, 1, 1]);
         let factors = self.graph.own([1, tokens, count, 1], &[view]);
@@ -184,19 +168,19 @@ impl Decoder<'_> {
     }
 
     /// Gates the first stream with the layer's own input, and adds the result to the other streams.
-    fn add_layer_input(&mut self, block: &Layer<'_>, corrected: Id, per_layer: Id) -> Option<Id> {
+    fn add_layer_input(&mut self, corrected: Id, per_layer: Id) -> Option<Id> {
         let shape = self.graph.shape(corrected);
         let [width, tokens, count, _] = shape;
         let each = self.graph.shape(per_layer)[0];
         let first = self.graph.view(corrected, [width, tokens, 1, 1]);
-        let scale = self.weight(block, "altup_correct_scale.weight")?;
+        let scale = self.weight("altup_correct_scale.weight")?;
         let first = self.graph.in_place(&[first, scale]);
-        let first = self.linear(block, "inp_gate", first)?;
+        let first = self.linear("inp_gate", first)?;
         let first = self.graph.in_place(&[first]);
         let own = self.graph.view(per_layer, [each, tokens, 1, 1]);
         let first = self.graph.in_place(&[first, own]);
-        let first = self.linear(block, "proj", first)?;
-        let first = self.norm(block, "post_norm", first);
+        let first = self.linear("proj", first)?;
+        let first = self.norm("post_norm", first);
         let kept = self.graph.view(corrected, [width, tokens, 1, 1]);
         let rest = self.graph.view(corrected, [width, tokens, count.saturating_sub(1), 1]);
         let rest = self.graph.in_place(&[rest, first]);
@@ -213,7 +197,6 @@ impl Decoder<'_> {
 
     fn rescaled(&mut self, of: Id, target: Id) -> Id {
         let own = self.magnitude(of);
-        let scaled = self.graph.in_place(&[of, target]);
-        self.graph.in_place(&[scaled, own])
+        self.graph.chain(of, &[&[target], &[own]])
     }
 }

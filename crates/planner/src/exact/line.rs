@@ -2,142 +2,136 @@
 //!
 //! A line must match completely, because the log also quotes texts of the model file.
 
-use std::fmt;
-
 use plimsoll_base::Bytes;
 
-use super::stand_in::{self, GrownMemory};
+use super::transcript::{BufferKind, BufferPlace, CardInterface, GrownMemory, Transcript};
+use crate::EngineBuild;
 use crate::named::device_number;
-use crate::request::EngineBuild;
 
 /// Longer lines are texts of the model file.
 const LONGEST: usize = 512;
 
-/// The purpose of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BufferKind {
-    Weights,
-    Adapter,
-    /// Keys and values, recurrent state or compressed state.
-    Cache,
-    Compute,
-    Output,
-    /// A buffer of unknown purpose.
-    Other,
-}
-
-/// The place of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BufferPlace {
-    /// `CUDA0` is 0.
-    Card(usize),
-    Host,
-}
-
-/// The interface by which an engine uses cards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CardInterface {
-    /// The CUDA runtime, by its major version.
-    Cuda(u32),
-    Rocm,
-    Vulkan,
-}
-
-impl fmt::Display for CardInterface {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cuda(version) => write!(f, "CUDA {version}"),
-            Self::Rocm => f.write_str("ROCm"),
-            Self::Vulkan => f.write_str("Vulkan"),
+impl Transcript {
+    /// Adds the next line; true if it matters.
+    pub fn hear(&mut self, line: &str) -> bool {
+        // The lines are those of `llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
+        // `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`,
+        // `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`.
+        let text = without_prefix(line.trim_end());
+        if text.len() > LONGEST {
+            return false;
+        }
+        match text.split_once(": ") {
+            // A row of --fit-print has no function name, so it is tried first.
+            _ if self.row(text).is_some() => true,
+            Some((function, rest)) if is_name(function) => self.of_function(function, rest.trim(), text),
+            _ => self.announced(text),
         }
     }
-}
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum EngineLogLine<'a> {
-    Buffer {
-        place: BufferPlace,
-        kind: BufferKind,
-        bytes: Bytes,
-    },
-    /// A row of `llama-fit-params --fit-print`: whole mebibytes, rounded down.
-    Row {
-        place: BufferPlace,
-        weights: Bytes,
-        cache: Bytes,
-        compute: Bytes,
-    },
-    /// A context or a projector begins: the buffers that follow are its own.
-    Begins,
-    /// The context has its compute buffers; its caches came before.
-    Reserved,
-    Context(u64),
-    Build(u32),
-    FlashAttentionOff,
-    /// The compute buffers of several cards did not fit with four copies of everything, so there is one.
-    CopiesDropped,
-    /// Everything is allocated: the server makes its slots.
-    Ready,
-    /// The interface that the engine uses cards by: the stand-in's own line.
-    Runtime(CardInterface),
-    /// A CUDA runtime inside of the engine, for which nothing can stand in.
-    StaticRuntime,
-    /// Bytes of a card that the engine has asked for in all.
-    Asked {
-        card: usize,
-        bytes: Bytes,
-    },
-    /// Memory of a card after a prompt.
-    Grown {
-        card: usize,
-        memory: GrownMemory,
-    },
-    /// The engine uses cuBLAS on this card.
-    Cublas(usize),
-    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
-    WithoutCode(u32),
-    /// An error message of the engine.
-    Complaint(&'a str),
-    Nothing,
-}
-
-pub(super) fn read(line: &str) -> EngineLogLine<'_> {
-    // The lines are those of `llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
-    // `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`,
-    // `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`.
-    let text = without_prefix(line.trim_end());
-    if text.len() > LONGEST {
-        return EngineLogLine::Nothing;
-    }
-    // A row of --fit-print has no function name, so it is tried first.
-    if let Some(row) = row(text) {
-        return row;
-    }
-    match text.split_once(": ") {
-        Some((function, rest)) if is_name(function) => of_function(function, rest.trim(), text),
-        _ => announced(text),
-    }
-}
-
-/// A line that begins with the name of one of the engine's functions.
-fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLine<'a> {
-    if let Some(buffer) = buffer(rest) {
-        return buffer;
-    }
-    match function {
-        "llama_context" if rest == "constructing llama_context" => EngineLogLine::Begins,
-        "sched_reserve" if is_graph_size(rest) => EngineLogLine::Reserved,
-        "clip_ctx" if rest.starts_with("CLIP using ") => EngineLogLine::Begins,
-        "llama_context" if rest.starts_with("n_ctx ") => {
-            let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
-            tokens.map_or(EngineLogLine::Nothing, EngineLogLine::Context)
+    /// A line that begins with the name of one of the engine's functions.
+    fn of_function(&mut self, function: &str, rest: &str, text: &str) -> bool {
+        if let Some((place, kind, bytes)) = buffer(rest) {
+            self.add(place, kind, bytes);
+            return true;
         }
-        "plimsoll_phantom" => stand_in::read(rest),
-        _ if FLASH_ATTENTION_OFF.contains(&rest) => EngineLogLine::FlashAttentionOff,
-        _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
-            EngineLogLine::CopiesDropped
+        match function {
+            "llama_context" | "clip_ctx"
+                if rest == "constructing llama_context" || rest.starts_with("CLIP using ") =>
+            {
+                self.parts = self.parts.saturating_add(1);
+            }
+            "sched_reserve" if is_graph_size(rest) => self.reserved = true,
+            "llama_context" if rest.starts_with("n_ctx ") => {
+                let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
+                // The first context is the model's; those of drafts follow.
+                self.context = self.context.or(tokens);
+                return tokens.is_some();
+            }
+            "plimsoll_phantom" => return self.of_stand_in(rest).is_some(),
+            // A draft model's context may switch it off without the model's doing so.
+            _ if FLASH_ATTENTION_OFF.contains(&rest) => self.flash_attention_off |= self.parts == 1,
+            _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
+                self.copies_dropped = true;
+            }
+            _ => return self.announced(text),
         }
-        _ => announced(text),
+        true
+    }
+
+    /// A line whose function name differs between builds. Lines after the slots quote the chat template.
+    fn announced(&mut self, text: &str) -> bool {
+        // These functions print metadata of the file, which may hold any words.
+        let quotes_a_file = ["llama_model_loader:", "print_info:", "load:"];
+        if quotes_a_file.iter().any(|function| text.starts_with(function)) {
+            return false;
+        }
+        // The message follows the last colon: builds differ in the names before it.
+        let words = text.rsplit(": ").next().unwrap_or(text).trim();
+        if words.starts_with("initializing, n_slots") || words.starts_with("initializing slots, n_slots") {
+            self.ready = true;
+        } else if let Some(build) = build(words) {
+            self.build = self.build.or(Some(build));
+        // Logged for every backend that is linked in, because the engine first looks for it as a plugin.
+        } else if text.contains("failed to find ggml_backend_init") {
+            return false;
+        } else if COMPLAINTS.iter().any(|word| text.contains(word)) {
+            self.complain(text);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// A line of phantom: `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`,
+    /// `CUDA0 asked for 130033792 bytes`, `CUDA0 holds 512 bytes and takes 2097152 after 8192 tokens`,
+    /// `CUDA0 opened cuBLAS`, `3 kernels without code for the card`.
+    fn of_stand_in(&mut self, words: &str) -> Option<()> {
+        let words: Vec<&str> = words.split_ascii_whitespace().take(11).collect();
+        let bytes = |digits: &str| digits.parse().ok().map(Bytes::new);
+        match words[..] {
+            // A device that is opened says more than a library that is loaded, and comes later.
+            ["CUDA", "runtime", version] => self.runtime = Some(CardInterface::Cuda(version.parse().ok()?)),
+            ["ROCm", "runtime"] => self.runtime = Some(CardInterface::Rocm),
+            ["Vulkan", "device"] => self.runtime = Some(CardInterface::Vulkan),
+            ["static", "CUDA", "runtime"] => self.static_runtime = true,
+            [place, "asked", "for", asked, "bytes"] => {
+                let asked = bytes(asked)?;
+                self.card_mut(card(place)?)?.asked = Some(asked);
+            }
+            [place, "holds", held, "bytes", "and", "takes", taken, "after", tokens, "tokens"] => {
+                let (held, taken, tokens) = (bytes(held)?, bytes(taken)?, tokens.parse().ok()?);
+                self.card_mut(card(place)?)?.grown = Some(GrownMemory { held, taken, tokens });
+            }
+            [count, "kernels", "without", "code", "for", "the", "card"] => {
+                self.without_code = count.parse().ok()?;
+            }
+            [place, "opened", "cuBLAS"] => self.card_mut(card(place)?)?.cublas = true,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A row of `llama-fit-params --fit-print`, which `common/fit.cpp: common_fit_print` writes in whole mebibytes,
+    /// rounded down: `CUDA0 4650 512 258 `.
+    fn row(&mut self, text: &str) -> Option<()> {
+        let mut words = text.split_ascii_whitespace();
+        let place = words.next().filter(|&name| name == "Host" || device_number(name).is_some())?;
+        let mut next = || words.next()?.parse().ok().map(Bytes::mib);
+        let sizes = [next()?, next()?, next()?];
+        if words.next().is_some() {
+            return None;
+        }
+        let place = place_of(place)?;
+        for (kind, bytes) in
+            [BufferKind::Weights, BufferKind::Cache, BufferKind::Compute].into_iter().zip(sizes)
+        {
+            self.add(place, kind, bytes);
+        }
+        self.coarse = true;
+        // The host's row comes last.
+        self.ready |= place == BufferPlace::Host;
+        Some(())
     }
 }
 
@@ -154,48 +148,11 @@ fn is_graph_size(words: &str) -> bool {
 const FLASH_ATTENTION_OFF: [&str; 2] =
     ["Flash Attention was auto, set to disabled", "Flash Attention not supported, set to disabled"];
 
-/// A line whose function name differs between builds. Nothing is allocated after the slots, and the lines that follow
-/// quote the model's chat template.
-fn announced(text: &str) -> EngineLogLine<'_> {
-    // These functions print metadata of the file, which may hold any words.
-    let quotes_a_file = ["llama_model_loader:", "print_info:", "load:"];
-    if quotes_a_file.iter().any(|function| text.starts_with(function)) {
-        return EngineLogLine::Nothing;
-    }
-    // The message follows the last colon: builds differ in the names before it.
-    let words = text.rsplit(": ").next().unwrap_or(text).trim();
-    if words.starts_with("initializing, n_slots") || words.starts_with("initializing slots, n_slots") {
-        return EngineLogLine::Ready;
-    }
-    if let Some(build) = build(words) {
-        return EngineLogLine::Build(build);
-    }
-    // Logged for every backend that is linked in, because the engine first looks for it as a plugin.
-    if text.contains("failed to find ggml_backend_init") {
-        return EngineLogLine::Nothing;
-    }
-    if COMPLAINTS.iter().any(|word| text.contains(word)) {
-        return EngineLogLine::Complaint(text);
-    }
-    EngineLogLine::Nothing
-}
-
 /// Words of error messages.
+#[rustfmt::skip]
 const COMPLAINTS: [&str; 14] = [
-    "error",
-    "failed",
-    "fail to",
-    "not supported",
-    "unsupported",
-    "not support",
-    "requires",
-    "invalid",
-    "unable to",
-    "unknown model",
-    "not implemented",
-    "couldn't",
-    "GGML_ASSERT",
-    "what():",
+    "error", "failed", "fail to", "not supported", "unsupported", "not support", "requires", "invalid", "unable to",
+    "unknown model", "not implemented", "couldn't", "GGML_ASSERT", "what():",
 ];
 
 /// Removes a prefix like `0.00.129.365 E `.
@@ -220,11 +177,11 @@ fn is_name(text: &str) -> bool {
 }
 
 /// `CUDA0 model buffer size =  4096.00 MiB`.
-fn buffer(text: &str) -> Option<EngineLogLine<'static>> {
+fn buffer(text: &str) -> Option<(BufferPlace, BufferKind, Bytes)> {
     let (what, size) = text.split_once(" buffer size = ")?;
     let (place, kind) = what.split_once(' ')?;
     let bytes = mebibytes(size.trim().strip_suffix(" MiB")?)?;
-    Some(EngineLogLine::Buffer { place: place_of(place)?, kind: kind_of(kind.trim()), bytes })
+    Some((place_of(place)?, kind_of(kind.trim()), bytes))
 }
 
 fn kind_of(words: &str) -> BufferKind {
@@ -240,7 +197,7 @@ fn kind_of(words: &str) -> BufferKind {
 }
 
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
-pub(super) fn place_of(name: &str) -> Option<BufferPlace> {
+fn place_of(name: &str) -> Option<BufferPlace> {
     if let Some((_, number)) = device_number(name) {
         return Some(BufferPlace::Card(number));
     }
@@ -263,14 +220,8 @@ fn mebibytes(text: &str) -> Option<Bytes> {
     Some(whole + Bytes::new(((fraction << 20) + parts / 2) / parts))
 }
 
-/// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
-fn row(text: &str) -> Option<EngineLogLine<'static>> {
-    let mut words = text.split_ascii_whitespace();
-    let place = words.next().filter(|&name| name == "Host" || device_number(name).is_some())?;
-    let mut next = || words.next()?.parse().ok().map(Bytes::mib);
-    let (weights, cache, compute) = (next()?, next()?, next()?);
-    let row = EngineLogLine::Row { place: place_of(place)?, weights, cache, compute };
-    words.next().is_none().then_some(row)
+fn card(name: &str) -> Option<usize> {
+    device_number(name).map(|(_, number)| number)
 }
 
 /// `build 10605 (unknown) with GNU …`, `b8799-abc`.

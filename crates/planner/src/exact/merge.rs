@@ -2,13 +2,13 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Counting, Reason, Source};
 
-use super::line::{BufferKind, BufferPlace, CardInterface};
-use super::transcript::{EngineBuffer, Transcript};
-use crate::cost::{PlanCalculator, RequestCost};
-use crate::fit::PlanPrice;
-use crate::outcome::{HostTerms, Plan, PlanTerm, Terms};
-use crate::request::PlanRequest;
-use crate::{PlanError, assemble, calibration, reasons};
+use super::transcript::{BufferKind, BufferPlace, CardInterface, EngineBuffer, Transcript};
+use crate::{
+    HostTerms, Plan, PlanCalculator, PlanError, PlanPrice, PlanRequest, PlanTerm, RequestCost, Terms,
+    assemble, calibration, reasons,
+};
+
+const WEIGHTS: [BufferKind; 2] = [BufferKind::Weights, BufferKind::Adapter];
 
 /// The plan of a request with the engine's terms. `largest_context` is the answer of
 /// [`confirmed_context`](crate::fit::confirmed_context); `program` is the engine's name for display.
@@ -54,15 +54,28 @@ fn merged(
     // The engine's own numbers need no mirror of its graph.
     cost.sure = true;
     // The engine may have rounded the context differently from this planner.
-    if let Some(context) = transcript.context() {
+    if let Some(context) = transcript.context {
         cost.reserve.context = context;
     }
     let places: Vec<BufferPlace> = places(request.cards).collect();
     for (place, terms) in places.iter().zip(&mut cost.cards) {
-        replace(terms, transcript, *place, &source);
+        terms.weights = said(transcript, *place, &WEIGHTS, &source);
+        terms.kv = said(transcript, *place, &[BufferKind::Cache], &source);
+        let computing = [BufferKind::Compute, BufferKind::Output, BufferKind::Other];
+        terms.compute = said(transcript, *place, &computing, &source);
     }
-    replace_host(&mut cost.host, transcript, &source);
-    add_projector(calculator, &mut cost);
+    let said = |kinds: &[BufferKind]| said(transcript, BufferPlace::Host, kinds, &source);
+    cost.host = HostTerms {
+        weights: said(&WEIGHTS),
+        kv: said(&[BufferKind::Cache]),
+        compute: said(&[BufferKind::Compute, BufferKind::Other]),
+        output: said(&[BufferKind::Output]),
+    };
+    // The engine logs the compute buffer of a projector, but not its weights, which follow from the header. It is loaded
+    // beside the model, so they add to the engine's.
+    if let Some((card, bytes)) = calculator.projector() {
+        *cost.weights(card) += bytes;
+    }
     for ((place, card), terms) in places.iter().zip(request.cards).zip(&mut cost.cards) {
         if let BufferPlace::Card(number) = *place {
             let cublas = calibration::cublas(request, card);
@@ -88,16 +101,14 @@ fn grow(
     (number, card, cublas): (usize, &Card, Bytes),
     program: &str,
 ) {
-    let Some(memory) = transcript.grown(number) else {
-        return;
-    };
+    let Some(memory) = transcript.card(number).grown else { return };
     let held = match card.counting {
         Counting::Driver => memory.taken,
         Counting::Guard => memory.held,
     };
     let buffers = terms.weights.known() + terms.kv.known() + terms.compute.known();
-    let cublas = if transcript.uses_cublas(number) { cublas } else { Bytes::ZERO };
-    let estimated = match transcript.without_code() {
+    let cublas = if transcript.card(number).cublas { cublas } else { Bytes::ZERO };
+    let estimated = match transcript.without_code {
         0 => String::new(),
         kernels => format!(
             "; the occupancy of {kernels} kernels is estimated, for lack of machine code for the card"
@@ -108,52 +119,21 @@ fn grow(
     terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));
 }
 
-fn replace(terms: &mut Terms, transcript: &Transcript, place: BufferPlace, source: &Source) {
-    let said = |kinds: &[BufferKind]| {
-        let bytes = kinds.iter().map(|&kind| transcript.sum(place, kind)).sum();
-        PlanTerm::new(bytes, source.clone())
-    };
-    terms.weights = said(&[BufferKind::Weights, BufferKind::Adapter]);
-    terms.kv = said(&[BufferKind::Cache]);
-    // Unknown buffers count as compute buffers, so that the sum is the engine's.
-    terms.compute = said(&[BufferKind::Compute, BufferKind::Output, BufferKind::Other]);
-}
-
-fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source) {
-    let said = |kind| PlanTerm::new(transcript.sum(BufferPlace::Host, kind), source.clone());
-    let adapters = transcript.sum(BufferPlace::Host, BufferKind::Adapter);
-    let other = transcript.sum(BufferPlace::Host, BufferKind::Other);
-    terms.weights =
-        PlanTerm::new(transcript.sum(BufferPlace::Host, BufferKind::Weights) + adapters, source.clone());
-    terms.kv = said(BufferKind::Cache);
-    terms.compute =
-        PlanTerm::new(transcript.sum(BufferPlace::Host, BufferKind::Compute) + other, source.clone());
-    terms.output = said(BufferKind::Output);
-}
-
-/// The engine logs the compute buffer of a projector, but not its weights; those follow from the header.
-fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
-    let Some((card, bytes)) = calculator.projector() else {
-        return;
-    };
-    // It is loaded beside the model, so its weights add to the engine's.
-    let term = match card {
-        Some(card) => &mut cost.cards[card].weights,
-        None => &mut cost.host.weights,
-    };
-    term.bytes = term.bytes.map(|weights| weights + bytes);
+/// The sum of the engine's buffers of these kinds. Unknown buffers count as compute buffers.
+fn said(transcript: &Transcript, place: BufferPlace, kinds: &[BufferKind], source: &Source) -> PlanTerm {
+    PlanTerm::new(kinds.iter().map(|&kind| transcript.sum(place, kind)).sum(), source.clone())
 }
 
 /// `llama-server b10605 with its backend for CUDA 13`.
 fn named(program: &str, transcript: &Transcript) -> String {
-    let build = transcript.build().map_or(String::new(), |build| format!(" b{build}"));
+    let build = transcript.build.map_or(String::new(), |build| format!(" b{build}"));
     let backend =
-        transcript.runtime().map_or(String::new(), |runtime| format!(" with its backend for {runtime}"));
+        transcript.runtime.map_or(String::new(), |runtime| format!(" with its backend for {runtime}"));
     format!("{program}{build}{backend}")
 }
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
-    let foreign = matches!(transcript.runtime(), Some(CardInterface::Vulkan | CardInterface::Rocm));
+    let foreign = matches!(transcript.runtime, Some(CardInterface::Vulkan | CardInterface::Rocm));
     let unsaid = match (transcript.prompt(), foreign) {
         (None, true) => {
             "the plan uses the pool and context of CUDA, because those of this backend have not been measured"
@@ -172,7 +152,7 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
     );
     Reason::new("engine_said", text)
         .fact("margin", transcript.margin())
-        .fact("buffers", u64::try_from(transcript.buffers().len()).unwrap_or(u64::MAX))
+        .fact("buffers", u64::try_from(transcript.buffers.len()).unwrap_or(u64::MAX))
 }
 
 /// Memory of a card that the engine's backend asked for and its log does not name.
@@ -181,8 +161,8 @@ fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
     let cards = if request.projector.is_none() { request.cards.len() } else { 0 };
     let beyond = |card: usize| {
         let of = |buffer: &&EngineBuffer| buffer.place == BufferPlace::Card(card);
-        let logged: Bytes = transcript.buffers().iter().filter(of).map(|buffer| buffer.bytes).sum();
-        let asked = transcript.asked(card)?;
+        let logged: Bytes = transcript.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum();
+        let asked = transcript.card(card).asked?;
         let more = asked.saturating_sub(logged);
         (more > Bytes::mib(1)).then(|| {
             let text = format!("on card {card} the engine requests {more} more than its log shows");
@@ -201,20 +181,20 @@ fn margin(margin: Bytes) -> String {
 
 fn remarks(transcript: &Transcript) -> Vec<Reason> {
     let mut remarks = Vec::new();
-    if transcript.flash_attention_off() {
+    if transcript.flash_attention_off {
         remarks.push(Reason::new(
             "flash_attention_off",
             "the engine switches flash attention off for this model and cache type",
         ));
     }
-    if transcript.copies_dropped() {
+    if transcript.copies_dropped {
         remarks.push(Reason::new(
             "copies_dropped",
             "the engine disables pipeline parallelism across the cards, because the extra buffer copies for \
                 it do not fit",
         ));
     }
-    let others = transcript.buffers().iter();
+    let others = transcript.buffers.iter();
     let other: Bytes =
         others.filter(|buffer| buffer.kind == BufferKind::Other).map(|buffer| buffer.bytes).sum();
     // Named in the plan, because a new kind of buffer means that this reader is out of date.

@@ -1,17 +1,56 @@
 //! Buffers and events of an engine's log, read line by line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt;
 
 use plimsoll_base::Bytes;
 
-use super::line::{self, BufferKind, BufferPlace, CardInterface, EngineLogLine};
-use super::refusal::{EngineRefusal, EngineRefusalKind};
-use super::stand_in::GrownMemory;
+use super::{EngineRefusal, EngineRefusalKind};
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
 /// Error messages beyond these repeat the first.
 const MOST_COMPLAINTS: usize = 32;
+
+/// The purpose of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BufferKind {
+    Weights,
+    Adapter,
+    /// Keys and values, recurrent state or compressed state.
+    Cache,
+    Compute,
+    Output,
+    /// A buffer of unknown purpose.
+    Other,
+}
+
+/// The place of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BufferPlace {
+    /// `CUDA0` is 0.
+    Card(usize),
+    Host,
+}
+
+/// The interface by which an engine uses cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardInterface {
+    /// The CUDA runtime, by its major version.
+    Cuda(u32),
+    Rocm,
+    Vulkan,
+}
+
+impl fmt::Display for CardInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cuda(version) => write!(f, "CUDA {version}"),
+            Self::Rocm => f.write_str("ROCm"),
+            Self::Vulkan => f.write_str("Vulkan"),
+        }
+    }
+}
 
 /// One buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,26 +62,55 @@ pub struct EngineBuffer {
     part: u32,
 }
 
+/// Memory of a card after a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrownMemory {
+    /// Bytes that the engine's backend holds.
+    pub held: Bytes,
+    /// Bytes that a driver takes of the card for them.
+    pub taken: Bytes,
+    /// Length of the prompt.
+    pub tokens: u64,
+}
+
+/// Memory of a card as the stand-in saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CardMemory {
+    /// Bytes that the engine's backend asked for in all, which its log may not name.
+    pub asked: Option<Bytes>,
+    /// Where the engine computed a prompt.
+    pub grown: Option<GrownMemory>,
+    /// True where the engine used cuBLAS.
+    pub cublas: bool,
+}
+
 /// The memory in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
-    buffers: Vec<EngineBuffer>,
-    complaints: Vec<String>,
-    parts: u32,
-    context: Option<u64>,
-    build: Option<u32>,
-    reserved: bool,
-    ready: bool,
-    flash_attention_off: bool,
-    copies_dropped: bool,
-    runtime: Option<CardInterface>,
-    static_runtime: bool,
-    asked: BTreeMap<usize, Bytes>,
-    grown: BTreeMap<usize, GrownMemory>,
-    cublas: BTreeSet<usize>,
-    without_code: u32,
+    pub buffers: Vec<EngineBuffer>,
+    /// The context that the engine settled on, in tokens.
+    pub context: Option<u64>,
+    pub build: Option<u32>,
+    /// True once every buffer is known, whatever the engine loads: the server makes its slots.
+    pub ready: bool,
+    /// True where flash attention was left to the engine, and the engine switched it off.
+    pub flash_attention_off: bool,
+    /// The compute buffers of several cards did not fit with four copies of everything, so there is one.
+    pub copies_dropped: bool,
+    /// The interface that the engine uses cards by, where the stand-in for it was asked.
+    pub runtime: Option<CardInterface>,
+    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
+    pub without_code: u32,
+    /// A CUDA runtime inside of the engine, for which nothing can stand in.
+    pub(super) static_runtime: bool,
+    /// The first context has its compute buffers; its caches came before.
+    pub(super) reserved: bool,
+    /// Contexts and projectors that have begun: the buffers that follow are those of the last.
+    pub(super) parts: u32,
     /// The numbers are whole mebibytes, rounded down.
-    coarse: bool,
+    pub(super) coarse: bool,
+    complaints: Vec<String>,
+    cards: BTreeMap<usize, CardMemory>,
 }
 
 impl Transcript {
@@ -55,60 +123,13 @@ impl Transcript {
         transcript
     }
 
-    /// Adds the next line; true if it matters.
-    pub fn hear(&mut self, text: &str) -> bool {
-        let line = line::read(text);
-        let matters = line != EngineLogLine::Nothing;
-        self.take(line);
-        matters
-    }
-
-    fn take(&mut self, line: EngineLogLine<'_>) {
-        match line {
-            EngineLogLine::Buffer { place, kind, bytes } => self.add(place, kind, bytes),
-            EngineLogLine::Row { place, weights, cache, compute } => {
-                self.add(place, BufferKind::Weights, weights);
-                self.add(place, BufferKind::Cache, cache);
-                self.add(place, BufferKind::Compute, compute);
-                self.coarse = true;
-                // The host's row comes last.
-                self.ready |= place == BufferPlace::Host;
-            }
-            EngineLogLine::Reserved => self.reserved = true,
-            EngineLogLine::Begins => self.parts = self.parts.saturating_add(1),
-            // The first context is the model's; those of drafts follow.
-            EngineLogLine::Context(tokens) => self.context = self.context.or(Some(tokens)),
-            EngineLogLine::Build(build) => self.build = self.build.or(Some(build)),
-            // A draft model's context may switch it off without the model's doing so.
-            EngineLogLine::FlashAttentionOff => self.flash_attention_off |= self.parts == 1,
-            EngineLogLine::CopiesDropped => self.copies_dropped = true,
-            EngineLogLine::Ready => self.ready = true,
-            EngineLogLine::Complaint(words) => {
-                if self.complaints.len() < MOST_COMPLAINTS {
-                    self.complaints.push(words.to_owned());
-                }
-            }
-            // A device that is opened says more than a library that is loaded, and comes later.
-            EngineLogLine::Runtime(interface) => self.runtime = Some(interface),
-            EngineLogLine::StaticRuntime => self.static_runtime = true,
-            EngineLogLine::Asked { card, bytes } if self.asked.len() < MOST_BUFFERS => {
-                self.asked.insert(card, bytes);
-            }
-            EngineLogLine::Grown { card, memory } if self.grown.len() < MOST_BUFFERS => {
-                self.grown.insert(card, memory);
-            }
-            EngineLogLine::Cublas(card) if self.cublas.len() < MOST_BUFFERS => {
-                self.cublas.insert(card);
-            }
-            EngineLogLine::WithoutCode(kernels) => self.without_code = kernels,
-            EngineLogLine::Asked { .. }
-            | EngineLogLine::Grown { .. }
-            | EngineLogLine::Cublas(_)
-            | EngineLogLine::Nothing => {}
+    pub(super) fn complain(&mut self, words: &str) {
+        if self.complaints.len() < MOST_COMPLAINTS {
+            self.complaints.push(words.to_owned());
         }
     }
 
-    fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
+    pub(super) fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
         // Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry
         // or because an adapter changed the graph. In that case only the later sizes count.
         let buffer = EngineBuffer { place, kind, bytes, part: self.parts };
@@ -122,9 +143,13 @@ impl Transcript {
         }
     }
 
-    /// True once every buffer is known, whatever the engine loads.
-    pub fn is_ready(&self) -> bool {
-        self.ready
+    pub(super) fn card_mut(&mut self, card: usize) -> Option<&mut CardMemory> {
+        let has_room = self.cards.len() < MOST_BUFFERS || self.cards.contains_key(&card);
+        has_room.then(|| self.cards.entry(card).or_default())
+    }
+
+    pub fn card(&self, card: usize) -> CardMemory {
+        self.cards.get(&card).copied().unwrap_or_default()
     }
 
     /// True once the first context is complete, which is all there is without draft model, projector and adapters.
@@ -137,62 +162,15 @@ impl Transcript {
         self.buffers.iter().any(|buffer| buffer.kind == BufferKind::Weights)
     }
 
-    pub fn buffers(&self) -> &[EngineBuffer] {
-        &self.buffers
-    }
-
     /// The sum of the buffers of one purpose in one place.
     pub fn sum(&self, place: BufferPlace, kind: BufferKind) -> Bytes {
         let of = |buffer: &&EngineBuffer| (buffer.place, buffer.kind) == (place, kind);
         self.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum()
     }
 
-    /// The context that the engine settled on, in tokens.
-    pub fn context(&self) -> Option<u64> {
-        self.context
-    }
-
-    pub fn build(&self) -> Option<u32> {
-        self.build
-    }
-
-    /// The interface that the engine uses cards by, where the stand-in for it was asked.
-    pub fn runtime(&self) -> Option<CardInterface> {
-        self.runtime
-    }
-
-    /// Bytes that the engine's backend asked of a card in all, which its log may not name.
-    pub fn asked(&self, card: usize) -> Option<Bytes> {
-        self.asked.get(&card).copied()
-    }
-
-    /// Memory of a card after a prompt, where the engine computed one.
-    pub fn grown(&self, card: usize) -> Option<GrownMemory> {
-        self.grown.get(&card).copied()
-    }
-
     /// Length of the prompt that the engine computed.
     pub fn prompt(&self) -> Option<u64> {
-        self.grown.values().map(|memory| memory.tokens).next()
-    }
-
-    /// True where the engine used cuBLAS on a card.
-    pub fn uses_cublas(&self, card: usize) -> bool {
-        self.cublas.contains(&card)
-    }
-
-    /// Number of kernels whose occupancy was estimated.
-    pub fn without_code(&self) -> u32 {
-        self.without_code
-    }
-
-    /// True where flash attention was left to the engine, and the engine switched it off.
-    pub fn flash_attention_off(&self) -> bool {
-        self.flash_attention_off
-    }
-
-    pub fn copies_dropped(&self) -> bool {
-        self.copies_dropped
+        self.cards.values().find_map(|memory| Some(memory.grown?.tokens))
     }
 
     /// Rounding error of each number.

@@ -1,20 +1,15 @@
-//! Result of the search for one setting, such as the context: the largest value that fits, and what limits
-//! it.
+//! Result of the search for one setting, such as the context: the largest value that fits, and its limit.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
 use super::change::{RequestChange, changed, saturated};
-use super::outline::QuickEstimate;
-use super::price::{CostModel, PlanPrice, headroom};
+use super::price::{CostModel, PlanPrice, QuickEstimate, headroom};
 use super::scale::FitScale;
 use super::search::FitBound;
-use super::split;
-use crate::outcome::EngineInfo;
-use crate::request::PlanRequest;
-use crate::reserve::Reserve;
-use crate::{cost, engine_info, hints, model_name};
+use crate::fit::split;
+use crate::{EngineInfo, PlanRequest, Reserve, cost, engine_info, hints, model_name};
 
 /// Search dimension: a setting of which the largest value that fits is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,10 +119,10 @@ pub struct Fit {
 }
 
 /// A request, its price model, and its memory without changes.
-pub(super) struct FitQuestion<'a, P> {
-    pub(super) request: &'a PlanRequest<'a>,
-    pub(super) price: &'a P,
-    pub(super) asked: PlanPrice,
+pub(crate) struct FitQuestion<'a, P> {
+    pub(crate) request: &'a PlanRequest<'a>,
+    pub(crate) price: &'a P,
+    pub(crate) asked: PlanPrice,
     outline: Option<QuickEstimate<'a>>,
 }
 
@@ -138,11 +133,11 @@ const OPEN: &str = "unknown, because the engine may not be run more often";
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
 
 impl<'a, P: CostModel> FitQuestion<'a, P> {
-    pub(super) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: PlanPrice) -> Self {
+    pub(crate) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: PlanPrice) -> Self {
         Self { request, price, outline: QuickEstimate::new(request, &asked), asked }
     }
 
-    pub(super) fn priced(&self, changes: &[RequestChange]) -> Option<PlanPrice> {
+    pub(crate) fn priced(&self, changes: &[RequestChange]) -> Option<PlanPrice> {
         self.price.price(changes, self.request.cards).ok()
     }
 
@@ -162,10 +157,10 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let answer = match dimension {
             Dimension::Cache => self.cache(),
             Dimension::Split => split::answer(self),
-            _ => match FitScale::of(dimension, self.request) {
-                Some(scale) => self.number(dimension, &scale),
-                None => inapplicable(dimension, "the model has no experts"),
-            },
+            _ => FitScale::of(dimension, self.request).map_or_else(
+                || inapplicable(dimension, "the model has no experts"),
+                |scale| self.number(dimension, &scale),
+            ),
         };
         // An unanswered question looks like a refusal, so nothing that was found after it can be relied on.
         if answer.applicable && self.price.is_spent() {
@@ -182,7 +177,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
             fits: self.asked.fits(self.request.cards),
             warnings: Vec::new(),
             cards: self.lines(&self.asked),
-            hints: hints::hints(self.request, self.price, &self.asked),
+            hints: hints::hints(&self),
             answers,
         }
     }
@@ -191,10 +186,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let found = self.best(scale, true, &[]);
         let change = found.map(|found| scale.change(found.at));
         // Where nothing fits, the answer shows by how much the least of all fails.
-        let failing = match found {
-            Some(found) => found.above,
-            None => Some(scale.least()),
-        };
+        let failing = found.map_or(Some(scale.least()), |found| found.above);
         let next = failing.map(|steps| self.next(scale.value(steps), &[scale.change(steps)]));
         let priced = change.clone().and_then(|change| self.priced(&[change]));
         let cards = priced.map_or(Vec::new(), |priced| self.lines(&priced));
@@ -211,7 +203,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     }
 
     /// The best on a scale, with other changes made as well.
-    fn best(&self, scale: &FitScale, guarded: bool, beside: &[RequestChange]) -> Option<FitBound> {
+    pub(crate) fn best(&self, scale: &FitScale, guarded: bool, beside: &[RequestChange]) -> Option<FitBound> {
         let with = |&steps: &u64| [beside, &[scale.change(steps)]].concat();
         // Only steps that move whole tensors need the outline: elsewhere a straight line finds the answer.
         let outline = self.outline.as_ref().filter(|_| scale.has_steps());
@@ -244,10 +236,9 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
             dimension => (dimension, self.turns(dimension)),
         };
         // An engine answers the announced questions in parallel.
-        let each: Vec<Vec<RequestChange>> = turns.iter().map(|turn| vec![turn.clone()]).collect();
+        let each: Vec<Vec<RequestChange>> = turns.into_iter().map(|turn| vec![turn]).collect();
         self.price.foresee(&each);
-        let trades = each.iter().filter_map(|turn| self.trade(dimension, turn));
-        trades.collect()
+        each.iter().filter_map(|turn| self.trade(dimension, turn)).collect()
     }
 
     fn trade(&self, dimension: Dimension, turn: &[RequestChange]) -> Option<TradeOff> {
@@ -269,28 +260,23 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     fn turns(&self, dimension: Dimension) -> Vec<RequestChange> {
         let wish = self.request.wish;
         let reserve = Reserve::of_model(self.request, u64::from(wish.context));
-        let mut turns = Vec::new();
-        if dimension != Dimension::Context {
-            turns.push(RequestChange::Context(saturated(reserve.context.saturating_mul(2))));
-            turns.push(RequestChange::Context(saturated((reserve.context / 2).max(1))));
-        }
-        if dimension != Dimension::MicroBatch {
-            let twice = saturated(reserve.micro_batch.saturating_mul(2));
-            turns.push(RequestChange::micro_batch(twice, wish.batch));
-        }
-        if dimension != Dimension::Slots {
-            let slots = reserve.sequences.saturating_mul(2);
-            // More slots keep their tokens each, unless the context itself is searched for.
-            let context = saturated(slots.saturating_mul(reserve.per_sequence));
-            turns.push(RequestChange::Slots {
-                slots: saturated(slots),
-                context: (dimension != Dimension::Context).then_some(context),
-            });
-        }
-        if self.request.model.hyper.cached && !wish.cache_key.quantised() {
-            turns.push(RequestChange::Cache(types::Q8_0));
-        }
-        turns
+        let twice = |value: u64| value.saturating_mul(2);
+        let slots = twice(reserve.sequences);
+        // More slots keep their tokens each, unless the context itself is searched for.
+        let context = saturated(slots.saturating_mul(reserve.per_sequence));
+        let context = (dimension != Dimension::Context).then_some(context);
+        let shrinks = self.request.model.hyper.cached && !wish.cache_key.quantised();
+        let turns = [
+            (context.is_some(), RequestChange::Context(saturated(twice(reserve.context)))),
+            (context.is_some(), RequestChange::Context(saturated((reserve.context / 2).max(1)))),
+            (
+                dimension != Dimension::MicroBatch,
+                RequestChange::micro_batch(saturated(twice(reserve.micro_batch)), wish.batch),
+            ),
+            (dimension != Dimension::Slots, RequestChange::Slots { slots: saturated(slots), context }),
+            (shrinks, RequestChange::Cache(types::Q8_0)),
+        ];
+        turns.into_iter().filter(|(applies, _)| *applies).map(|(_, turn)| turn).collect()
     }
 
     /// The best cache type with which the requested context fits.

@@ -1,5 +1,4 @@
-//! One change of a plan request, such as a smaller context: its effect on the plan and its command-line
-//! flags.
+//! One change of a plan request, such as a smaller context: its effect on the plan and its flags.
 //!
 //! Every search and every piece of advice consists of these changes.
 
@@ -108,23 +107,15 @@ impl RequestChange {
         }
     }
 
-    /// Flags, by one of their spellings, that contradict the change.
+    /// Flags, by one of their spellings, that contradict the change, beside those that it sets.
     fn instead_of(&self) -> &'static [&'static str] {
         match self {
-            Self::Context(_) => &["-c"],
-            Self::MicroBatch { batch: None, .. } => &["-ub"],
-            Self::MicroBatch { .. } => &["-ub", "-b"],
-            Self::Slots { context: None, .. } => &["-np"],
-            Self::Slots { .. } => &["-np", "-c"],
-            Self::Cache(_) => &["-ctk", "-ctv"],
             // Negated spellings are flags of their own in the table.
-            Self::FlashAttention => &["-fa", "-nfa"],
-            Self::Layers(_) => &["-ngl"],
-            Self::ExpertsOnHost(_) => &["-cmoe", "-ncmoe"],
-            Self::NoOpOffload => &["--op-offload"],
+            Self::FlashAttention => &["-nfa"],
+            Self::ExpertsOnHost(_) => &["-cmoe"],
             Self::WindowedCache => &["--swa-full"],
-            Self::ProjectorOnHost => &["--mmproj-offload"],
-            Self::Cards { .. } => &["-dev", "-ts", "-sm", "-mg"],
+            Self::Cards { .. } => &["-ts", "-sm", "-mg"],
+            _ => &[],
         }
     }
 
@@ -164,12 +155,14 @@ pub(crate) fn changed(wish: &ModelParams, changes: &[RequestChange]) -> ModelPar
 pub fn edited(options: &Options, changes: &[RequestChange]) -> Result<Options, FlagError> {
     let mut options = options.clone();
     for change in changes {
+        let new = Options::from_argv(&change.flags())?;
         options.retain(|setting| {
             // Removed rather than overridden: an earlier -ts or -dev would still be read with the new flags.
-            let spelled = |name: &&str| setting.flag.names.contains(name);
-            !change.instead_of().iter().any(spelled)
+            let names = &setting.flag.names;
+            let is_set = new.settings().iter().any(|new| new.flag.names == *names);
+            !is_set && !change.instead_of().iter().any(|name| names.contains(name))
         });
-        for setting in Options::from_argv(&change.flags())?.settings() {
+        for setting in new.settings() {
             options.push(setting.clone());
         }
     }

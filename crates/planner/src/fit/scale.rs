@@ -6,8 +6,8 @@ use super::answer::Dimension;
 use super::change::{RequestChange, saturated};
 use super::search::{FitBound, Foresee, LargestSearch, smallest};
 use crate::layout::wanted_layers;
-use crate::request::PlanRequest;
-use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
+use crate::reserve::MOST_SEQUENCES;
+use crate::{CELLS, PlanRequest, Reserve};
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
 const TILE: u64 = 128;
@@ -15,7 +15,7 @@ const TILE: u64 = 128;
 const LARGEST_MICRO_BATCH: u64 = 8192;
 
 /// Numeric scale of a dimension. The range is in steps of `unit`.
-pub(super) struct FitScale {
+pub(crate) struct FitScale {
     pub(super) range: RangeInclusive<u64>,
     pub(super) unit: u64,
     /// The requested value, in the dimension's own measure.
@@ -32,7 +32,7 @@ pub(super) struct FitScale {
 
 impl FitScale {
     /// Scale of a dimension; `None` if the dimension is not numeric or does not exist for the model.
-    pub(super) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
+    pub(crate) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
         let wish = request.wish;
         let reserve = Reserve::of_model(request, u64::from(wish.context));
         let hyper = &request.model.hyper;
@@ -88,8 +88,16 @@ impl FitScale {
         })
     }
 
+    /// The part of the scale that takes no more memory than what was asked for.
+    pub(crate) fn up_to_asked(mut self) -> Self {
+        let (start, end) = self.range.into_inner();
+        let asked = self.asked / self.unit;
+        self.range = if self.fewer { asked.max(start)..=end } else { start..=asked.min(end) };
+        self
+    }
+
     /// Converts a number of steps to the change of flags.
-    pub(super) fn change(&self, steps: u64) -> RequestChange {
+    pub(crate) fn change(&self, steps: u64) -> RequestChange {
         let value = saturated(self.value(steps));
         match self.dimension {
             Dimension::Context => RequestChange::Context(value),
@@ -105,10 +113,7 @@ impl FitScale {
 
     /// The number of steps that needs the least memory.
     pub(super) fn least(&self) -> u64 {
-        match self.fewer {
-            true => *self.range.end(),
-            false => *self.range.start(),
-        }
+        if self.fewer { *self.range.end() } else { *self.range.start() }
     }
 
     pub(super) fn value(&self, steps: u64) -> u64 {

@@ -26,8 +26,7 @@ pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
 // DECISION: one evaluation may take 100 ms, so the search starts at a guess and then alternates between
 // interpolation and bisection. The result was itself evaluated, and so was the next number.
-/// A search over `range`. `slack` returns the free bytes; below 0 they are the missing bytes, and `None`
-/// means that the engine refuses.
+/// A search over `range`. `slack` returns free bytes, below 0 missing bytes, `None` where the engine refuses.
 pub(crate) struct LargestSearch<'a, F> {
     slack: F,
     foresee: Option<Foresee<'a>>,

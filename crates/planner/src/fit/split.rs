@@ -1,7 +1,6 @@
 //! Search for the best split of a model's layers over the cards.
 //!
-//! Layers move from the card with the least free memory to the one with the most, until the least free memory
-//! no longer grows.
+//! Layers move from the tightest card to the roomiest, until the least free memory no longer grows.
 
 use plimsoll_base::CardKind;
 
@@ -90,10 +89,23 @@ fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: u
     numbers.sort_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
     numbers.truncate(count);
     numbers.sort_unstable();
+    // A Vulkan engine knows no `CUDA0`.
+    let interface = interface(question.request);
+    let devices: Vec<String> = numbers.iter().map(|number| format!("{interface}{number}")).collect();
+    let positions: Vec<usize> = numbers.iter().map(|&number| cuda[number]).collect();
+    let price = |layers: Vec<u32>| {
+        let change = RequestChange::Cards { devices: devices.clone(), layers: layers.clone() };
+        let priced = question.priced(&[change])?;
+        let room = |&card: &usize| headroom(&cards[card], &priced.cards[card]);
+        let headrooms = positions.iter().map(room).collect();
+        Some(Division { devices: devices.clone(), positions: positions.clone(), layers, priced, headrooms })
+    };
+    // Layers on cards, including the output.
+    let layers = question.request.model.hyper.layers;
+    let active = wanted_layers(question.request.wish, layers).min(layers.saturating_add(1));
     // Whole MiB, as the engine's own split sees free memory.
-    let free: Vec<u64> = numbers.iter().map(|&number| cards[cuda[number]].free.get() >> 20).collect();
-    let price = |layers: Vec<u32>| priced(question, cuda, &numbers, layers);
-    let mut best = price(by_share(active_layers(question), &free)?)?;
+    let free: Vec<u64> = positions.iter().map(|&card| cards[card].free.get() >> 20).collect();
+    let mut best = price(by_share(active, &free)?)?;
     // Long moves first; once one overshoots, single layers.
     let mut reach = true;
     for _ in 0..MOVES {
@@ -105,34 +117,6 @@ fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: u
         }
     }
     Some(best)
-}
-
-fn priced<P: CostModel>(
-    question: &FitQuestion<'_, P>,
-    cuda: &[usize],
-    numbers: &[usize],
-    layers: Vec<u32>,
-) -> Option<Division> {
-    // A Vulkan engine knows no `CUDA0`.
-    let interface = interface(question.request);
-    let devices: Vec<String> = numbers.iter().map(|number| format!("{interface}{number}")).collect();
-    let change = RequestChange::Cards { devices: devices.clone(), layers: layers.clone() };
-    let priced = question.priced(&[change])?;
-    let cards = question.request.cards;
-    let room = |&number: &usize| headroom(&cards[cuda[number]], &priced.cards[cuda[number]]);
-    Some(Division {
-        positions: numbers.iter().map(|&number| cuda[number]).collect(),
-        headrooms: numbers.iter().map(room).collect(),
-        devices,
-        layers,
-        priced,
-    })
-}
-
-/// Layers on cards, including the output.
-fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
-    let layers = question.request.model.hyper.layers;
-    wanted_layers(question.request.wish, layers).min(layers.saturating_add(1))
 }
 
 /// Whole layers in proportion to `weights`, at least one each.

@@ -7,7 +7,7 @@ use plimsoll_pool::demand::{DemandGroup, Rules, product};
 
 use super::ik::LatentPool;
 use super::{PoolInputs, sum};
-use crate::reserve::{CELLS, Reserve};
+use crate::{CELLS, LatentAttention, Reserve};
 
 /// Pool memory for the attention of one layer over a whole micro-batch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,45 +16,29 @@ pub(super) struct AttentionPool {
     constant: Bytes,
     /// Bytes of each cell in use.
     pub(super) growth: Bytes,
-    blocks: AttentionBlocks,
-}
-
-/// Pool blocks of one attention operation.
-#[derive(Clone, Copy, Debug, Default)]
-enum AttentionBlocks {
-    #[default]
-    Nothing,
-    /// The kernel copies the cache.
-    Flash(Call),
-    /// ik_llama.cpp's latent attention.
-    Latent(LatentPool),
-    /// A copy of the probabilities.
-    Plain,
+    /// A kernel that copies the cache.
+    call: Option<Call>,
 }
 
 impl AttentionPool {
-    pub(super) fn of(
-        model: &Model,
-        layer: u32,
-        reserve: &Reserve,
-        (rules, inputs): (Rules, PoolInputs),
-    ) -> Self {
+    pub(super) fn of(model: &Model, layer: u32, reserve: &Reserve, inputs: PoolInputs) -> Self {
+        let (rules, cache) = (inputs.rules, inputs.cache);
         if !inputs.flash_attention {
             return Self::plain(model, layer, reserve, inputs);
         }
-        if let Some(latent) = inputs.latent.filter(|latent| latent.mode > 0) {
+        if let Some(latent) = cache.latent.filter(|latent| latent.mode > 0) {
             let latent = LatentPool {
                 latent,
                 heads: model.hyper.heads.at(layer),
-                key: inputs.key,
+                key: cache.key,
                 tokens: reserve.tokens,
                 processors: rules.processors,
             };
             let (constant, growth) = latent.attention(inputs.cells);
-            return Self { constant, growth, blocks: AttentionBlocks::Latent(latent) };
+            return Self { constant, growth, call: None };
         }
         // Since PR 23907 the copies are in the compute buffer.
-        if !inputs.engine.copies() {
+        if !rules.engine.copies() {
             return Self::default();
         }
         let call = call(model, layer, reserve.tokens, inputs);
@@ -62,21 +46,19 @@ impl AttentionPool {
             // A prompt can end with any number of tokens, and some numbers split the work into more partial results.
             constant: Bytes::new(call.cut_at_most(rules)),
             growth: sum(call.copies(Kernel::Matrix)),
-            blocks: AttentionBlocks::Flash(call),
+            call: Some(call),
         }
     }
 
     /// The probabilities in f16 for the product with V, and its result in f16.
     fn plain(model: &Model, layer: u32, reserve: &Reserve, inputs: PoolInputs) -> Self {
         let heads = model.hyper.heads.at(layer);
-        let at_once = match inputs.latent {
-            Some(latent) => latent.heads_a_step(heads, reserve.tokens, inputs.cells),
-            None => u64::from(heads),
-        };
+        let step = |latent: LatentAttention| latent.heads_a_step(heads, reserve.tokens, inputs.cells);
+        let at_once = inputs.cache.latent.map_or(u64::from(heads), step);
         let value = u64::from(model.hyper.head_lengths(layer).1);
         // cuBLAS reads and writes f16 here.
         let halves = Bytes::new(2) * reserve.tokens * at_once;
-        Self { constant: halves * value, growth: halves, blocks: AttentionBlocks::Plain }
+        Self { constant: halves * value, growth: halves, call: None }
     }
 
     /// The most bytes in use at once with this many cells in use.
@@ -86,15 +68,12 @@ impl AttentionPool {
 
     /// Blocks of a whole micro-batch with this many cells in use, operation by operation.
     pub(super) fn groups(&self, rules: Rules, cells: u64) -> [DemandGroup<5>; 2] {
-        match self.blocks {
-            AttentionBlocks::Nothing => [[0; 5]; 2],
-            AttentionBlocks::Flash(call) => [Call { cells, ..call }.group(rules), [0; 5]],
-            AttentionBlocks::Latent(latent) => latent.groups(cells),
-            AttentionBlocks::Plain => {
-                let (copy, result) = (self.growth * cells, self.constant);
-                [[copy.get(), result.get(), 0, 0, 0], [0; 5]]
-            }
-        }
+        let group = match self.call {
+            Some(call) => Call { cells, ..call }.group(rules),
+            // Without a kernel, copies that grow (of the probabilities, of latent vectors) and the result.
+            None => [(self.growth * cells).get(), self.constant.get(), 0, 0, 0],
+        };
+        [group, [0; 5]]
     }
 }
 
@@ -103,9 +82,9 @@ fn call(model: &Model, layer: u32, tokens: u64, inputs: PoolInputs) -> Call {
     let hyper = &model.hyper;
     let heads = u64::from(hyper.heads.at(layer));
     let (key, value) = hyper.head_lengths(layer);
-    let (key, value, kv_heads) = match inputs.latent {
+    let (key, value, kv_heads) = match inputs.cache.latent {
         // `-mla 0` caches whole heads, one of keys and values for each of queries.
-        Some(latent) => (u64::from(latent.sizes.key_length), latent.value(), heads),
+        Some(latent) => (latent.key, latent.value, heads),
         None => (u64::from(key), u64::from(value), u64::from(hyper.heads_kv.at(layer))),
     };
     Call {
@@ -116,9 +95,9 @@ fn call(model: &Model, layer: u32, tokens: u64, inputs: PoolInputs) -> Call {
         tokens,
         sequences: 1,
         cells: 1,
-        k: element(inputs.key),
-        v: element(inputs.value),
-        v_is_k: inputs.latent.is_none() && hyper.mla.is_some(),
+        k: element(inputs.cache.key),
+        v: element(inputs.cache.value),
+        v_is_k: inputs.cache.latent.is_none() && hyper.mla.is_some(),
         masked: true,
         together: true,
         biased: false,
@@ -134,12 +113,11 @@ fn element(kind: TensorType) -> AttentionType {
     }
 }
 
-/// First blocks of a warm-up of two tokens: the activations of a product of width `n_embd`, and attention to the first
-/// cells.
-pub(super) fn warm_up(model: &Model, inputs: PoolInputs, rules: Rules) -> [DemandGroup<5>; 2] {
+/// First blocks of a warm-up of two tokens: a product of width `n_embd`, and attention to the first cells.
+pub(super) fn warm_up(model: &Model, inputs: PoolInputs) -> [DemandGroup<5>; 2] {
     // `common.cpp: common_init_from_params` decodes the first and the last special token.
     const TOKENS: u64 = 2;
     let activations = product::vectors(u64::from(model.hyper.embedding), TOKENS);
     let call = Call { cells: CELLS, ..call(model, 0, TOKENS, inputs) };
-    [[activations, 0, 0, 0, 0], call.group(rules)]
+    [[activations, 0, 0, 0, 0], call.group(inputs.rules)]
 }

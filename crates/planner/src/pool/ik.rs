@@ -8,8 +8,8 @@ use plimsoll_pool::demand::attention::partial_results;
 use plimsoll_pool::demand::latent::{copied, restored};
 use plimsoll_pool::demand::{DemandGroup, DemandRules};
 
-use super::sum;
-use crate::latent::LatentAttention;
+use crate::LatentAttention;
+use crate::pool::sum;
 
 /// Columns of queries for each block of the attention kernel (`fattn-new-mma.cu:
 /// ggml_cuda_flash_attn_ext_mma_f16_switch_ncols1`).
@@ -35,7 +35,7 @@ impl LatentPool {
     /// Pool bytes of attention with its kernel over `cells`: a constant, and bytes for each cell.
     pub(super) fn attention(&self, cells: u64) -> (Bytes, Bytes) {
         let latent = &self.latent;
-        let vectors = self.partials(latent.rank(), BLOCKS_OF_VECTORS, cells);
+        let vectors = self.partials(latent.rank, BLOCKS_OF_VECTORS, cells);
         let absorbed = latent.absorbs().then(|| (vectors, self.copied(1)));
         if !latent.restores(true, self.tokens) {
             return absorbed.unwrap_or_default();
@@ -47,31 +47,17 @@ impl LatentPool {
             let (constant, growth) = self.restored(border);
             constant + growth * border
         });
-        let whole = self.partials(latent.value(), BLOCKS_OF_HEADS, cells);
+        let whole = self.partials(latent.value, BLOCKS_OF_HEADS, cells);
         let most = shallower.chain(last).fold(whole, Bytes::max);
         // The pool never shrinks, so a larger demand at a smaller depth stays as a constant.
         (constant.max(most.saturating_sub(growth * cells)), growth)
-    }
-
-    /// Blocks of a prompt, operation by operation: one pass and its attention, or the cache's copy and its attention.
-    pub(super) fn groups(&self, cells: u64) -> [DemandGroup<5>; 2] {
-        // With `-amb`, a shallow cache may need more than a deep one, because more heads are decompressed at
-        // once.
-        let latent = &self.latent;
-        if latent.restores(true, self.tokens) {
-            let [vectors, matrix, narrow, product] = self.pass(cells, cells);
-            let results = self.partials(latent.value(), BLOCKS_OF_HEADS, cells).get();
-            return [[vectors, matrix, narrow, product, 0], [results, 0, 0, 0, 0]];
-        }
-        let results = self.partials(latent.rank(), BLOCKS_OF_VECTORS, cells).get();
-        [[self.copied(cells).get(), results, 0, 0, 0], [0; 5]]
     }
 
     /// Blocks of one pass over `depth` cells, with as many heads as fit it at `cells`.
     fn pass(&self, cells: u64, depth: u64) -> DemandGroup<4> {
         let heads = self.latent.heads_a_pass(self.heads, cells);
         let length = heads.saturating_mul(self.latent.restored());
-        restored(self.latent.rank(), length, self.key.quantised(), depth)
+        restored(self.latent.rank, length, self.key.quantised(), depth)
     }
 
     /// Bytes of one pass: a constant, and bytes for each cell.
@@ -82,7 +68,7 @@ impl LatentPool {
 
     /// Bytes of the cache's f16 copy, if the cache has another type.
     fn copied(&self, cells: u64) -> Bytes {
-        let row = self.latent.rank() + self.latent.rope();
+        let row = self.latent.rank + self.latent.rope;
         match self.key.name {
             "f16" => Bytes::ZERO,
             _ => Bytes::new(copied(row, cells)),

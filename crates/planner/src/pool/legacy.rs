@@ -3,31 +3,18 @@
 //! The simulation uses the crate `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`.
 
 use plimsoll_pool::GgmlLegacy;
-use plimsoll_pool::demand::{DemandGroup, Rules};
+use plimsoll_pool::demand::DemandGroup;
 use plimsoll_pool::replay::{GRANULE, Scopes};
 
-use super::attention::AttentionPool;
-use super::product;
-use crate::reserve::{CELLS, Reserve};
+use crate::CELLS;
+use crate::pool::product;
 
 /// Micro-batches that are replayed at most; a longer prompt takes larger steps.
 const STEPS: u64 = 4096;
 
-/// All driver blocks that the pool holds. `first` is allocated before any prompt. `products` are the matrix
-/// multiplications of a whole micro-batch, which reuse their blocks in every later one.
-pub(super) fn blocks(
-    first: [DemandGroup<5>; 2],
-    products: Vec<product::ProductBlocks>,
-    attention: AttentionPool,
-    rules: Rules,
-    reserve: &Reserve,
-    cells: u64,
-) -> Vec<u64> {
-    let pool = replayed(first, products, reserve.tokens, cells, |depth| attention.groups(rules, depth));
-    pool.policy().idle().collect()
-}
-
-fn replayed(
+/// The pool after a prompt. `first` is allocated before any prompt. `products` are the matrix multiplications of a whole
+/// micro-batch, which reuse their blocks in every later one.
+pub(super) fn replayed(
     first: [DemandGroup<5>; 2],
     mut products: Vec<product::ProductBlocks>,
     tokens: u64,

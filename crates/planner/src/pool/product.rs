@@ -4,11 +4,10 @@ use plimsoll_model::{Model, Tensor, TensorType};
 use plimsoll_pool::demand::product::{self, Matrix, ProductKind};
 use plimsoll_pool::demand::{DemandRules, Rules};
 
-use super::ik;
-use crate::reserve::Reserve;
+use crate::Reserve;
+use crate::pool::ik;
 
-/// Pool blocks of one matrix product: first the halves of ik_llama.cpp's fused experts, then those of the
-/// product itself.
+/// Pool blocks of one matrix product: the halves of ik_llama.cpp's fused experts, then the product's own.
 pub(super) type ProductBlocks = [u64; 7];
 
 /// The blocks of one matrix with a whole micro-batch.
@@ -16,7 +15,8 @@ pub(super) fn group(
     tensor: &Tensor,
     model: &Model,
     reserve: &Reserve,
-    (rules, fused): (Rules, bool),
+    rules: Rules,
+    fused: bool,
 ) -> ProductBlocks {
     let matrices = tensor.shape[2];
     let tokens = tokens(tensor, reserve);

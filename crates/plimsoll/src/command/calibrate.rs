@@ -36,9 +36,9 @@ pub(crate) struct Arguments {
     /// lists no processes, such as most containers; no other program may use the cards
     #[arg(long)]
     alone: bool,
-    /// Print the measurements as JSON (plimsoll.calibration/1)
-    #[arg(long)]
-    json: bool,
+    /// Print the measurements as JSON (plimsoll.calibration/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
 }
 
 /// The measurements and failures of one run (`plimsoll.calibration/1`).
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         contexts::keep(&place, &calibration.contexts)?;
         calibration.written = Some(place);
     }
-    print_as(arguments.json, &calibration, || text::text(&calibration))?;
+    print_as(arguments.json.as_deref(), &calibration, || text::text(&calibration))?;
     Ok(status(calibration.failures.is_empty()))
 }
 

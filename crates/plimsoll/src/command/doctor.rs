@@ -48,9 +48,9 @@ pub(crate) struct Arguments {
     /// Read proc/, sys/ and etc/ from this folder, a copy from another machine, instead of this machine's
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     sysroot: Option<PathBuf>,
-    /// Print the verdict as JSON (plimsoll.diagnosis/1)
-    #[arg(long)]
-    json: bool,
+    /// Print the verdict as JSON (plimsoll.diagnosis/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
     /// Program to run and watch, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -78,11 +78,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         findings.reader.feed(LineSource::Context, b"\n");
     }
     let mut diagnosis = diagnose(&findings.reader.finish());
+    // The remedy of no cause is to run the program under guard, which was just done.
+    if findings.status.is_some() && diagnosis.cause == Cause::Other && diagnosis.sub_cause.is_none() {
+        diagnosis.hints.clear();
+    }
     // After the rules, because a plan is only made for causes that a smaller setting can fix.
     planned::add(&mut diagnosis, &arguments.command);
     let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
     let json = shown_as_json(&diagnosis, &findings.seen)?;
-    print_as(arguments.json, &json, || {
+    print_as(arguments.json.as_deref(), &json, || {
         in_words(&diagnosis, &findings.seen, failed, arguments.pid.is_some())
     })?;
     // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.

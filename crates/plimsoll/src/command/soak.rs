@@ -3,19 +3,20 @@
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Figures, LoadTarget, Round, SoakLimit, SoakResults, SoakSettings, Target, WordLength, soak,
+    Figures, LoadTarget, Round, SoakLimit, SoakResults, SoakSettings, WordLength, soak,
 };
 use plimsoll_probe::Sampler;
 use plimsoll_probe::process::MeasuredProcess;
 use tokio::task::LocalSet;
 
-use crate::report::{ErrorReport, NO_VERDICT, print, status, write_file};
+use super::server_verbs::{LoadedServer, ServerAddress};
+use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen::{SoakReport, lasted};
 
 /// Requests of a soak without `--for` and `--requests`.
@@ -28,9 +29,8 @@ const MOST_DEPTH: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Address of the server, e.g. http://127.0.0.1:8080
-    #[arg(value_name = "URL")]
-    target: Target,
+    #[command(flatten)]
+    server: LoadedServer,
     /// Duration of the load: 90s, 30m, 8h
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
@@ -67,9 +67,6 @@ pub(crate) struct Arguments {
     /// Process id of the server, if it is not found by its port
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// API key for the server
-    #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
-    api_key: Option<String>,
     /// Print the result as JSON (plimsoll.soak/1), or write it to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
@@ -86,13 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(path) = &arguments.html {
         write_file(path, report.html())?;
     }
-    let json = || format!("{:#}\n", report.json());
-    let is_on_stdout = arguments.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = arguments.json.as_ref().filter(|_| !is_on_stdout) {
-        write_file(path, json())?;
-    }
-    // With `--json -` stdout carries only JSON, so that it can be piped into another program.
-    print(if is_on_stdout { json() } else { report.text() })?;
+    print_as(arguments.json.as_deref(), &report.json(), || report.text())?;
     // A broken-off soak proves nothing, so it fails too.
     let is_bad = report.finds_a_leak() || results.broke_off;
     Ok(match report.without_verdict() {
@@ -117,10 +108,9 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), ErrorRepor
     if let Some(pid) = arguments.pid.filter(|pid| MeasuredProcess::find(*pid).is_none()) {
         return Err(ErrorReport::new(format!("there is no process {pid}, or this user may not read it")));
     }
-    let target = arguments.target.clone();
-    let named = target.to_string();
-    let server =
-        LoadTarget::meet(target, arguments.api_key.clone(), arguments.model.clone(), arguments.pid).await;
+    let ServerAddress { url, api_key } = arguments.server.server()?;
+    let named = url.to_string();
+    let server = LoadTarget::meet(url, api_key, arguments.model.clone(), arguments.pid).await;
     let server = server
         .map_err(|failure| ErrorReport::new(format!("cannot list the models of {named}: {failure}")))?;
     Ok((server, Figures::new(sampler).await))

@@ -3,18 +3,19 @@
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, Target, sweep, warm_up};
+use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, sweep, warm_up};
 use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
 use plimsoll_probe::Sampler;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;
+use super::server_verbs::{LoadedServer, ServerAddress};
 use super::soak::time;
 use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
@@ -24,9 +25,8 @@ const MOST_DEPTH: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Address of the server, e.g. http://127.0.0.1:8080
-    #[arg(value_name = "URL")]
-    target: Target,
+    #[command(flatten)]
+    server: LoadedServer,
     /// Model to ask for; by default the first that the server lists
     #[arg(long)]
     model: Option<String>,
@@ -42,12 +42,9 @@ pub(crate) struct Arguments {
     /// Process id of the server, if it is not found by its port
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// API key for the server
-    #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
-    api_key: Option<String>,
-    /// Print the result as JSON (plimsoll.sweep/1)
-    #[arg(long)]
-    json: bool,
+    /// Print the result as JSON (plimsoll.sweep/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
     /// Draw memory and speeds over depth into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -61,20 +58,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(path) = &arguments.svg {
         write_file(path, report.svg())?;
     }
-    print_as(arguments.json, &report.json(), || report.summary())?;
+    print_as(arguments.json.as_deref(), &report.json(), || report.summary())?;
     Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }
 
 async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<SweepPlan, String>), ErrorReport> {
-    let failed =
-        |failure: LoadFailure| ErrorReport::new(format!("{} does not answer: {failure}", arguments.target));
+    let ServerAddress { url, api_key } = arguments.server.server()?;
+    let target = url.to_string();
+    let failed = |failure: LoadFailure| ErrorReport::new(format!("{target} does not answer: {failure}"));
     let sampler = Sampler::start()?;
-    let server = LoadTarget::meet(
-        arguments.target.clone(),
-        arguments.api_key.clone(),
-        arguments.model.clone(),
-        arguments.pid,
-    );
+    let server = LoadTarget::meet(url, api_key, arguments.model.clone(), arguments.pid);
     let server = server.await.map_err(failed)?;
     let mut figures = Figures::new(sampler).await;
     // The first prompt loads kernels and grows pools; without a warm-up this would look like depth.
@@ -93,7 +86,7 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
     let mut stdout = anstream::stdout();
     let mut tell = |text: &str| {
         // A failed write of the table is reported with the summary.
-        let _ = match arguments.json {
+        let _ = match arguments.json.as_deref() == Some(Path::new("-")) {
             // With `--json` stdout holds one document, so the rows go to stderr as progress.
             true => io::stderr().write_all(text.as_bytes()),
             false => stdout.write_all(text.as_bytes()),

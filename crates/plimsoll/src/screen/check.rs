@@ -55,7 +55,10 @@ fn write_row(row: &Row, out: &mut String) -> fmt::Result {
 
 fn difference(row: &Row) -> String {
     let size = Bytes::new(row.difference.unsigned_abs());
-    let margin = row.margin;
+    let margin = match row.of_host {
+        true => format!("{}, which is for the program and its libraries", row.margin),
+        false => row.margin.to_string(),
+    };
     match (row.measured, row.difference, row.ok) {
         (None, ..) => "not measured".to_owned(),
         (_, 0, _) => "no difference: the measured memory is between loaded and peak".to_owned(),

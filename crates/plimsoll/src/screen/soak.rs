@@ -221,10 +221,11 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
         trend.slope, trend.slope_low, trend.slope_high
     );
     let rising = format!(
-        "memory rose in {} of {} intervals",
+        "of {} equal parts of the run, {} used more memory than the part before (by chance about {})",
+        trend.blocks,
         trend.rising,
-        // Each stretch is compared with the one before, so the first has no comparison.
-        trend.blocks.saturating_sub(1)
+        // Each part is compared with the one before, so the first has no comparison.
+        trend.blocks.saturating_sub(1) / 2
     );
     match trend.growth {
         TrendGrowth::Leak => format!(

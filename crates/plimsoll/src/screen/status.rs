@@ -14,13 +14,47 @@ pub(crate) fn status(status: &Value) -> String {
     let cards = list("cards").iter().map(card).collect::<Vec<_>>();
     let now = status["now"].as_f64();
     let models = list("models").iter().map(|entry| model(entry, now)).collect::<Vec<_>>();
-    let table = |head: [&str; 6], rows: Vec<Vec<String>>| {
-        let head = head.map(str::to_owned).to_vec();
+    let requests = list("requests").iter().map(|entry| request(entry, now)).collect::<Vec<_>>();
+    let table = |head: &[&str], rows: Vec<Vec<String>>| {
+        let head = head.iter().map(|&name| name.to_owned()).collect();
         plimsoll_report::aligned(&[vec![head], rows].concat())
     };
-    let cards = table(["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
-    let models = table(["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
-    format!("{cards}\n{models}")
+    let cards = table(&["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
+    let models = table(&["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
+    let kept: String = list("cards").iter().filter_map(|card| kept(card, now)).collect();
+    // Only where there are some: most of the time there are none.
+    let requests = match requests.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", table(&["REQUEST", "MODEL", "ARRIVED", "STATE"], requests)),
+    };
+    format!("{cards}{kept}\n{models}{requests}")
+}
+
+/// What a card keeps free for other programs.
+fn kept(card: &Value, now: Option<f64>) -> Option<String> {
+    let kept = card.get("yield").filter(|kept| kept.is_object())?;
+    let left = now.zip(kept["until"].as_f64()).map(|(now, end)| end - now);
+    Some(yielded(&card["name"], &kept["bytes"], &kept["lacks"], left))
+}
+
+/// Formats the JSON of `/api/yield`.
+pub(crate) fn yields(answer: &Value) -> String {
+    let yields = answer["yields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let line = |one: &Value| yielded(&one["name"], &one["size"], &one["lacks"], one["for"].as_f64());
+    match yields {
+        [] => "no memory is kept free for other programs\n".to_owned(),
+        yields => yields.iter().map(line).collect(),
+    }
+}
+
+fn yielded(name: &Value, bytes: &Value, lacks: &Value, left: Option<f64>) -> String {
+    let (name, bytes) = (name.as_str().unwrap_or("?"), size(bytes.as_u64()));
+    let left = left.map_or_else(String::new, |left| format!(" for {}", time(left.max(0.0))));
+    let lacks = match lacks.as_u64() {
+        None | Some(0) => String::new(),
+        Some(lacks) => format!("; models still hold {} of it", Bytes::new(lacks)),
+    };
+    format!("{name} keeps {bytes} free for other programs{left}{lacks}\n")
 }
 
 /// Formats what concerns the server itself. Fields that are missing are shown as `?`.
@@ -110,6 +144,21 @@ pub(super) fn ago(seconds: f64) -> String {
     format!("{} ago", time(seconds.max(0.0)))
 }
 
+fn request(request: &Value, now: Option<f64>) -> Vec<String> {
+    let ago = |key: &str| Some(time((now? - request[key].as_f64()?).max(0.0)));
+    let state = match (ago("sent"), request["waits_for"].as_str()) {
+        (Some(sent), _) => format!("in progress for {sent}"),
+        (None, Some(why)) => format!("waits: {why}"),
+        (None, None) => "waits".to_owned(),
+    };
+    vec![
+        request["id"].as_u64().map_or_else(|| "?".to_owned(), |id| id.to_string()),
+        request["model"].as_str().unwrap_or("?").to_owned(),
+        ago("arrived").map_or_else(|| "?".to_owned(), |ago| format!("{ago} ago")),
+        state,
+    ]
+}
+
 pub(super) fn size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes::new(bytes).to_string())
 }
@@ -142,6 +191,26 @@ code        unloaded         -         -                     -          -
     }
 
     #[test]
+    fn requests_that_have_not_ended_are_a_third_table() {
+        let status = json!({
+            "now": 100,
+            "requests": [
+                { "id": 7, "model": "chat", "arrived": 30, "sent": 40, "waits_for": null },
+                { "id": 9, "model": "code", "arrived": 99, "sent": null, "waits_for": "the model is still loading" },
+                {},
+            ],
+        });
+        let expected = "\
+REQUEST  MODEL         ARRIVED                              STATE
+7         chat  1 min 10 s ago         in progress for 1 min 00 s
+9         code         1 s ago  waits: the model is still loading
+?            ?               ?                              waits
+";
+        let text = super::status(&status);
+        assert!(text.ends_with(expected), "{text}\n{expected}");
+    }
+
+    #[test]
     fn a_server_is_two_lines() {
         let requests = json!({ "answered": 15, "failed": 2, "abandoned": 1 });
         let server = json!({
@@ -162,11 +231,24 @@ requests: 15 answered, 2 failed, 1 abandoned; 2 in progress, 4 waiting
     }
 
     #[test]
+    fn what_is_kept_free_is_a_line_below_the_cards() {
+        let gib = 1_u64 << 30;
+        let kept = json!({ "bytes": 8 * gib, "lacks": gib, "until": 3600.0 });
+        let status = json!({ "now": 0.0, "cards": [{ "name": "RTX3090", "yield": kept }] });
+        let line = "RTX3090 keeps 8192 MiB free for other programs for 1 h 00 min; models still hold 1024 MiB of it\n";
+        assert!(super::status(&status).contains(line), "{}", super::status(&status));
+        let one = json!({ "name": "RTX3090", "size": 8 * gib, "lacks": gib, "for": 3600 });
+        assert_eq!(super::yields(&json!({ "yields": [one] })), line);
+        assert_eq!(super::yields(&json!(null)), "no memory is kept free for other programs\n");
+        assert!(super::yields(&json!({ "yields": [1] })).starts_with("? keeps - free"));
+    }
+
+    #[test]
     fn any_json_is_shown_without_a_panic() {
         for status in [
             json!(null),
             json!([1]),
-            json!({ "cards": [1, {}], "models": [null, { "claim": [{ "bytes": u64::MAX }, { "bytes": -1 }] }] }),
+            json!({ "cards": [1, {}, { "yield": {} }], "models": [null, { "claim": [{ "bytes": u64::MAX }, { "bytes": -1 }] }] }),
         ] {
             assert!(super::status(&status).contains("MODEL"));
             assert!(super::server(&status, "x").starts_with("plimsoll ? at x"));

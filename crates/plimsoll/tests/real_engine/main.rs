@@ -25,6 +25,7 @@ mod openai;
 mod quickstart;
 mod routes;
 mod sockets;
+mod upstream;
 mod venv;
 mod vulkan;
 mod vulkan_rows;

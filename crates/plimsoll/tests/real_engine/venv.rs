@@ -19,8 +19,8 @@ static CLIENTS: Environment =
     Environment::new("openai-venv", &["openai==3.54.0", "anthropic==2.12.0", "ollama==0.6.3"]);
 pub(crate) static LANGCHAIN: Environment =
     Environment::new("langchain-venv", &["langchain-openai==1.7.3", "llm==0.36"]);
-pub(crate) static LITELLM: Environment = Environment::new("litellm-venv", &["litellm==@LITELLM@"]);
-pub(crate) static AIDER: Environment = Environment::new("aider-venv", &["aider-chat==@AIDER@"]);
+pub(crate) static LITELLM: Environment = Environment::new("litellm-venv", &["litellm==1.109.1"]);
+pub(crate) static AIDER: Environment = Environment::new("aider-venv", &["aider-chat==0.86.2"]);
 
 /// The Python of CI's environment.
 pub(crate) fn python() -> PathBuf {

@@ -38,4 +38,6 @@ mod trust_keys;
 mod trust_neighbours;
 mod trust_readings;
 mod unified;
+mod unnamed;
 mod waiting;
+mod yields;

@@ -64,6 +64,43 @@ fn each_load_and_each_leave_is_a_line_with_bytes_and_the_reason() {
 }
 
 #[test]
+fn a_check_warns_of_a_card_of_the_file_that_is_not_in_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("plimsoll.toml");
+    std::fs::write(&config, "[serve]\ncards = [\"name=made-up,total=24GiB,cc=8.6\"]\n[models.a]\ncmd = \"p ${PORT}\"\nmemory = \"1GiB\"\n").unwrap();
+    let check = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let output = command.args(["serve", "--check"]).arg(&config).args(more).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = "the card made-up is not a card of this machine";
+    assert!(check(&[]).contains(told), "{}", check(&[]));
+    // A plan for another machine, whose cards the command line describes.
+    assert!(!check(&["--card", "name=H200,total=80GiB"]).contains("is not a card of this machine"));
+}
+
+#[test]
+fn what_was_installed_is_removed_and_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let remove = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let output = command.args(["engine", "remove"]).env("PLIMSOLL_HOME", home.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(remove(), "nothing is installed\n");
+    for folder in ["engines/xllamacpp-1/venv", "quickstart", "own"] {
+        std::fs::create_dir_all(home.path().join(folder)).unwrap();
+        std::fs::write(home.path().join(folder).join("file"), "x").unwrap();
+    }
+    // A link leads out of the folder; what it leads to stays.
+    std::os::unix::fs::symlink(home.path().join("own"), home.path().join("engines/link")).unwrap();
+    let place = home.path().display();
+    assert_eq!(remove(), format!("removed {place}/engines\nremoved {place}/quickstart\n"));
+    assert!(home.path().join("own/file").exists() && !home.path().join("engines").exists());
+}
+
+#[test]
 fn the_help_says_what_a_newcomer_has_to_know() {
     let help = |arguments: &[&str]| {
         let run = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(arguments).output();

@@ -62,7 +62,14 @@ fn a_unit_names_this_program_and_needs_print_unit_to_be_asked_for() {
     let output = serve(&["--print-unit", "--user", "/srv/models.toml"]);
     let unit = String::from_utf8(output.stdout).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_plimsoll")).canonicalize().unwrap();
-    let start = format!("\nExecStart={} serve /srv/models.toml\n", program.display());
+    let folder = std::env::current_dir().unwrap();
+    let start = format!(
+        "\nWorkingDirectory={}\nExecStart={} serve /srv/models.toml\n",
+        folder.display(),
+        program.display()
+    );
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("warning: the service will not start: cannot read /srv/models.toml: "), "{error}");
     assert!(unit.contains(&start) && unit.contains("\nType=notify\n"), "{unit}");
     assert_eq!(serve(&["--user", "x.toml"]).status.code(), Some(2));
     assert_eq!(serve(&[]).status.code(), Some(2));

@@ -1,5 +1,6 @@
 //! Tests of API keys that a reload revokes, and of signals while the daemon drains.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::daemon::{Daemon, Setup, until};
@@ -20,6 +21,46 @@ fn a_key_that_a_reload_revokes_is_refused_and_the_new_one_accepted() {
     until("the new key is valid", || status_with(&daemon, "new") == 200);
     assert_eq!(status_with(&daemon, "old"), 401);
     daemon.told("`wait` under [serve] has changed; restart the server to apply it");
+}
+
+#[test]
+fn requests_without_a_valid_key_are_counted_and_logged_once_in_a_while() {
+    let daemon = Setup::new().config("[serve]\napi-keys = [\"good\"]\n").start();
+    for _ in 0..20 {
+        assert_eq!(status_with(&daemon, "secret-guess"), 401);
+    }
+    let metrics = read(&open_with(daemon.address, "GET", "/metrics", "Authorization: Bearer good\r\n", None));
+    assert!(metrics.text().contains("\nplimsoll_unauthorized_total 20\n"), "{}", metrics.text());
+    daemon.told("WARN a request was refused (401): no valid API key; 1 since the start");
+    let talk = daemon.talk();
+    assert!(talk.matches("(401)").count() <= 2 && !talk.contains("secret-guess"), "{talk}");
+}
+
+#[test]
+fn keys_that_every_user_may_read_are_told() {
+    let keys = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(keys.path(), "good\n").unwrap();
+    let chmod = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    chmod(keys.path(), 0o600);
+    let config = format!("[serve]\napi-keys = [\"a\"]\napi-key-files = [\"{}\"]\n", keys.path().display());
+    let daemon = Setup::new().config(&config).start();
+    let told = |path: &std::path::Path| {
+        let path = path.display();
+        format!(
+            "WARN {path}: the file contains API keys, and every user of this machine may read it; run `chmod o-rwx \
+             {path}`"
+        )
+    };
+    // The configuration of a test has the mode that the user's mask gives it.
+    let mode = std::fs::metadata(daemon.config_file()).unwrap().permissions().mode();
+    assert_eq!(daemon.talk().contains(&told(&daemon.config_file())), mode & 0o004 != 0, "{}", daemon.talk());
+    assert!(!daemon.talk().contains(&told(keys.path())), "{}", daemon.talk());
+    chmod(&daemon.config_file(), 0o640);
+    chmod(keys.path(), 0o644);
+    daemon.signal("HUP");
+    daemon.told(&told(keys.path()));
 }
 
 #[test]

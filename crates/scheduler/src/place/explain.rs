@@ -97,7 +97,8 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         .fact("need", need)
         .fact("total", total)
         .fact("available", capacity.saturating_sub(held));
-    if let Some(budget) = account.budget() {
+    // A budget of the whole card explains nothing.
+    if let Some(budget) = account.budget().filter(|budget| *budget < total) {
         let text = format!("the budget is {budget} of the card's {total}");
         reason = reason.because(Reason::new("budget", text).fact("budget", budget));
     }

@@ -5,6 +5,8 @@
 
 use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 
+use serde::Serialize;
+
 use super::cache::DemandCache;
 use super::evict::{self, EvictionCandidate};
 use super::ledger::{Account, Ledger};
@@ -25,7 +27,8 @@ pub struct PlacementQuery<'a> {
 }
 
 /// Readiness of a run to stop for another model; smaller values are readier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CardStanding {
     /// The process is ending or has ended; its memory will become free.
     Leaving,

@@ -145,7 +145,7 @@ impl Scheduler {
         if let Some(slot) = self.models.get_mut(id) {
             slot.preload = false;
             let text = format!("{} was not preloaded: it does not fit beside the loaded models", slot.name);
-            slot.record.note(Reason::new("not_preloaded", text));
+            slot.record.lacked_room(Reason::new("not_preloaded", text));
         }
     }
 
@@ -158,7 +158,10 @@ impl Scheduler {
             return;
         };
         if !slot.record.forget_learned() {
-            slot.record.note(never.reason.clone());
+            match never.crowded_out {
+                true => slot.record.lacked_room(never.reason.clone()),
+                false => slot.record.note(never.reason.clone()),
+            }
             return self.give_up(id, refusal::no_placement(never));
         }
         // The failure that taught the larger need explains the refusal better than its size.

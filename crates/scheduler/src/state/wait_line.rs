@@ -40,20 +40,8 @@ impl StateRef<'_> {
     }
 
     fn room_line(self, id: ModelId, slot: &ModelSlot) -> String {
-        let accounts = self.ledger.accounts().iter();
-        let kept = accounts
-            .filter_map(|account| Some((account.kept()?, account)))
-            .find(|(kept, account)| !account.kept_now().is_zero() && kept.until != Moment::NEVER);
-        if let Some((kept, account)) = kept.filter(|_| slot.victims().next().is_none()) {
-            let (size, left) = (kept.bytes, kept.until.since(self.now).as_secs() + 1);
-            let card = &account.card().name;
-            return format!(
-                "waiting for memory for {}; {size} of {card} are kept free for {left} s",
-                slot.name
-            );
-        }
         let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
-            return format!("waiting for memory for {}", slot.name);
+            return format!("waiting for memory for {}{}", slot.name, self.kept_free());
         };
         let line = format!("waiting for {} on {}", room.needs, self.named(&room.cards));
         if slot.victims().next().is_some() {
@@ -69,6 +57,18 @@ impl StateRef<'_> {
                 format!("{line}; {} before it", counted(u32::try_from(ahead).unwrap_or(u32::MAX), "model"))
             }
         }
+    }
+
+    /// Memory that is kept free for other programs for a time.
+    fn kept_free(self) -> String {
+        let accounts = self.ledger.accounts().iter();
+        let kept = accounts.filter_map(|account| Some((account, account.kept()?)));
+        let ends = kept.filter(|(_, kept)| kept.until != Moment::NEVER);
+        let line = ends.map(|(account, kept)| {
+            let (card, left) = (&account.card().name, kept.until.since(self.now).as_secs() + 1);
+            format!("; {} of {card} are kept free for {left} s", kept.bytes)
+        });
+        line.collect()
     }
 
     /// The cards' names; those that share a name, by their place in the machine.

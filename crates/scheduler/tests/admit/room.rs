@@ -247,6 +247,8 @@ fn a_pinned_model_stays_and_the_refusal_names_it() {
     assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
     assert!(refusal.reason.to_string().contains("the pinned model m0 holds"), "{}", refusal.reason);
     assert_eq!(desk.state(0), ModelState::Ready);
+    assert_eq!(desk.state(1), ModelState::Unloaded);
+    assert_eq!(desk.view(1).last_failure, Some(refusal.reason));
 }
 
 #[test]

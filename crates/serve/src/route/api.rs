@@ -6,6 +6,7 @@
 use http::Method;
 
 use super::ollama::{Endpoint, Listing};
+use super::page::PageFile;
 use super::query;
 
 /// Handling of a route: by an engine, or by this server.
@@ -18,6 +19,11 @@ pub(crate) enum Action {
     Own(Own),
     /// Translates the request from Ollama's API for the engine whose model its body names.
     Ollama(Endpoint),
+    /// Passes the request to the engine that it names, or else to one that offers it.
+    AnyEngine,
+    /// A conversation's event stream, of the engine that has it.
+    Stream,
+    StreamLookup,
     /// `/upstream/<model>/<path>`: to the engine, as it is.
     Upstream,
 }
@@ -26,6 +32,8 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Index,
+    /// A file of the web page.
+    Page(PageFile),
     Health,
     Version,
     Props,
@@ -47,6 +55,11 @@ pub(crate) enum Own {
     Ollama(Listing),
     LmStudioModels,
     LmStudioModel,
+    /// Memory that is kept free for other programs: the list, a new one, the end of one.
+    Yields,
+    Yield,
+    EndYield,
+    WhatIf,
 }
 
 #[derive(Debug)]
@@ -62,6 +75,7 @@ const GET: &[Method] = &[Method::GET, Method::HEAD];
 const POST: &[Method] = &[Method::POST];
 const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
 const DELETE: &[Method] = &[Method::DELETE];
+const GET_OR_DELETE: &[Method] = &[Method::GET, Method::HEAD, Method::DELETE];
 const ANY: &[Method] = &[Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 const fn engine(path: &'static str) -> Route {
@@ -105,6 +119,13 @@ const ROUTES: &[Route] = &[
     engine("/props"),
     engine("/lora-adapters"),
     engine("/slots/*"),
+    // Vertex AI's form of any of these, which llama-server has with AIP_MODE=PREDICTION.
+    engine("/predict"),
+    Route { path: "/tools", methods: GET_OR_POST, action: Action::AnyEngine },
+    Route { path: "/cors-proxy", methods: GET_OR_POST, action: Action::AnyEngine },
+    Route { path: "/v1/stream", methods: GET_OR_DELETE, action: Action::Stream },
+    Route { path: "/v1/stream/*", methods: GET_OR_DELETE, action: Action::Stream },
+    Route { path: "/v1/streams/lookup", methods: POST, action: Action::StreamLookup },
     // A row of its own, because `engine` makes rows for POST only.
     Route { path: "/lora-adapters", methods: GET, action: Action::Engine },
     Route { path: "/slots", methods: GET, action: Action::Engine },
@@ -128,7 +149,11 @@ const ROUTES: &[Route] = &[
     own(GET, "/logs", Own::Logs),
     own(GET, "/logs/stream", Own::LogStream),
     own(GET, "/logs/stream/*", Own::LogStream),
-    own(GET, "/ui", Own::Index),
+    own(GET, "/ui", Own::Page(PageFile::Document)),
+    own(GET, "/ui/", Own::Page(PageFile::Document)),
+    own(GET, "/ui/page.js", Own::Page(PageFile::Script)),
+    own(GET, "/ui/page.css", Own::Page(PageFile::Style)),
+    own(GET, "/ui/icon.svg", Own::Page(PageFile::Icon)),
     own(GET, "/api/version", Own::Version),
     // Ollama, whose `/api/status` is another one than ours.
     ollama("/api/chat", Endpoint::Chat),
@@ -153,8 +178,12 @@ const ROUTES: &[Route] = &[
     // Ours.
     own(POST, "/api/models/pin", Own::Pin),
     own(POST, "/api/models/unpin", Own::Unpin),
+    own(GET, "/api/yield", Own::Yields),
+    own(POST, "/api/yield", Own::Yield),
+    own(DELETE, "/api/yield", Own::EndYield),
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
+    own(GET, "/api/what-if", Own::WhatIf),
     Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
     // Last, because the first row that fits is taken and the rows above allow fewer methods.
     Route { path: "/v1/*", methods: ANY, action: Action::Engine },
@@ -163,15 +192,14 @@ const ROUTES: &[Route] = &[
 /// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
     let own = ROUTES.iter().filter(|route| {
-        matches!(route.action, Action::Own(own) if !matches!(own, Own::Index | Own::Ollama(Listing::Refused)))
+        let is_listed = |own: Own| !matches!(own, Own::Index | Own::Ollama(Listing::Refused));
+        matches!(route.action, Action::Own(own) if is_listed(own) && !route.path.starts_with("/ui/"))
             || matches!(route.action, Action::EngineOr(_))
     });
     let line = |route: &Route| {
-        let method = if route.action.changes(&Method::GET, None) || !route.methods.contains(&Method::GET) {
-            "POST"
-        } else {
-            "GET"
-        };
+        let changes = route.action.changes(&Method::GET, None);
+        let get = route.methods.iter().find(|method| **method == Method::GET).filter(|_| !changes);
+        let method = get.unwrap_or(&route.methods[route.methods.len() - 1]).as_str();
         format!("  {method:<4} {}\n", route.path.replace('*', "MODEL"))
     };
     let lines: String = own.map(line).collect();
@@ -217,17 +245,19 @@ impl Action {
         match self {
             _ if !method.is_safe() => true,
             // llama-swap's `/unload` takes GET, which any web page may send.
-            Self::Engine | Self::Ollama(_) | Self::Upstream | Self::Own(Own::UnloadAll) => true,
+            Self::Engine | Self::AnyEngine | Self::Ollama(_) | Self::Upstream | Self::Own(Own::UnloadAll) => {
+                true
+            }
             Self::EngineOr(_) => has("model"),
             Self::Own(Own::Models) => has("reload"),
-            Self::Own(_) => false,
+            Self::Own(_) | Self::Stream | Self::StreamLookup => false,
         }
     }
 
     /// True if it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
-        // Load balancers and container health checks have no key.
-        matches!(self, Self::Own(Own::Health))
+        // Load balancers and container health checks have no key. The page asks for one, and holds no data itself.
+        matches!(self, Self::Own(Own::Health | Own::Page(_)))
     }
 }
 
@@ -265,10 +295,15 @@ mod tests {
             ("/v1/models", Some("reload"), true),
             ("/v1/models", None, false),
             ("/unload", None, true),
+            ("/cors-proxy", Some("url=http://x"), true),
+            ("/v1/stream", Some("conv_id=a"), false),
         ] {
             let action = find(&Method::GET, path).unwrap().action;
             assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
         }
+        assert_eq!(find(&Method::GET, "/tools").unwrap().action, Action::AnyEngine);
+        assert_eq!(find(&Method::DELETE, "/v1/stream").unwrap().action, Action::Stream);
+        assert_eq!(find(&Method::GET, "/v1/stream/a::b").unwrap().rest, "a::b");
         assert_eq!(find(&Method::GET, "/nowhere"), Err(RouteMissing::Path));
         assert_eq!(find(&Method::GET, "/tokenize"), Err(RouteMissing::Method(vec![Method::POST])));
     }

@@ -3,16 +3,21 @@
 //!
 //! A comparison takes the same time for every key, so response times reveal nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{AUTHORIZATION, HeaderMap};
 
+use super::exposition::{Exposition, MetricKind};
 use super::headers::{X_API_KEY, text};
+
+/// Time between two log lines about requests without a valid key: whoever guesses keys must not fill a disk.
+const APART: Duration = Duration::from_secs(10);
 
 /// Clients differ in whether they pad (RFC 7617 leaves it to base64).
 const BASIC: GeneralPurpose = GeneralPurpose::new(
@@ -62,6 +67,42 @@ impl ApiKeys {
 impl std::fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Keys({})", self.0.borrow().len())
+    }
+}
+
+/// Requests that were refused for want of a valid API key.
+#[derive(Debug, Default)]
+pub(crate) struct WrongKeys {
+    count: Cell<u64>,
+    /// Time of the last log line, and the count that it told.
+    told: Cell<Option<(Instant, u64)>>,
+}
+
+impl WrongKeys {
+    /// Counts a request, and logs it unless another was logged just before.
+    pub(crate) fn count(&self) {
+        let count = self.count.get() + 1;
+        self.count.set(count);
+        if let Some(new) = self.news(count, Instant::now()) {
+            let text = if new == 1 { "a request was".to_owned() } else { format!("{new} requests were") };
+            tracing::warn!("{text} refused (401): no valid API key; {count} since the start");
+        }
+    }
+
+    /// Requests since the last line, if it is time for one.
+    fn news(&self, count: u64, now: Instant) -> Option<u64> {
+        let told = match self.told.get() {
+            Some((at, _)) if now.saturating_duration_since(at) < APART => return None,
+            told => told.map_or(0, |(_, told)| told),
+        };
+        self.told.set(Some((now, count)));
+        Some(count - told)
+    }
+
+    pub(crate) fn write(&self, page: &mut Exposition) {
+        let name = "plimsoll_unauthorized_total";
+        page.family(name, MetricKind::Counter, "Requests refused because they had no valid API key");
+        page.sample(name, &[], self.count.get());
     }
 }
 
@@ -119,6 +160,17 @@ mod tests {
         assert!(admits("authorization", "Basic dXNlcjphbHBoYQ=="));
         assert!(admits("authorization", "Basic OmJldGEta2V5"));
         assert!(admits("authorization", "Basic dXNlcjphbHBoYQ"), "without padding");
+    }
+
+    #[test]
+    fn a_flood_of_wrong_keys_is_a_line_every_ten_seconds_with_their_number() {
+        let (wrong, start) = (WrongKeys::default(), Instant::now());
+        let lines: Vec<u64> = (1..=1000)
+            .filter_map(|count| {
+                wrong.news(count, start + Duration::from_millis(25) * count.try_into().unwrap())
+            })
+            .collect();
+        assert_eq!(lines, [1, 400, 400]);
     }
 
     #[test]

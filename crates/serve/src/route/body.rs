@@ -146,8 +146,7 @@ impl Upload {
         }
     }
 
-    fn count(&self, bytes: u64) {
-        let now = Instant::now();
+    fn count(&self, bytes: u64, now: Instant) {
         let mut arrived = self.arrived.get();
         if now - self.interval.get() >= RECENT {
             arrived = [self.pace(now).min(arrived[1]), 0];
@@ -225,7 +224,8 @@ impl<'a> BodyReader<'a> {
         if upload.is_dropped.get() {
             return Err(too_many());
         }
-        upload.count(length);
+        let now = Instant::now();
+        upload.count(length, now);
         budget.0.held.set(budget.0.held.get() + length);
         if upload.counted.get() > self.limits.body.get() {
             return Err(too_large(self.limits));
@@ -240,7 +240,7 @@ impl<'a> BodyReader<'a> {
             return Err(too_many());
         }
         let earned = Duration::from_millis(length * 1000 / self.limits.body_rate.get().max(1));
-        self.deadline = (self.deadline + earned).min(Instant::now() + 2 * self.limits.body_time);
+        self.deadline = (self.deadline + earned).min(now + 2 * self.limits.body_time);
         self.received.search.feed(&data);
         self.keep(data);
         Ok(())

@@ -3,12 +3,14 @@
 //! A connection is closed if its client has left or stopped reading, or if a new client needs its place.
 
 use std::cell::{Cell, RefCell};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use plimsoll_scheduler::ClientId;
 use rustix::io::Errno;
 use rustix::net;
 use rustix::net::sockopt;
@@ -19,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::limits::Limits;
+use super::tunnel::Tunnel;
 
 /// A client that takes nothing of its answer for this long is given up.
 const STALL: Duration = Duration::from_secs(60);
@@ -58,11 +61,14 @@ impl StallLimit {
 pub(crate) struct ClientConnection {
     /// The half for writing; what is asked of the socket is asked through it, too.
     socket: OwnedWriteHalf,
+    pub(crate) client: ClientId,
     idle_since: Cell<Option<Instant>>,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
     /// The client has sent a valid API key, or none is required.
     pub(crate) has_key: Cell<bool>,
+    /// What the connection becomes after the answer that upgrades it.
+    tunnel: RefCell<Option<Tunnel>>,
     changed: Notify,
     close: Notify,
 }
@@ -71,13 +77,16 @@ impl ClientConnection {
     /// The state, and the stream that hyper reads and writes.
     pub(crate) fn open(stream: TcpStream, has_key: bool) -> (Rc<Self>, ClientStream) {
         prepare(&stream);
+        let client = client_of(&stream);
         let (reader, socket) = stream.into_split();
         let connection = Rc::new(Self {
             socket,
+            client,
             idle_since: Cell::new(Some(Instant::now())),
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
             has_key: Cell::new(has_key),
+            tunnel: RefCell::default(),
             changed: Notify::new(),
             close: Notify::new(),
         });
@@ -97,6 +106,14 @@ impl ClientConnection {
 
     pub(crate) fn limit_stalls(&self, limit: StallLimit) {
         self.stall_limit.replace(limit);
+    }
+
+    pub(crate) fn upgrade_to(&self, tunnel: Tunnel) {
+        self.tunnel.replace(Some(tunnel));
+    }
+
+    pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
+        self.tunnel.take()
     }
 
     pub(crate) fn close(&self) {
@@ -168,6 +185,16 @@ impl Drop for RequestGuard {
             self.0.changed.notify_one();
         }
     }
+}
+
+/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
+fn client_of(stream: &TcpStream) -> ClientId {
+    let mut hasher = DefaultHasher::new();
+    match stream.peer_addr() {
+        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
+        peer => peer.ok().hash(&mut hasher),
+    }
+    ClientId(hasher.finish())
 }
 
 fn prepare(stream: &TcpStream) {

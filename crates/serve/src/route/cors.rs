@@ -8,6 +8,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::headers::text;
 
+const LOCALHOST: &str = "localhost";
 /// Header with which browsers report the origin of a request without `Origin`, for example of an image.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -65,14 +66,22 @@ impl Origins {
         let Some(origin) = origin else { return };
         if origin.to_str().is_ok_and(|origin| self.allow(origin)) {
             answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            // Where every origin is allowed, no page gets the cookies of a proxy in front of this server.
+            if *self != Self::Any {
+                answer.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            }
         }
         // Caches must not hand one page's grant to another.
         answer.append(header::VARY, HeaderValue::from_static("origin"));
     }
 
-    /// Answers a preflight; the origin itself is granted by [`Origins::grant`].
-    pub(crate) fn preflight(request: &HeaderMap, answer: &mut HeaderMap) {
-        let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS");
+    /// Answers a preflight for a path, which takes any method or those of llama-server; the origin itself is granted
+    /// by [`Origins::grant`].
+    pub(crate) fn preflight(is_any: bool, request: &HeaderMap, answer: &mut HeaderMap) {
+        let methods = match is_any {
+            true => HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS"),
+            false => HeaderValue::from_static("GET, POST, DELETE, OPTIONS"),
+        };
         answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
         let headers = asked.unwrap_or(HeaderValue::from_static("authorization, content-type, x-api-key"));
@@ -101,12 +110,13 @@ fn is_own_name(authority: &str, hostname: &str) -> bool {
         Some(_) => return true,
         None => authority.split(':').next().unwrap_or_default(),
     };
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let host = host.trim_end_matches('.');
     // Browsers resolve everything below `localhost` themselves (RFC 6761).
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<std::net::Ipv4Addr>().is_ok()
-        || (!host.is_empty() && host == hostname.to_ascii_lowercase())
+    let below = host.len().checked_sub(LOCALHOST.len()).and_then(|at| host.split_at_checked(at));
+    below.is_some_and(|(name, top)| {
+        top.eq_ignore_ascii_case(LOCALHOST) && (name.is_empty() || name.ends_with('.'))
+    }) || host.parse::<std::net::Ipv4Addr>().is_ok()
+        || (!host.is_empty() && host.eq_ignore_ascii_case(hostname))
 }
 
 /// The page came from this server itself.

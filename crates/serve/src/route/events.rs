@@ -1,14 +1,14 @@
-//! Event streams of model states (`/models/sse`) and of scheduler snapshots (`/api/status/stream`).
+//! Event streams of model states (`/models/sse`) and of the status document (`/api/status/stream`).
 //!
 //! `/models/sse` sends the same events as llama-server's router.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;
-use plimsoll_scheduler::{ModelState, SchedulerSnapshot};
+use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 use super::feed::{Feed, FeedListener};
-use super::listing::status;
+use super::listing::{SLEEPING, status};
 use super::problem::without_engine_words;
 
 #[derive(Debug, Default)]
@@ -37,6 +37,13 @@ impl Events {
         self.tell(model, "status_change", &data);
     }
 
+    /// Publishes that the model's engine sleeps.
+    pub(crate) fn asleep(&self, model: &str) {
+        let data = json!({ "status": SLEEPING });
+        self.tell(model, "model_status", &data);
+        self.tell(model, "status_change", &data);
+    }
+
     /// Publishes that the configuration was read again.
     pub(crate) fn reloaded(&self) {
         self.tell("*", "models_reload", &json!({}));
@@ -57,11 +64,16 @@ impl Events {
         self.tell(model, "page_cache_dropped", &json!({ "cached": cached }));
     }
 
-    /// Shows the scheduler as it is now; `snapshot` is called only if there is a listener.
-    pub(crate) fn show(&self, snapshot: impl FnOnce() -> SchedulerSnapshot) {
+    /// Sends the status document; `document` is called only if there is a listener.
+    pub(crate) fn show(&self, document: impl FnOnce() -> Value) {
         if self.snapshots.is_heard() {
-            self.snapshots.publish(&snapshot_event(&snapshot()));
+            self.snapshots.publish(&snapshot_event(document()));
         }
+    }
+
+    /// True if there is a listener to the status document.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.snapshots.is_heard()
     }
 
     pub(crate) fn listen_to_models(&self) -> FeedListener {
@@ -69,7 +81,7 @@ impl Events {
     }
 
     /// Starts with `now`, so that a watcher needs nothing else.
-    pub(crate) fn listen_to_snapshots(&self, now: &SchedulerSnapshot) -> FeedListener {
+    pub(crate) fn listen_to_snapshots(&self, now: Value) -> FeedListener {
         self.snapshots.listen(Some(snapshot_event(now)))
     }
 
@@ -80,9 +92,9 @@ impl Events {
     }
 }
 
-fn snapshot_event(snapshot: &SchedulerSnapshot) -> Bytes {
-    // A snapshot holds reasons, which may quote an engine's log.
-    data_event(&without_engine_words(json!(snapshot)))
+fn snapshot_event(document: Value) -> Bytes {
+    // The document holds reasons, which may quote an engine's log.
+    data_event(&without_engine_words(document))
 }
 
 fn data_event(data: &Value) -> Bytes {

@@ -14,6 +14,7 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 pub(crate) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Time between two comments of a stream that waits, or `off`.
 pub(crate) const X_HEARTBEAT: HeaderName = HeaderName::from_static("x-plimsoll-heartbeat");
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -71,13 +72,27 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
 pub(crate) fn to_client(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = connection_tokens(headers).filter_map(|token| token.parse().ok()).collect();
     // An engine's CORS answer would grant pages more than `--allow-origin` does.
-    for name in HOP_BY_HOP.iter().chain(&CORS).chain(&named) {
+    let is_removed = |name: &&HeaderName| HOP_BY_HOP.contains(name) || CORS.contains(name);
+    let removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
+    for name in removed.iter().chain(&named) {
         headers.remove(name);
     }
-    if headers.contains_key(header::CONTENT_LENGTH) {
+    if !has_plain_length(headers) {
         let length = length(headers);
         headers.remove(header::CONTENT_LENGTH);
         headers.extend(length.map(|length| (header::CONTENT_LENGTH, HeaderValue::from(length))));
+    }
+}
+
+/// True if the headers name no length, or one that cannot be read in two ways.
+fn has_plain_length(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(header::CONTENT_LENGTH).into_iter().map(HeaderValue::as_bytes);
+    match (lines.next(), lines.next()) {
+        (None, _) => true,
+        (Some(text @ [b'1'..=b'9', ..] | text @ b"0"), None) => {
+            text.len() < 20 && text.iter().all(u8::is_ascii_digit)
+        }
+        _ => false,
     }
 }
 
@@ -94,6 +109,14 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     lengths.all(|other| other == Some(first)).then_some(first)
 }
 
+/// Passes an upgrade on, which is between neighbours like every hop-by-hop line.
+pub(crate) fn keep_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
+    if let Some(protocol) = from.get(header::UPGRADE) {
+        to.insert(header::UPGRADE, protocol.clone());
+        to.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+}
+
 /// Tells a proxy before us not to collect a stream.
 pub(crate) fn forbid_buffering(headers: &mut HeaderMap) {
     // nginx buffers a proxied answer unless this header says no.
@@ -101,9 +124,11 @@ pub(crate) fn forbid_buffering(headers: &mut HeaderMap) {
 }
 
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
-    text(headers, &header::CONTENT_TYPE).is_some_and(|kind| {
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        kind.eq_ignore_ascii_case("text/event-stream")
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().trim_ascii_start());
+    let kind = kind.and_then(|kind| kind.split_at_checked(EVENT_STREAM.len()));
+    kind.is_some_and(|(kind, rest)| {
+        kind.eq_ignore_ascii_case(EVENT_STREAM)
+            && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
     })
 }
 
@@ -173,6 +198,11 @@ mod tests {
             (&["5"][..], Some("5")),
             (&["3, 3"], Some("3")),
             (&["3", " 03 "], Some("3")),
+            (&["03"], Some("3")),
+            (&["0"], Some("0")),
+            (&["1x"], None),
+            (&["9999999999999999999"], Some("9999999999999999999")),
+            (&["18446744073709551615"], Some("18446744073709551615")),
             (&["3", "4"], None),
             (&["+3"], None),
             (&["3,"], None),
@@ -192,7 +222,12 @@ mod tests {
     #[test]
     fn an_event_stream_is_known_with_or_without_parameters() {
         assert!(is_event_stream(&map(&[("content-type", "Text/Event-Stream; charset=utf-8")])));
-        assert!(!is_event_stream(&map(&[("content-type", "application/json")])));
+        for kind in ["text/event-stream", " text/event-stream ", "text/event-stream ;a"] {
+            assert!(is_event_stream(&map(&[("content-type", kind)])), "{kind}");
+        }
+        for kind in ["application/json", "text/event-stream2", "text/event", "text/event-stream a", ""] {
+            assert!(!is_event_stream(&map(&[("content-type", kind)])), "{kind}");
+        }
     }
 
     /// Processor time of this thread for the head of a request with so many lines and connection tokens.

@@ -4,12 +4,12 @@
 //! time limit.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -17,7 +17,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plimsoll_nostd::heap;
 use plimsoll_probe::process::{MeasuredProcess, command_line};
-use plimsoll_scheduler::ClientId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -67,13 +66,32 @@ fn busy(address: SocketAddr, error: &io::Error) -> String {
     format!("\nhint: the address is in use by {owner}; choose another address with --listen")
 }
 
-/// Binds `address`. An address beyond loopback requires `exposed`: API keys are set, or the user allowed it.
-pub(crate) async fn bind(address: SocketAddr, exposed: bool) -> Result<TcpListener, Listen> {
-    if !address.ip().is_loopback() && !exposed {
-        return Err(Listen::Exposed(address));
+/// Binds `addresses`. One beyond loopback requires `exposed`: API keys are set, or the user allowed it.
+pub(crate) async fn bind(addresses: &[SocketAddr], exposed: bool) -> Result<Vec<TcpListener>, Listen> {
+    if let Some(address) = addresses.iter().find(|address| !address.ip().is_loopback() && !exposed) {
+        return Err(Listen::Exposed(*address));
     }
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|error| Listen::Bind { address, error })
+    let mut bound = Vec::with_capacity(addresses.len());
+    for &address in addresses {
+        bound.push(TcpListener::bind(address).await.map_err(|error| Listen::Bind { address, error })?);
+    }
+    Ok(bound)
+}
+
+/// Takes the next connection of any listener; `next` is the listener that is asked first.
+async fn accept(listeners: &[TcpListener], next: &Cell<usize>) -> io::Result<TcpStream> {
+    poll_fn(|context| {
+        // In turn, so that a crowd at one address does not starve the others.
+        let turn = next.get();
+        for at in (turn..listeners.len()).chain(0..turn) {
+            if let Poll::Ready(accepted) = listeners[at].poll_accept(context) {
+                next.set((at + 1) % listeners.len());
+                return Poll::Ready(accepted.map(|(stream, _)| stream));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 // At the limit, the longest idle connection is replaced or, if none is idle, the one with the slowest request
@@ -161,7 +179,7 @@ impl Drop for OpenGuard {
 /// Serves until `shutdown` is done and the last request has ended or run out of time. Runs in a
 /// `LocalRuntime` or a `LocalSet`.
 pub(crate) async fn serve<H: ModelService>(
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     server: Rc<HttpServer<H>>,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -171,10 +189,11 @@ pub(crate) async fn serve<H: ModelService>(
     let (drain, draining) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     let builder = Rc::new(connection_builder(&limits));
+    let next = Cell::new(0);
     loop {
         // Room is made only once a newcomer is there: until then an idle connection costs nothing.
         let accepted = async {
-            let accepted = listener.accept().await;
+            let accepted = accept(&listeners, &next).await;
             open.make_room(&server).await;
             accepted
         };
@@ -182,14 +201,13 @@ pub(crate) async fn serve<H: ModelService>(
             () = &mut shutdown => break,
             () = &mut release => {}
             accepted = accepted => match accepted {
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
-                    let source = client_of(&stream);
                     let (client, stream) = ClientConnection::open(stream, server.settings.keys.is_empty());
                     let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection((client, stream), source, &builder, server, draining).await;
+                        serve_connection((client, stream), &builder, server, draining).await;
                         drop(place);
                     });
                 }
@@ -197,7 +215,7 @@ pub(crate) async fn serve<H: ModelService>(
             },
         }
     }
-    drop(listener);
+    drop(listeners);
     let _ = drain.send(true);
     // What is still running then is ended with the runtime.
     let _ = tokio::time::timeout(limits.drain_time, open.at_most(0)).await;
@@ -211,23 +229,16 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
         .header_read_timeout(limits.head_time)
         .max_headers(limits.headers)
         .max_buf_size(READ_BUFFER)
+        // Clients exist that look for a header of llama-server by its exact letters. What has none of the engine's
+        // is written as llama-server writes it.
+        .preserve_header_case(true)
+        .title_case_headers(true)
         .max_header_size(head);
     builder
 }
 
-/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
-fn client_of(stream: &TcpStream) -> ClientId {
-    let mut hasher = DefaultHasher::new();
-    match stream.peer_addr() {
-        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
-        peer => peer.ok().hash(&mut hasher),
-    }
-    ClientId(hasher.finish())
-}
-
 async fn serve_connection<H: ModelService>(
     (client, stream): (Rc<ClientConnection>, ClientStream),
-    source: ClientId,
     builder: &http1::Builder,
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
@@ -235,11 +246,12 @@ async fn serve_connection<H: ModelService>(
     let limits = server.settings.limits.clone();
     let io = TokioIo::new(stream);
     let its = Rc::clone(&client);
+    let its_server = Rc::clone(&server);
     let service = service_fn(move |mut request| {
-        request.extensions_mut().insert(source);
-        Rc::clone(&server).answer(request, Rc::clone(&its))
+        request.extensions_mut().insert(its.client);
+        Rc::clone(&its_server).answer(request, Rc::clone(&its))
     });
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut connection = builder.serve_connection(io, service);
     let (tell, mut told) = oneshot::channel();
     // A task of its own: in this one, each read and write would poll all the timers and signals as well, which
     // took a tenth of a small request's time.
@@ -256,16 +268,25 @@ async fn serve_connection<H: ModelService>(
     // How a connection ends is the client's affair: it left, or it was told.
     let is_draining = tokio::select! {
         biased;
-        _ = connection.as_mut() => None,
+        _ = &mut connection => None,
         is_draining = &mut told => is_draining.ok(),
     };
     watch.abort();
-    if is_draining != Some(true) {
-        return;
+    if is_draining == Some(true) {
+        Pin::new(&mut connection).graceful_shutdown();
+        return tokio::select! {
+            _ = connection => {}
+            () = client.is_over(&limits) => {}
+        };
     }
-    connection.as_mut().graceful_shutdown();
-    tokio::select! {
-        _ = connection => {}
-        () = client.is_over(&limits) => {}
+    if let Some(tunnel) = client.take_tunnel() {
+        let _in_use = client.begin();
+        let parts = connection.into_parts();
+        // A websocket has no end of its own, and the server's end would wait for it.
+        tokio::select! {
+            // How it ended is known to both sides.
+            _ = tunnel.join(parts.io.into_inner(), parts.read_buf) => {}
+            () = server.ended() => {}
+        }
     }
 }

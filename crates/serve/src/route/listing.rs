@@ -23,6 +23,8 @@ pub(crate) struct ModelListing {
     /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
     pub(crate) state: ModelState,
+    /// The engine runs, is idle and has freed its memory for the time.
+    pub(crate) asleep: bool,
     /// The engine's command line; empty before the first start if it depends on the placement.
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
@@ -79,7 +81,9 @@ impl ModelListing {
 
     /// The entry as in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
     pub(crate) fn as_model(&self, created: u64) -> Value {
-        let mut status = json!({ "value": status(self.state), "args": masked(&self.arguments) });
+        let asleep = self.asleep && self.state == ModelState::Ready;
+        let value = if asleep { SLEEPING } else { status(self.state) };
+        let mut status = json!({ "value": value, "args": masked(&self.arguments) });
         if let Some(preset) = &self.preset {
             status["preset"] = json!(preset);
         }
@@ -176,6 +180,9 @@ fn masked(arguments: &[String]) -> Vec<String> {
     arguments.collect()
 }
 
+/// Word of llama-server's router for an engine that sleeps.
+pub(crate) const SLEEPING: &str = "sleeping";
+
 /// State of a model in the words of llama-server's router. The router has no words for waiting and stopping:
 /// a waiting model is shown as loading, a stopping one as loaded.
 pub(crate) fn status(state: ModelState) -> &'static str {
@@ -198,6 +205,7 @@ pub(crate) mod tests {
             description: String::new(),
             unlisted: false,
             state,
+            asleep: false,
             arguments: vec!["llama-server".to_owned(), "-c".to_owned(), "4096".to_owned()],
             preset: None,
             exit_code: None,
@@ -224,6 +232,9 @@ pub(crate) mod tests {
                 "source": "preset", "can_remove": false,
             })
         );
+        let mut asleep = listing("a", ModelState::Ready);
+        asleep.asleep = true;
+        assert_eq!(asleep.as_model(7)["status"]["value"], "sleeping");
         let mut failed = listing("a", ModelState::Failed);
         failed.exit_code = Some(137);
         let status = &failed.as_model(7)["status"];

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::StatusCode;
+use plimsoll_base::Bytes;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
@@ -20,6 +21,7 @@ use super::listing::ModelListing;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
 use super::upstream::Upstream;
+use super::what_if::WhatIfError;
 
 /// Options that a request sets about its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,21 @@ pub(crate) trait ModelService: 'static {
 
     /// Finds a model by its name or by an alias.
     fn resolve(&self, name: &str) -> Option<ModelId>;
+
+    /// The model for a request that names none, or the unknown model `name`; `None` refuses the request.
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId>;
+
+    /// The answer to requests for a model that is configured and cannot be served.
+    fn refusal(&self, name: &str) -> Option<HttpProblem>;
+
+    /// A model with one of these flags of llama-server; a loaded one if there is any.
+    fn with_flag(&self, flags: &[&str]) -> Option<ModelId>;
+
+    /// True if requests load their model unless they say otherwise.
+    fn autoloads(&self) -> bool;
+
+    /// Connections to the model's engine, to ask it what needs no admission; `None` if it is not loaded.
+    fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>>;
 
     /// The model names that a client may use, for error messages.
     fn names(&self) -> Vec<String>;
@@ -69,13 +86,27 @@ pub(crate) trait ModelService: 'static {
     /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the memory.
     fn keep(&self, model: ModelId, time: Duration);
 
+    /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card, the only one
+    /// is meant, or to end it all are.
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem>;
+
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;
+
+    /// Requests that wait or are being answered, as JSON.
+    fn requests(&self) -> Value;
 
     /// Reads the configuration again.
     fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;
 
     fn snapshot(&self) -> SchedulerSnapshot;
+
+    /// Plans the model with these flags over its own; what a load would take and stop, as JSON.
+    fn what_if(&self, model: ModelId, flags: Vec<String>)
+    -> impl Future<Output = Result<Value, WhatIfError>>;
+
+    /// The status document of displays, with the snapshot at its root.
+    fn document(&self) -> Value;
 
     fn events(&self) -> &Events;
 

@@ -6,21 +6,24 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 
 use super::api::{self, Own};
+use super::engine_page;
 use super::exposition::Exposition;
 use super::listing::ModelListing;
 use super::logs;
 use super::model_service::ModelService;
 use super::ollama;
+use super::page;
 use super::problem::{HttpProblem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
-use super::server::HttpServer;
+use super::server::{HttpServer, PROXY_FLAG};
+use super::what_if;
 
 const EVENTS: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -35,9 +38,9 @@ impl<H: ModelService> HttpServer<H> {
         head: &Parts,
         body: Incoming,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let snapshot = || self.service.snapshot();
         Ok(match own {
             Own::Index => reply::text(TEXT, api::index()),
+            Own::Page(file) => page::answer(file),
             Own::Health => reply::json(&json!({ "status": "ok" })),
             // Ollama's clients compare the first.
             Own::Version => reply::json(&json!({
@@ -51,7 +54,7 @@ impl<H: ModelService> HttpServer<H> {
             Own::LmStudioModel => {
                 reply::json(&self.service.listing(self.named_in_path(rest)?).as_lm_studio())
             }
-            Own::Props => reply::json(&props()),
+            Own::Props => reply::json(&self.props()),
             Own::Models => self.models(head).await?,
             Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
             Own::Load => self.load(self.receive_model(head, body).await?)?,
@@ -66,15 +69,19 @@ impl<H: ModelService> HttpServer<H> {
             Own::UnloadNamed => self.unload(self.named_in_path(rest)?)?,
             Own::Logs => reply::text(TEXT, logs::tail(&self.service.log(None))),
             Own::LogStream => self.log_stream(rest, head)?,
-            Own::Metrics => self.metrics(),
+            Own::Metrics => self.metrics().await,
             // A reason may quote an engine's log, and with it another client's prompt.
             Own::Status => {
-                let mut status = without_engine_words(json!(snapshot()));
-                status["server"] = self.service.about();
+                let mut status = without_engine_words(self.service.document());
+                status["requests"] = self.service.requests();
                 reply::json(&status)
             }
+            Own::WhatIf => self.what_if(head).await?,
+            Own::Yields => self.yields(),
+            Own::Yield => self.give_way(body).await?,
+            Own::EndYield => self.end_yield(head)?,
             Own::StatusStream => {
-                let listener = self.service.events().listen_to_snapshots(&snapshot());
+                let listener = self.service.events().listen_to_snapshots(self.service.document());
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
             }
         })
@@ -95,6 +102,22 @@ impl<H: ModelService> HttpServer<H> {
     pub(super) fn listed(&self) -> impl Iterator<Item = ModelListing> {
         let all = self.service.models().into_iter().map(|model| self.service.listing(model));
         all.filter(|listing| !listing.unlisted)
+    }
+
+    /// The properties that llama-server's router reports; its web page reads them.
+    fn props(&self) -> Value {
+        json!({
+            "role": "router",
+            // Memory limits the models that are loaded at once, and no count; 0 says so in llama-server.
+            "max_instances": 0,
+            "models_autoload": self.service.autoloads(),
+            "model_alias": "plimsoll",
+            "model_path": "none",
+            "default_generation_settings": { "params": null, "n_ctx": 0 },
+            "ui_settings": {},
+            "cors_proxy_enabled": self.service.with_flag(&[PROXY_FLAG]).is_some(),
+            "build_info": concat!("plimsoll ", env!("CARGO_PKG_VERSION")),
+        })
     }
 
     fn listing(&self, model: &ModelId) -> Value {
@@ -149,6 +172,14 @@ impl<H: ModelService> HttpServer<H> {
         Ok(success())
     }
 
+    async fn what_if(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+        let flags = what_if::flags(head.uri.query())?;
+        let name = query::parameter(head.uri.query(), "model").unwrap_or_default();
+        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(&name))?;
+        let answer = self.service.what_if(model, flags).await?;
+        Ok(reply::json(&without_engine_words(answer)))
+    }
+
     fn unload_all(&self) -> Reply<H::Pass> {
         for model in self.service.models() {
             if self.service.listing(model).is_running() {
@@ -170,11 +201,29 @@ impl<H: ModelService> HttpServer<H> {
         Ok(reply::feed(TEXT, ReplyBody::Log(stream, self.ending())))
     }
 
-    fn metrics(&self) -> Reply<H::Pass> {
+    /// This server's metrics, and behind them those of the only model's engine. With several models the engines'
+    /// metrics would share their names; `?model=` has those of one.
+    async fn metrics(&self) -> Reply<H::Pass> {
         let mut page = Exposition::default();
         self.tally.write(&mut page, &self.service.snapshot());
+        self.wrong_keys.write(&mut page);
         self.service.write_metrics(&mut page);
-        reply::text(METRICS, page.finish())
+        let mut text = page.finish();
+        let upstream = match self.service.models()[..] {
+            [only] => self.service.upstream(only),
+            _ => None,
+        };
+        let mut start = None;
+        if let Some(upstream) = upstream
+            && let Some(page) = engine_page::ask(&upstream, Method::GET, "/metrics", "").await
+            && let Ok(of_engine) = str::from_utf8(&page.body)
+        {
+            text.push_str(of_engine);
+            start = page.headers.get(engine_page::PROCESS_START).cloned();
+        }
+        let mut reply = reply::text(METRICS, text);
+        reply.headers_mut().extend(start.map(|start| (engine_page::PROCESS_START, start)));
+        reply
     }
 
     fn named_in_path(&self, name: &str) -> Result<ModelId, HttpProblem> {
@@ -187,18 +236,6 @@ impl<H: ModelService> HttpServer<H> {
 
 fn success<P: super::model_service::Pass>() -> Response<ReplyBody<P>> {
     reply::json(&json!({ "success": true }))
-}
-
-/// The properties that llama-server's router reports; its web page reads them.
-fn props() -> Value {
-    json!({
-        "role": "router",
-        "model_alias": "plimsoll",
-        "model_path": "none",
-        "default_generation_settings": { "params": null, "n_ctx": 0 },
-        "models_autoload": true,
-        "build_info": concat!("plimsoll ", env!("CARGO_PKG_VERSION")),
-    })
 }
 
 fn now() -> u64 {

@@ -5,6 +5,7 @@
 use super::model_key::ModelKey;
 use super::rope::Rope;
 
+const FORM: &str = "multipart/form-data";
 /// Headers of one part beyond this are not a form's.
 const LONGEST_HEAD: usize = 8 * 1024;
 const LONGEST_MODEL: usize = 4096;
@@ -13,10 +14,11 @@ const MOST_PARTS: usize = 1024;
 
 /// Returns the boundary that a `multipart/form-data` content type names.
 pub(crate) fn boundary(content_type: &str) -> Option<&str> {
-    let (kind, parameters) = content_type.split_once(';')?;
-    if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
+    let (kind, rest) = content_type.trim_start().split_at_checked(FORM.len())?;
+    if !kind.eq_ignore_ascii_case(FORM) {
         return None;
     }
+    let parameters = rest.trim_start().strip_prefix(';')?;
     // A boundary has at most 70 characters (RFC 2046, section 5.1.1).
     parameter(parameters, "boundary").filter(|boundary| !boundary.is_empty() && boundary.len() <= 70)
 }

@@ -198,7 +198,7 @@ impl<H: ModelService> HttpServer<H> {
         head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let target = PathAndQuery::from_static(request.path);
         let named = Some((ModelKey { name, place: request.name }, WrittenBytes::Json));
-        Ok(ProxyRequest { head, target, received, named, holds_head: true })
+        Ok(ProxyRequest { head, target, received, named, upgrades: false, holds_head: true })
     }
 
     fn ollama_name(&self, request: &EngineRequest) -> String {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response, Uri, Version};
+use http::{Request, Response, StatusCode, Uri, Version};
 
 use super::body::Received;
 use super::headers;
@@ -21,6 +21,7 @@ use super::rewrite;
 use super::rope::Rope;
 use super::sse::EventDialect;
 use super::stream::{Relay, StreamSource};
+use super::tunnel::Tunnel;
 use super::upstream::{Upstream, Wire};
 
 /// Fresh connections tried before an engine is given up. On a busy machine, a connection may wait so long
@@ -36,6 +37,8 @@ pub(crate) struct ProxyRequest {
     pub(crate) received: Received,
     /// The place of the model's name, and the form in which a name is written there.
     pub(crate) named: Option<(ModelKey, WrittenBytes)>,
+    /// The client asks to upgrade its connection, to a websocket for example.
+    pub(crate) upgrades: bool,
     /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
 }
@@ -75,6 +78,9 @@ pub(crate) async fn carry<P: Pass>(
         waits.set(false);
         let upstream = pass.upstream().clone();
         match request.ask(&upstream, limits).await {
+            Some(answer) if answer.head.status == StatusCode::SWITCHING_PROTOCOLS => {
+                return request.tunnel(answer, pass).await;
+            }
             Some(answer) => return Ok(request.relay(answer, pass)),
             None => {
                 waits.set(true);
@@ -126,7 +132,31 @@ impl ProxyRequest {
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = Uri::from(self.target.clone());
         *request.headers_mut() = headers::to_engine(&self.head.headers, upstream);
+        if self.upgrades {
+            headers::keep_upgrade(&self.head.headers, request.headers_mut());
+        }
         request
+    }
+
+    /// Joins the client with the engine, which has agreed to an upgrade.
+    async fn tunnel<P: Pass>(
+        &self,
+        answer: UpstreamAnswer,
+        mut pass: P,
+    ) -> Result<Response<Relay<P>>, HttpProblem> {
+        let UpstreamAnswer { mut head, source, .. } = answer;
+        pass.answers(head.status);
+        let upgrade = head.headers.clone();
+        headers::to_client(&mut head.headers);
+        headers::keep_upgrade(&upgrade, &mut head.headers);
+        let stream = match self.upgrades {
+            true => source.wire.into_stream().await.ok(),
+            // The client asked for none, so its connection cannot change.
+            false => None,
+        };
+        let (stream, early) = stream.ok_or_else(bad_upgrade)?;
+        let tunnel = Tunnel::new(stream, early, move || pass.finished(None));
+        Ok(Response::from_parts(head, Relay::upgraded(tunnel)))
     }
 
     fn body_for(&self, upstream: &Upstream) -> Rope {
@@ -158,4 +188,9 @@ impl ProxyRequest {
         let dialect = guarded.then(|| EventDialect::of(self.target.path()));
         Response::from_parts(head, Relay::new(source, pass, first, dialect))
     }
+}
+
+fn bad_upgrade() -> HttpProblem {
+    let message = "the engine switched protocols and the connection did not follow";
+    HttpProblem::new(StatusCode::BAD_GATEWAY, "bad_upgrade", message)
 }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The limit of one connection, shared with its reader. Zero is no limit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReadLimit(Rc<Cell<usize>>);
+pub(crate) struct ReadLimit(Rc<Cell<usize>>);
 
 impl ReadLimit {
     pub(super) fn set(&self, bytes: usize) {
@@ -24,7 +24,7 @@ impl ReadLimit {
 
 /// A connection to an engine, read within a [`ReadLimit`].
 #[derive(Debug)]
-pub(super) struct LimitedStream {
+pub(crate) struct LimitedStream {
     pub(super) stream: EngineStream,
     pub(super) limit: ReadLimit,
 }

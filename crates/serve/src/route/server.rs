@@ -1,15 +1,13 @@
 //! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to the daemon's
 //! own endpoints.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::mem;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, ORIGIN, UPGRADE};
+use http::header::{ALLOW, HeaderValue, ORIGIN, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
@@ -19,23 +17,30 @@ use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
-use super::api::{self, Action, RouteMissing};
-use super::auth::ApiKeys;
+use super::api::{self, Action, Own, RouteMatch, RouteMissing};
+use super::auth::{ApiKeys, WrongKeys};
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
+use super::conversations::{self, Conversations};
 use super::cors::Origins;
 use super::feed::Ending;
 use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, RouteOptions};
+use super::naming::named_in_body;
 use super::ollama::ToldContexts;
+use super::page;
 use super::problem::{ErrorShape, HttpProblem};
 use super::proxy::{self, ProxyRequest, WrittenBytes};
+use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::stream::{BrokenAnswer, Relay};
 use super::tally::TokenTally;
-use super::{headers, multipart, query};
+
+/// Flags with which llama-server serves `/tools`, and `/cors-proxy`.
+const TOOL_FLAGS: [&str; 3] = ["--tools", "--mcp-servers-config", "--mcp-servers-json"];
+pub(crate) const PROXY_FLAG: &str = "--ui-mcp-proxy";
 
 /// Settings of the server.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +58,9 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
+    pub(crate) wrong_keys: WrongKeys,
     pub(super) told_contexts: ToldContexts,
+    pub(crate) conversations: Conversations,
     is_ending: watch::Sender<bool>,
     /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
@@ -66,7 +73,9 @@ impl<H: ModelService> HttpServer<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
+            wrong_keys: WrongKeys::default(),
             told_contexts: ToldContexts::default(),
+            conversations: Conversations::default(),
             is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
             hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
@@ -91,6 +100,9 @@ impl<H: ModelService> HttpServer<H> {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem, shape),
         };
+        if let ReplyBody::Relay(relay) = reply.body_mut() {
+            relay.take_tunnel().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
+        }
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
         // The next request of this connection may be for another model, or for none.
         reply.body_mut().limit_stalls(&client);
@@ -111,8 +123,10 @@ impl<H: ModelService> HttpServer<H> {
         let (head, body) = request.into_parts();
         // Browsers send preflights without a key, and they change nothing.
         if head.method == Method::OPTIONS {
-            let mut reply = reply::empty(StatusCode::NO_CONTENT);
-            Origins::preflight(&head.headers, reply.headers_mut());
+            // 200 and not 204, as llama-server answers.
+            let mut reply = reply::empty(StatusCode::OK);
+            let is_any = api::find(&Method::PUT, head.uri.path()).is_ok();
+            Origins::preflight(is_any, &head.headers, reply.headers_mut());
             return Ok(reply);
         }
         // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this
@@ -125,10 +139,11 @@ impl<H: ModelService> HttpServer<H> {
         // Copied, because `head` is moved while the route still refers to the path.
         let path = head.uri.path().to_owned();
         let found = match api::find(&head.method, &path) {
-            Ok(found) => found,
+            Ok(found) => RouteMatch { action: page::for_browser(found.action, &head.headers), ..found },
             Err(missing) => return Ok(no_route(&path, missing)),
         };
         if !found.action.is_public() && !admitted {
+            self.wrong_keys.count();
             return Err(wrong_key());
         }
         let changes = found.action.changes(&head.method, head.uri.query());
@@ -138,9 +153,10 @@ impl<H: ModelService> HttpServer<H> {
         match found.action {
             Action::Engine => self.to_engine(head, body).await,
             Action::Ollama(endpoint) => self.ollama(endpoint, head, body).await,
-            Action::EngineOr(_) if query::parameter(head.uri.query(), "model").is_some() => {
-                self.to_engine(head, body).await
-            }
+            Action::EngineOr(own) if self.is_of_engine(own, &head) => self.to_engine(head, body).await,
+            Action::AnyEngine => self.to_any_engine(head, body).await,
+            Action::Stream => self.stream_of(found.rest, head, body).await,
+            Action::StreamLookup => self.lookup_streams(head, body).await,
             Action::Upstream => self.upstream(found.rest, head, body).await,
             Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
         }
@@ -151,6 +167,12 @@ impl<H: ModelService> HttpServer<H> {
         self.is_ending.send_replace(true);
     }
 
+    /// Ends with the server's feeds.
+    pub(crate) async fn ended(&self) {
+        // An error means that the server is gone.
+        let _ = self.is_ending.subscribe().wait_for(|is_ending| *is_ending).await;
+    }
+
     pub(crate) fn ending(&self) -> Ending {
         Ending::new(self.is_ending.subscribe())
     }
@@ -159,36 +181,69 @@ impl<H: ModelService> HttpServer<H> {
     async fn to_engine(self: &Rc<Self>, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
-        let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
+        let chosen = self.model_of(&head, &received, named.as_ref().map(|(named, _)| named))?;
+        let mut reply = self.send(chosen.model, head, received, named).await?;
+        self.tell_model(chosen, &mut reply);
+        Ok(reply)
+    }
+
+    /// Sends a request that every engine answers alike, to the model that it names or to one that offers it.
+    async fn to_any_engine(
+        self: &Rc<Self>,
+        head: Parts,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let is_named = query::parameter(head.uri.query(), "model").is_some();
+        let flags: &[&str] = if head.uri.path() == "/tools" { &TOOL_FLAGS } else { &[PROXY_FLAG] };
+        let any = self.service.with_flag(flags).or_else(|| self.service.stand_in(None));
+        match any {
+            _ if is_named => self.to_engine(head, body).await,
+            Some(model) => self.to_model(model, head, body).await,
+            None => Err(no_tools()),
+        }
+    }
+
+    pub(crate) async fn to_model(
+        self: &Rc<Self>,
+        model: ModelId,
+        head: Parts,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let received = receive(body, &self.bodies, &self.settings.limits).await?;
+        self.send(model, head, received, None).await
+    }
+
+    async fn send(
+        self: &Rc<Self>,
+        model: ModelId,
+        head: Parts,
+        received: Received,
+        named: Option<(ModelKey, WrittenBytes)>,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
         let target = match target.as_str().strip_prefix("/api/v0/") {
             Some(rest) => format!("/v1/{rest}").parse().unwrap_or(target),
             None => target,
         };
-        self.carry(model, ProxyRequest { head, target, received, named, holds_head: true }).await
+        let conversation = conversations::named(&head).filter(|_| head.method == Method::POST);
+        let upgrades = asks_for_upgrade(&head);
+        let request = ProxyRequest { head, target, received, named, upgrades, holds_head: !upgrades };
+        match conversation {
+            Some(id) => self.converse(&id, model, request).await,
+            None => self.carry(model, request).await,
+        }
     }
 
-    /// Finds the model named in the body, or else in `?model=`.
-    fn model_of(&self, head: &Parts, named: Option<&ModelKey>) -> Result<ModelId, HttpProblem> {
-        let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
-        let name = in_body
-            .filter(|name| !name.is_empty())
-            .or_else(|| query::parameter(head.uri.query(), "model"))
-            .filter(|name| !name.is_empty())
-            .ok_or_else(|| match head.headers.contains_key(CONTENT_ENCODING) {
-                // The name may be there and unreadable: bodies are searched as they came, never decompressed.
-                true => compressed(),
-                false => self.no_model_named(),
-            })?;
-        self.service.resolve(&name).ok_or_else(|| self.unknown_model(&name))
-    }
-
-    /// Reads an order about a model: `{"model":…}`.
-    pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, HttpProblem> {
-        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let named = named_in_body(head, &mut received);
-        self.model_of(head, named.as_ref().map(|(named, _)| named))
+    /// True if an engine answers instead of this server: for a named model, and the properties of the only model
+    /// unless it is not loaded.
+    fn is_of_engine(&self, own: Own, head: &Parts) -> bool {
+        // With several models, llama.cpp's page needs the router's properties.
+        let only = || match self.service.models()[..] {
+            [only] => self.service.listing(only).is_running() && self.service.stand_in(None) == Some(only),
+            _ => false,
+        };
+        query::parameter(head.uri.query(), "model").is_some() || (own == Own::Props && only())
     }
 
     /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
@@ -198,11 +253,6 @@ impl<H: ModelService> HttpServer<H> {
         head: Parts,
         body: Incoming,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        // The engine's connection is plain HTTP/1.1 with one request at a time, which an upgrade would take
-        // over.
-        if head.headers.contains_key(UPGRADE) {
-            return Err(no_upgrade());
-        }
         let (model, path) = self.split_upstream(rest).ok_or_else(|| self.unknown_model(rest))?;
         let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let target = format!("/{path}{query}").parse();
@@ -211,6 +261,7 @@ impl<H: ModelService> HttpServer<H> {
         self.carry(
             model,
             ProxyRequest {
+                upgrades: asks_for_upgrade(&head),
                 head,
                 target,
                 received,
@@ -233,7 +284,7 @@ impl<H: ModelService> HttpServer<H> {
         })
     }
 
-    async fn carry(
+    pub(crate) async fn carry(
         self: &Rc<Self>,
         model: ModelId,
         request: ProxyRequest,
@@ -263,7 +314,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Waits for the model and sends it the request. `waits` is true until the model has it.
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         self: Rc<Self>,
         model: ModelId,
         request: Rc<ProxyRequest>,
@@ -285,30 +336,6 @@ impl<H: ModelService> HttpServer<H> {
         self.tally.count(model, status, asked.elapsed());
         answer
     }
-
-    fn no_model_named(&self) -> HttpProblem {
-        let message = "model name is missing from the request";
-        HttpProblem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names())
-    }
-
-    pub(crate) fn unknown_model(&self, name: &str) -> HttpProblem {
-        let message = format!("model '{name}' not found");
-        HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names())
-    }
-
-    fn names(&self) -> Hint {
-        let names = self.service.names().join(", ");
-        Hint::new(Advice::Other(format!("name one of these models: {names}")))
-    }
-}
-
-fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, WrittenBytes)> {
-    let kind = headers::text(&head.headers, &CONTENT_TYPE);
-    if let Some(boundary) = kind.and_then(multipart::boundary) {
-        return multipart::model(&received.rope, boundary).map(|named| (named, WrittenBytes::Plain));
-    }
-    // `finish` consumes the walk, while the body goes on to the engine.
-    mem::take(&mut received.search).finish(&received.rope).map(|named| (named, WrittenBytes::Json))
 }
 
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {
@@ -349,12 +376,12 @@ fn foreign_host() -> HttpProblem {
     )))
 }
 
-fn compressed() -> HttpProblem {
-    let message = "the request body is compressed; send it as it is";
-    HttpProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body_compressed", message)
+fn no_tools() -> HttpProblem {
+    let message = "no model has flags for this: --tools, --mcp-servers-config or --ui-mcp-proxy";
+    HttpProblem::new(StatusCode::FORBIDDEN, "feature_disabled", message)
 }
 
-fn no_upgrade() -> HttpProblem {
-    let message = "connections cannot be upgraded (websockets) through this server";
-    HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "no_upgrade", message)
+/// A websocket begins with GET; with another method the body could not be told from the new protocol.
+fn asks_for_upgrade(head: &Parts) -> bool {
+    head.method == Method::GET && head.headers.contains_key(UPGRADE)
 }

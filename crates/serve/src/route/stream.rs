@@ -17,6 +17,7 @@ use super::model_service::Pass;
 use super::problem::HttpProblem;
 use super::sse::{EventDialect, EventGuard};
 use super::tokens::PromptTail;
+use super::tunnel::Tunnel;
 use super::upstream::Wire;
 
 type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
@@ -39,6 +40,8 @@ pub(crate) struct Relay<P: Pass> {
     /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
     stall_limit: StallLimit,
+    /// The end of HTTP on the client's connection, which takes it.
+    tunnel: Option<Tunnel>,
 }
 
 /// An engine's answer that is being read: its body, and the connection that delivers it.
@@ -111,10 +114,29 @@ impl<P: Pass> Relay<P> {
             tail,
             fate: None,
             stall_limit,
+            tunnel: None,
         };
         relay.take(first);
         relay.finish_if_over();
         relay
+    }
+
+    /// An answer without a body, after which the connection is the tunnel's.
+    pub(crate) fn upgraded(tunnel: Tunnel) -> Self {
+        Self {
+            source: None,
+            pass: None,
+            ready: VecDeque::new(),
+            guard: None,
+            tail: None,
+            fate: None,
+            stall_limit: StallLimit::default(),
+            tunnel: Some(tunnel),
+        }
+    }
+
+    pub(crate) fn take_tunnel(&mut self) -> Option<Tunnel> {
+        self.tunnel.take()
     }
 
     /// The time that the client may take nothing of this answer.

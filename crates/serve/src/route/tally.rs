@@ -95,13 +95,16 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
 
 fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     type CardValue = fn(&CardView) -> Bytes;
-    let cards: [(&str, &str, CardValue); 4] = [
+    let cards: [(&str, &str, CardValue); 5] = [
         ("plimsoll_card_total_bytes", "Memory of a card", |card| card.total),
         ("plimsoll_card_capacity_bytes", "Memory of a card that can be reserved for models", |card| {
             card.capacity
         }),
         ("plimsoll_card_claimed_bytes", "Memory of a card that is reserved for models", |card| card.claimed),
         ("plimsoll_card_foreign_bytes", "Memory that other processes use on a card", |card| card.foreign),
+        ("plimsoll_yield_bytes", "Memory of a card that is kept free for other programs", |card| {
+            card.yielded.as_ref().map_or(Bytes::ZERO, |kept| kept.bytes)
+        }),
     ];
     let labels: Vec<String> = snapshot.cards.iter().map(|card| label(&snapshot.cards, card)).collect();
     for (name, help, value) in cards {

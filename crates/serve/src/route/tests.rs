@@ -3,10 +3,13 @@
 mod breaking;
 mod clients;
 mod control;
+mod conversations;
 mod crowds;
 mod heartbeat;
 mod hostile;
 mod hostile_engine;
+mod naming;
 mod ollama;
 mod passing;
 mod stub;
+mod upgrades;

@@ -2,14 +2,21 @@
 //!
 //! A copy of the last few kilobytes is searched when the answer ends. If no count is found, it stays unknown.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
-use memchr::memmem;
+use memchr::memmem::{Finder, rfind};
 
 /// Number of bytes kept from the end of an answer. Both counts are within them, except if the engine was told
 /// to repeat the prompt afterwards.
 const LONGEST: usize = 4096;
 /// Limit on a plausible token count.
 const DEEPEST: u64 = 1 << 32;
+
+// DECISION: a search forwards, whose tables are made once, through all 4 KiB. `memmem` searches backwards byte by
+// byte after it has made its tables again, which took a third of a request's log line.
+/// The key of OpenAI's count, which most answers hold.
+static TOTAL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"total_tokens\""));
 
 /// Last bytes of an answer.
 #[derive(Debug, Default)]
@@ -28,13 +35,15 @@ impl PromptTail {
     pub(super) fn tokens(&self) -> Option<u64> {
         // Up to twice as much is kept, so that it is moved rarely.
         let text = &self.0[self.0.len().saturating_sub(LONGEST)..];
-        number(text, b"\"total_tokens\"").or_else(|| timed(text)).filter(|tokens| *tokens < DEEPEST)
+        let total =
+            TOTAL.find_iter(text).last().and_then(|at| number_after(&text[at + TOTAL.needle().len()..]));
+        total.or_else(|| timed(text)).filter(|tokens| *tokens < DEEPEST)
     }
 }
 
 /// llama-server's timings: tokens from the cache, of the rest of the prompt, and made.
 fn timed(text: &[u8]) -> Option<u64> {
-    let timings = text.get(memmem::rfind(text, b"\"timings\"")?..)?;
+    let timings = text.get(rfind(text, b"\"timings\"")?..)?;
     let prompt = number(timings, b"\"prompt_n\"")?;
     let made = number(timings, b"\"predicted_n\"")?;
     let cached = number(timings, b"\"cache_n\"").unwrap_or(0);
@@ -43,8 +52,11 @@ fn timed(text: &[u8]) -> Option<u64> {
 
 /// The number behind the last occurrence of a key.
 fn number(text: &[u8], key: &[u8]) -> Option<u64> {
-    let after = text.get(memmem::rfind(text, key)? + key.len()..)?;
-    let after = after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    number_after(text.get(rfind(text, key)? + key.len()..)?)
+}
+
+fn number_after(key: &[u8]) -> Option<u64> {
+    let after = key.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(after.get(..digits)?).ok()?.parse().ok()
 }

@@ -10,6 +10,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
@@ -126,7 +127,8 @@ impl Upstream {
         // No task drives this connection; see the module's first lines.
         let limit = ReadLimit::default();
         let stream = TokioIo::new(LimitedStream { stream, limit: limit.clone() });
-        let handshake = http1::Builder::new().max_buf_size(BUFFER).handshake(stream).await;
+        let handshake =
+            http1::Builder::new().max_buf_size(BUFFER).preserve_header_case(true).handshake(stream).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
         Ok(Wire { sender, connection: Box::new(connection), limit, open: true })
     }
@@ -200,6 +202,15 @@ impl Wire {
         if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {
             self.open = false;
         }
+    }
+
+    /// The connection itself, after an answer that upgrades it, and the bytes that were read behind the answer.
+    pub(crate) async fn into_stream(mut self) -> hyper::Result<(LimitedStream, Bytes)> {
+        if self.open {
+            poll_fn(|context| Pin::new(&mut self.connection).poll(context)).await?;
+        }
+        let parts = self.connection.into_parts();
+        Ok((parts.io.into_inner(), parts.read_buf))
     }
 
     fn is_open(&mut self, context: &mut Context<'_>) -> bool {

@@ -21,8 +21,8 @@ use crate::route::{HttpProblem, Limits, Pass, RequestPrompt, StallLimit, Upstrea
 
 /// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
-/// Interval at which the cause of a wait is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Interval at which the cause of a wait is looked at again, at first and after some time.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 /// Answer of the scheduler to a request.
 pub(super) enum AdmissionAnswer {
@@ -98,11 +98,14 @@ impl AdmissionTicket {
         if let Ok(answer) = self.answer.try_recv() {
             return Ok(answer);
         }
+        let mut pause = LOOK_AGAIN.0;
         while RequestRecord::is_logged() {
             self.record.iter_mut().for_each(RequestRecord::waits);
-            if let Ok(answer) = tokio::time::timeout(LOOK_AGAIN, &mut self.answer).await {
+            if let Ok(answer) = tokio::time::timeout(pause, &mut self.answer).await {
                 return answer;
             }
+            // A thousand that wait for minutes would otherwise be looked at a thousand times a second.
+            pause = (pause * 3 / 2).min(LOOK_AGAIN.1);
         }
         (&mut self.answer).await
     }
@@ -194,10 +197,11 @@ impl Runtime {
         record: RequestRecord,
     ) -> Result<RunPass, HttpProblem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
-        let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
         // Counted from the end of the upload, not from the connection.
-        let deadline = self.now() + self.settings.wait;
-        self.submit(SchedulerEvent::Arrived { request, model, client, deadline });
+        let now = self.moment(record.arrived());
+        let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
+        let deadline = now + self.settings.wait;
+        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, deadline });
         ticket.wait(prompt).await
     }
 

@@ -16,16 +16,21 @@ use super::run::EngineRun;
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The same where idle models leave for other processes: one that grows must not have used up what is left to it.
+const SHORT_PERIOD: Duration = Duration::from_millis(200);
 /// Share of a run's memory that must be free again: drivers keep a little, and other processes allocate in
 /// the meantime.
 const BACK: (u64, u64) = (3, 4);
 
 /// Reads the cards for as long as the daemon lives.
 pub(super) async fn watch(runtime: Rc<Runtime>) {
+    let is_short = runtime.settings.scheduler.gives_way || !runtime.settings.serve.yield_to.is_empty();
+    let period = if is_short { SHORT_PERIOD } else { PERIOD };
     loop {
         runtime.read_cards().await;
+        runtime.sample().await;
         // After the answer, so that a slow driver is never asked faster than it answers.
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(period).await;
     }
 }
 
@@ -56,6 +61,7 @@ impl Runtime {
     fn take_reading(&self, reading: Reading, taken: Moment) {
         // Host memory is measured only for engines without a memory plan.
         let free = reading.free.clone();
+        self.notice_precedence(&reading);
         self.reading.replace(reading);
         self.submit(SchedulerEvent::CardsRead { free, taken });
     }

@@ -30,6 +30,12 @@ impl Runtime {
             SchedulerEffect::Stop { run, .. } => self.log_stop(*run),
             SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
             SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.log_failure(*model),
+            // A load that ended before it began lacked room.
+            SchedulerEffect::StateChanged { model, state: ModelState::Unloaded }
+                if self.shown(*model) == ModelState::Queued =>
+            {
+                self.log_failure(*model);
+            }
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Card, CardId};
-use plimsoll_config::ConfiguredModel;
+use plimsoll_config::{ConfiguredModel, RefusedModel, ServeSettings};
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 
 /// Error: the configuration names a card that the machine does not have.
@@ -28,6 +28,12 @@ pub struct UnknownCard {
 pub(super) struct ModelRegistry {
     entries: Vec<Rc<ConfiguredModel>>,
     names: HashMap<String, ModelId>,
+    /// Models that are not served because of a flag.
+    refused: Vec<RefusedModel>,
+    default: Option<String>,
+    strict_names: bool,
+    /// A request loads its model.
+    autoload: Option<bool>,
 }
 
 impl ModelRegistry {
@@ -69,8 +75,51 @@ impl ModelRegistry {
         Ok(changes)
     }
 
+    /// Takes what the configuration says of requests that name no model of it.
+    pub(super) fn set_rules(&mut self, serve: &ServeSettings, refused: Vec<RefusedModel>) {
+        self.default.clone_from(&serve.default);
+        (self.strict_names, self.autoload) = (serve.strict_names, serve.autoload);
+        self.refused = refused;
+    }
+
+    pub(super) fn autoloads(&self) -> bool {
+        self.autoload.unwrap_or(true)
+    }
+
+    /// Finds a model by its name, by an alias, or else by an alias with `*`.
     pub(super) fn find(&self, name: &str) -> Option<ModelId> {
-        self.names.get(name).copied()
+        let exact = self.names.get(name).copied();
+        exact.or_else(|| {
+            let mut present = self.present();
+            let fits = |entry: &ConfiguredModel| entry.aliases.iter().any(|alias| is_like(name, alias));
+            present.find(|(_, entry)| fits(entry)).map(|(id, _)| id)
+        })
+    }
+
+    /// The model for a request that names none, or one that is not configured.
+    pub(super) fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        let only = || {
+            let mut present = self.present();
+            let first = present.next().map(|(id, _)| id);
+            first.filter(|_| present.next().is_none() && self.refused.is_empty())
+        };
+        match name {
+            None => self.default.as_ref().map_or_else(only, |default| self.find(default)),
+            Some(_) if self.strict_names => None,
+            Some(_) => only(),
+        }
+    }
+
+    /// The model of this name that is not served because of a flag.
+    pub(super) fn refused(&self, name: &str) -> Option<&RefusedModel> {
+        self.refused
+            .iter()
+            .find(|refused| refused.name == name || refused.aliases.iter().any(|it| it == name))
+    }
+
+    /// The first of `refused` that was not refused before.
+    pub(super) fn newly_refused<'a>(&self, refused: &'a [RefusedModel]) -> Option<&'a RefusedModel> {
+        refused.iter().find(|model| !self.refused.contains(model))
     }
 
     /// The entry of `id`, also if it has left the configuration.
@@ -81,7 +130,7 @@ impl ModelRegistry {
     /// The models of the configuration, in its order.
     pub(super) fn present(&self) -> impl Iterator<Item = (ModelId, &Rc<ConfiguredModel>)> {
         let numbered = (0..).map(ModelId).zip(&self.entries);
-        numbered.filter(|(id, entry)| self.find(&entry.name) == Some(*id))
+        numbered.filter(|(id, entry)| self.names.get(&entry.name) == Some(id))
     }
 
     fn next(&self) -> ModelId {
@@ -98,6 +147,20 @@ impl ModelRegistry {
             None => self.entries.push(entry),
         }
     }
+}
+
+/// True if `name` is `pattern`, whose `*` stand for any characters.
+fn is_like(name: &str, pattern: &str) -> bool {
+    let Some((beginning, rest)) = pattern.split_once('*') else { return name == pattern };
+    let Some(mut name) = name.strip_prefix(beginning) else { return false };
+    let mut parts = rest.split('*');
+    let end = parts.next_back().unwrap_or_default();
+    for part in parts {
+        // The first place is the best: whatever fits behind a later one fits behind the first.
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(end)
 }
 
 fn index(id: ModelId) -> usize {
@@ -183,6 +246,63 @@ mod tests {
         assert!(roll.update(entries(second), &[]).unwrap().is_empty(), "the same file changes nothing");
         let changes = roll.update(entries(first), &[]).unwrap();
         assert!(names(&changes).contains(&(4, "added")), "a model that comes back is a new one: {changes:?}");
+    }
+
+    #[test]
+    fn a_star_in_an_alias_stands_for_any_characters() {
+        for (name, pattern, is_like_it) in [
+            ("claude-3-opus", "claude-*", true),
+            ("claude-", "claude-*", true),
+            ("claude", "claude-*", false),
+            ("gpt-4.1-mini", "gpt-*-mini", true),
+            ("gpt-mini", "gpt-*-mini", false),
+            ("abab", "*ab*ab", true),
+            ("ab", "*ab*ab", false),
+            ("anything", "*", true),
+            ("", "*", true),
+            ("é", "*é*", true),
+            ("a", "a", true),
+            ("a", "b", false),
+        ] {
+            assert_eq!(is_like(name, pattern), is_like_it, "{name} {pattern}");
+        }
+        // Many stars and a long name are no work.
+        assert!(!is_like(&"a".repeat(4096), &format!("{}b", "a*".repeat(2000))));
+    }
+
+    #[test]
+    fn a_request_without_a_known_name_goes_to_the_only_model_or_to_the_default() {
+        let models = |count: usize| (0..count).map(|n| format!("[models.m{n}]\ncmd = 'x ${{PORT}}'\n"));
+        let registry = |count, serve: &str| {
+            let text = format!("[serve]\n{serve}\n{}", models(count).collect::<String>());
+            let read = plimsoll_config::parse("test.toml", &text, &|_| None).unwrap();
+            let mut registry = ModelRegistry::default();
+            registry.update(read.models, &[]).unwrap();
+            registry.set_rules(&read.serve, read.refused);
+            registry
+        };
+        for (count, serve, unnamed, foreign) in [
+            (1, "", Some(0), Some(0)),
+            (1, "strict-names = true", Some(0), None),
+            (2, "", None, None),
+            (2, "default = 'm1'", Some(1), None),
+        ] {
+            let registry = registry(count, serve);
+            let number = |id: Option<ModelId>| id.map(|id| id.0);
+            assert_eq!(number(registry.stand_in(None)), unnamed, "{count} {serve}");
+            assert_eq!(number(registry.stand_in(Some("gpt-4.1"))), foreign, "{count} {serve}");
+        }
+    }
+
+    #[test]
+    fn an_exact_name_wins_over_a_pattern() {
+        let text =
+            "[models.any]\ncmd = 'x ${PORT}'\naliases = ['claude-*']\n[models.claude-3]\ncmd = 'y ${PORT}'";
+        let mut registry = ModelRegistry::default();
+        registry.update(entries(text), &[]).unwrap();
+        assert_eq!(registry.find("claude-3"), Some(ModelId(1)));
+        assert_eq!(registry.find("claude-4"), Some(ModelId(0)));
+        assert_eq!(registry.present().count(), 2);
     }
 
     #[test]

@@ -1,24 +1,41 @@
-//! Log of requests: a line when one starts to wait, and a line when it ends.
+//! Log of requests: a line when one starts to wait, and a line when it ends. Those in between are listed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use plimsoll_scheduler::ModelId;
+use serde_json::{Value, json};
 use tracing::Level;
 
 use super::run::EngineRun;
 use super::{Runtime, in_a_line};
 
-/// Requests that have ended since the start.
+/// Cause of a wait while the model's files and its engine are checked.
+const CHECK: &str = "check";
+
+/// Requests since the start: the ended ones by number, and the open ones.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounts {
     answered: Cell<u64>,
     failed: Cell<u64>,
     /// Requests whose clients left.
     abandoned: Cell<u64>,
+    /// Requests that have not ended, by the order of their arrival.
+    open: RefCell<BTreeMap<u64, Rc<OpenRequest>>>,
+    arrivals: Cell<u64>,
+}
+
+/// A request that waits or is being answered.
+#[derive(Debug)]
+struct OpenRequest {
+    model: ModelId,
+    arrived: Instant,
+    /// Time until it was sent to its engine, and whether a load was part of it.
+    sent: Cell<Option<(Duration, bool)>>,
 }
 
 impl RequestCounts {
@@ -38,12 +55,11 @@ impl fmt::Display for RequestCounts {
 /// One request; dropping the record writes its line.
 pub(super) struct RequestRecord {
     runtime: Rc<Runtime>,
-    model: ModelId,
-    arrived: Instant,
-    /// Time until it was sent to its engine, and whether a load was part of it.
-    sent: Option<(Duration, bool)>,
-    /// Cause of its wait, as last told.
+    id: u64,
+    open: Rc<OpenRequest>,
+    /// Cause of its wait, as last seen, and whether a line told one.
     cause: Option<&'static str>,
+    told: bool,
     status: Option<StatusCode>,
     tokens: Option<u64>,
     outcome: RequestOutcome,
@@ -58,17 +74,26 @@ enum RequestOutcome {
 
 impl RequestRecord {
     pub(super) fn begin(runtime: &Rc<Runtime>, model: ModelId) -> Self {
+        let counts = &runtime.counts;
+        let id = counts.arrivals.get() + 1;
+        counts.arrivals.set(id);
+        let open = Rc::new(OpenRequest { model, arrived: Instant::now(), sent: Cell::default() });
+        counts.open.borrow_mut().insert(id, Rc::clone(&open));
         Self {
             runtime: Rc::clone(runtime),
-            model,
-            arrived: Instant::now(),
-            sent: None,
+            id,
+            open,
             cause: None,
+            told: false,
             status: None,
             tokens: None,
             // A client may leave at any time; every other end is told.
             outcome: RequestOutcome::Abandoned,
         }
+    }
+
+    pub(super) fn arrived(&self) -> Instant {
+        self.open.arrived
     }
 
     /// True if the line will be written, so that its figures are worth finding.
@@ -79,16 +104,27 @@ impl RequestRecord {
     /// Logs the cause of the wait, unless it was told before.
     pub(super) fn waits(&mut self) {
         let state = self.runtime.state.borrow();
-        let Some((cause, reason)) = state.scheduler.wait_reason(self.model) else { return };
-        if self.cause.replace(cause) != Some(cause) {
-            let (name, waited_ms) = (&state.registry.entry(self.model).name, millis(self.arrived.elapsed()));
+        let OpenRequest { model, arrived, .. } = *self.open;
+        // Asked again and again for every request that waits, so the reason is made only where it is told.
+        let cause = state.scheduler.wait_cause(model);
+        if cause == self.cause && self.told {
+            return;
+        }
+        // Every load begins with a check of some milliseconds; only a long one is worth a line.
+        if self.cause.is_none() && cause == Some(CHECK) {
+            self.cause = cause;
+            return;
+        }
+        let Some((cause, reason)) = state.scheduler.wait_reason(model) else { return };
+        if self.cause.replace(cause) != Some(cause) || !self.told {
+            self.told = true;
+            let (name, waited_ms) = (&state.registry.entry(model).name, millis(arrived.elapsed()));
             tracing::info!(model = name, waits_for = cause, waited_ms, "wait {name}: {}", in_a_line(&reason));
         }
     }
 
     pub(super) fn sent_to(&mut self, run: &EngineRun) {
-        let waited = self.arrived.elapsed();
-        self.sent = Some((waited, run.age() < waited));
+        self.open.sent.set(Some((self.open.arrived.elapsed(), run.began_after(self.open.arrived))));
     }
 
     pub(super) fn status(&mut self, status: StatusCode) {
@@ -123,13 +159,14 @@ impl RequestRecord {
 impl Drop for RequestRecord {
     fn drop(&mut self) {
         self.count();
+        self.runtime.counts.open.borrow_mut().remove(&self.id);
         if !Self::is_logged() {
             return;
         }
-        let entry = self.runtime.entry(self.model);
-        let took = self.arrived.elapsed();
+        let entry = self.runtime.entry(self.open.model);
+        let took = self.open.arrived.elapsed();
         // A request that was never sent has waited all its time.
-        let (waited, loaded) = self.sent.unwrap_or((took, false));
+        let (waited, loaded) = self.open.sent.get().unwrap_or((took, false));
         tracing::info!(
             model = entry.name,
             status = self.status.map(|status| u64::from(status.as_u16())),
@@ -142,6 +179,28 @@ impl Drop for RequestRecord {
             entry.name,
             EndedRequest { record: self, took, waited, loaded }
         );
+    }
+}
+
+impl Runtime {
+    /// The requests that wait or are being answered, the oldest first, with the times on the clock of the snapshot.
+    pub(super) fn open_requests(&self) -> Value {
+        let state = self.state.borrow();
+        let start = self.up_since();
+        let open = self.counts.open.borrow();
+        let list = open.iter().map(|(id, open)| {
+            let arrived = open.arrived.saturating_duration_since(start);
+            let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());
+            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model)?.1));
+            json!({
+                "id": id,
+                "model": state.registry.entry(open.model).name,
+                "arrived": arrived.as_secs_f64(),
+                "sent": sent,
+                "waits_for": if sent.is_none() { waits() } else { None },
+            })
+        });
+        list.collect()
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct EngineRun {
     /// Free memory of its cards when its process was started.
     free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
+    /// llama-server's `--sleep-idle-seconds`.
+    asleep: Cell<bool>,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
@@ -85,6 +87,7 @@ impl EngineRun {
             arguments: RefCell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
+            asleep: Cell::new(false),
             orders,
             inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
@@ -111,9 +114,18 @@ impl EngineRun {
         self.arguments.borrow().clone()
     }
 
+    /// The engine is idle and has freed its memory for the time.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep.get()
+    }
+
     /// Exit code of the engine, or 128 plus the signal; `None` while it runs.
     pub(super) fn exit_code(&self) -> Option<i32> {
         self.exit_code.get()
+    }
+
+    pub(super) fn began_after(&self, time: Instant) -> bool {
+        self.started > time
     }
 
     /// Time since it was started.
@@ -199,6 +211,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         extension.ended(&runtime, &run, &verdict.end);
     }
     runtime.log_end(&run, &verdict.end);
+    runtime.mark_end(&run, &verdict);
     runtime.submit(SchedulerEvent::Ended { run: run.id, end: verdict.end });
 }
 
@@ -260,7 +273,10 @@ impl Starter<'_> {
                     }
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory stays claimed until it ends.
-                    Some(ChildEvent::Sleeping(_)) => {}
+                    Some(ChildEvent::Sleeping(_)) => {
+                        self.run.asleep.set(true);
+                        self.runtime.events.asleep(&self.run.entry.name);
+                    }
                     // The supervisor ends without a report only when the daemon ends.
                     None => return EXPECTED,
                 },
@@ -281,6 +297,7 @@ impl Starter<'_> {
         if let Some(name) = &entry.upstream_name {
             upstream = upstream.with_model(name);
         }
+        self.run.asleep.set(false);
         self.run.upstream.replace(Some(Rc::new(upstream)));
         // A sleeping llama-server reports ready again; the first report stands.
         let _ = self.run.about.set(about.clone());
@@ -302,6 +319,7 @@ impl Starter<'_> {
     fn progressed(&self, progress: &Value) {
         // A line of output comes without a payload; only the control channel reports a figure.
         let measured = !progress.is_null();
+        self.runtime.statuses.with(self.run.model, |status| status.progress = Some(progress.clone()));
         self.runtime.submit(SchedulerEvent::Progressed { run: self.run.id, measured });
         self.runtime.publish(self.run.model, ModelState::Loading, &json!({ "progress": progress }));
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use plimsoll_base::{Bytes, CardKind, Share};
+use plimsoll_config::ConfiguredModel;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
 use crate::route::{
     Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
-    RouteOptions,
+    RouteOptions, Upstream, WhatIfError,
 };
 
 impl ModelService for Runtime {
@@ -22,6 +23,37 @@ impl ModelService for Runtime {
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         self.state.borrow().registry.find(name)
+    }
+
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        self.state.borrow().registry.stand_in(name)
+    }
+
+    fn refusal(&self, name: &str) -> Option<HttpProblem> {
+        let state = self.state.borrow();
+        let refused = state.registry.refused(name)?;
+        let message = format!("model '{}' is not served: {}", refused.name, refused.error);
+        Some(HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", message))
+    }
+
+    fn with_flag(&self, flags: &[&str]) -> Option<ModelId> {
+        let offers = |entry: &ConfiguredModel| {
+            let options = entry.launch.options();
+            options.is_some_and(|options| flags.iter().any(|flag| options.get(flag).is_some()))
+        };
+        let mut offering = self.present().into_iter().filter(|(_, entry)| offers(entry)).map(|(id, _)| id);
+        let first = offering.next()?;
+        let loaded = std::iter::once(first).chain(offering).find(|id| self.shown(*id) == ModelState::Ready);
+        Some(loaded.unwrap_or(first))
+    }
+
+    fn autoloads(&self) -> bool {
+        self.state.borrow().registry.autoloads()
+    }
+
+    fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>> {
+        let run = self.statuses.with(model, |status| status.run.clone());
+        run.filter(|_| self.shown(model) == ModelState::Ready).and_then(|run| run.upstream())
     }
 
     fn names(&self) -> Vec<String> {
@@ -40,7 +72,7 @@ impl ModelService for Runtime {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
         let mut record = RequestRecord::begin(&self, model);
-        if wish.autoload == Some(false) && self.shown(model) != ModelState::Ready {
+        if !wish.autoload.unwrap_or_else(|| self.autoloads()) && self.shown(model) != ModelState::Ready {
             record.refused(StatusCode::BAD_REQUEST);
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded"));
         }
@@ -67,6 +99,7 @@ impl ModelService for Runtime {
             description: String::new(),
             unlisted: entry.unlisted,
             state: self.shown(model),
+            asleep: run.as_ref().is_some_and(|run| run.is_asleep()),
             arguments: run.as_ref().map(|run| run.arguments()).unwrap_or_default(),
             preset: None,
             exit_code: run.as_ref().and_then(|run| run.exit_code()),
@@ -99,11 +132,14 @@ impl ModelService for Runtime {
         }
         let until = if time.is_zero() { Moment::START } else { self.now() + time };
         self.submit(SchedulerEvent::PinWanted { model, until });
-        self.events.show(|| self.scheduler_snapshot());
     }
 
     fn keep(&self, model: ModelId, time: Duration) {
         self.submit(SchedulerEvent::KeepWanted { model, time });
+    }
+
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+        self.yield_memory(card, size, time)
     }
 
     fn about(&self) -> Value {
@@ -119,16 +155,28 @@ impl ModelService for Runtime {
         })
     }
 
+    fn requests(&self) -> Value {
+        self.open_requests()
+    }
+
     async fn reload(&self) -> Result<(), HttpProblem> {
         let RuntimeSettings { config, .. } = &self.settings;
         let bad = |error: &dyn std::error::Error| {
             HttpProblem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
         };
-        self.read_config(config).await.map(drop).map_err(|error| bad(&error))
+        self.read_config(config).await.map_err(|error| bad(&error))
     }
 
     fn snapshot(&self) -> SchedulerSnapshot {
         self.state.borrow().scheduler.snapshot(self.now())
+    }
+
+    async fn what_if(&self, model: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
+        self.dry_run(model, flags).await
+    }
+
+    fn document(&self) -> Value {
+        Self::document(self, 0)
     }
 
     fn events(&self) -> &Events {

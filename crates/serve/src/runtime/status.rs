@@ -4,10 +4,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use plimsoll_base::{End, Hint, Reason};
+use plimsoll_base::{End, Hint, MemoryModel, Reason};
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState};
+use serde_json::Value;
 
 use super::run::EngineRun;
 use crate::route::{Exposition, MetricKind, ModelFacts};
@@ -25,6 +27,10 @@ pub(crate) struct ModelStatus {
     pub(super) told: Option<Reason>,
     /// Hints for a failure of the load that is under way, or of the last one.
     pub(crate) hints: Vec<Hint>,
+    /// Progress of the load that is under way, as the engine reports it.
+    pub(super) progress: Option<Value>,
+    /// The need of the model by its last survey.
+    pub(super) demand: Option<Arc<dyn MemoryModel>>,
     log: Option<Log>,
     loads: u64,
     crashes: u64,
@@ -50,6 +56,7 @@ impl ModelStatuses {
             status.loads += 1;
             // They belong to the load before.
             status.hints.clear();
+            status.progress = None;
             status.run = Some(Rc::clone(run));
         });
     }

@@ -48,6 +48,7 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
         for extension in &runtime.extensions {
             extension.surveyed(model, demand);
         }
+        runtime.statuses.with(model, |status| status.demand = Some(Arc::clone(demand)));
         runtime.lowered(model, demand.lowered_context());
     }
     runtime.submit(SchedulerEvent::Surveyed { model, result });

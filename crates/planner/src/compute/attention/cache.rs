@@ -1,5 +1,4 @@
-//! Keys and values that attention reads in the compute graph: from the layer's KV cache or, in encoders, from
-//! the batch itself.
+//! Keys and values that attention reads in the compute graph: the KV cache or, in encoders, the batch.
 //!
 //! The code mirrors `llama-kv-cache.cpp: get_k, get_v, cpy_k, cpy_v @ b10605`.
 
@@ -7,12 +6,9 @@ use plimsoll_base::Bytes;
 use plimsoll_model::TensorType;
 
 use super::projections::Projections;
-use crate::compute::decoder::Decoder;
-use crate::compute::graph::{F16, Id, OpKind};
 use crate::compute::inputs::CacheInputs;
-use crate::compute::model_layers::Layer;
-use crate::kv;
-use crate::layout::TensorDevice;
+use crate::compute::{Decoder, F16, Id, OpKind};
+use crate::{TensorDevice, kv};
 
 /// Views of a layer's KV cache that attention reads.
 pub(super) struct CacheViews {
@@ -26,20 +22,15 @@ pub(super) struct CacheViews {
 
 impl Decoder<'_> {
     /// Stores the batch in the cache and views all of it.
-    pub(super) fn cache_views(
-        &mut self,
-        block: &Layer<'_>,
-        p: &Projections,
-        inputs: &CacheInputs,
-    ) -> CacheViews {
+    pub(super) fn cache_views(&mut self, p: &Projections, inputs: &CacheInputs) -> CacheViews {
         let hyper = &self.layers.model.hyper;
-        let place = self.cache.device(self.layers.cache_place(block));
-        let cells = kv::cells(hyper, block.layer, self.reserve);
+        let place = self.cache.device(self.layers.cache_place(self.block()));
+        let cells = kv::cells(hyper, self.block().layer, self.reserve);
         let streams = self.reserve.streams;
-        let (key_row, value_row) = (hyper.key_row(block.layer), hyper.value_row(block.layer));
-        let heads_kv = u64::from(hyper.heads_kv.at(block.layer)).max(1);
+        let (key_row, value_row) = (hyper.key_row(self.block().layer), hyper.value_row(self.block().layer));
+        let heads_kv = u64::from(hyper.heads_kv.at(self.block().layer)).max(1);
         let latent = hyper.mla.as_ref().map(|mla| u64::from(mla.kv_lora_rank));
-        let caches = hyper.caches(block.layer);
+        let caches = hyper.caches(self.block().layer);
         let (tokens, transposed) = (self.tokens, self.cache.transposed);
         let rows = cells.saturating_mul(streams);
 
@@ -52,25 +43,19 @@ impl Decoder<'_> {
         // A layer that shares an earlier layer's cache stores nothing.
         if caches {
             let flat = self.graph.view(p.key, [key_row, tokens, 1, 1]);
-            let store = self.graph.store(flat, inputs.key_rows, key_cache);
-            self.graph.expand(store);
+            self.graph.store(flat, inputs.key_rows, key_cache);
             if latent.is_none() {
-                let shape = match transposed {
-                    // Rows of one element: each lands in a row of its own.
-                    true => [1, value_row.saturating_mul(tokens), 1, 1],
-                    false => [value_row, tokens, 1, 1],
-                };
+                // Transposed, each row of one element lands in a row of its own.
+                let all = value_row.saturating_mul(tokens);
+                let shape = if transposed { [1, all, 1, 1] } else { [value_row, tokens, 1, 1] };
                 let flat = self.graph.view(p.value, shape);
-                let store = self.graph.store(flat, inputs.value_rows, value_cache);
-                self.graph.expand(store);
+                self.graph.store(flat, inputs.value_rows, value_cache);
             }
         }
         let width = latent.unwrap_or(value_row / heads_kv);
         let key_shape = [key_row / heads_kv, cells, heads_kv, streams];
-        let value_shape = match transposed {
-            true => [cells, width, heads_kv, streams],
-            false => [width, cells, heads_kv, streams],
-        };
+        let value_shape =
+            if transposed { [cells, width, heads_kv, streams] } else { [width, cells, heads_kv, streams] };
         let [key, value] = [(key_cache, key_shape), (value_cache, value_shape)].map(|(cache, shape)| {
             let bytes = self.graph.node(cache).bytes;
             self.graph.cache_view(cache, shape, bytes)

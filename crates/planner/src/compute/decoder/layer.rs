@@ -1,12 +1,9 @@
-//! One layer of the compute graph: attention or a recurrent layer, the feed-forward network, and the residual
-//! sums.
+//! One layer of the compute graph: attention or a recurrent layer, feed-forward network, residual sums.
 
 use plimsoll_model::Model;
 
-use crate::architecture::WantedRows;
-use crate::compute::decoder::Decoder;
-use crate::compute::graph::Id;
-use crate::compute::model_layers::{Layer, ModelLayers};
+use crate::WantedRows;
+use crate::compute::{Decoder, Id, Layer, ModelLayers};
 
 /// The part of a layer before its feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,22 +18,22 @@ enum Mixer {
 }
 
 impl Decoder<'_> {
-    pub(super) fn layer(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
-        if norms_after_sums(block, self.layers.model.hyper.cached) {
-            return self.encoder_layer(block, input, is_last);
+    pub(super) fn layer(&mut self, input: Id, is_last: bool) -> Id {
+        if norms_after_sums(self.block(), self.layers.model.hyper.cached) {
+            return self.encoder_layer(input, is_last);
         }
         if self.variant.side_by_side {
-            return self.layer_side_by_side(block, input, is_last);
+            return self.layer_side_by_side(input, is_last);
         }
-        let mixer = mixer(self.layers.model, block);
+        let mixer = mixer(self.layers.model, self.block());
         let mut current = match self.attends_beside() {
-            true => self.mix_beside_attention(block, input),
+            true => self.mix_beside_attention(input),
             false => {
-                let normed = self.norm(block, "attn_norm", input);
+                let normed = self.norm("attn_norm", input);
                 if self.variant.norm_first {
                     self.graph.expand(normed);
                 }
-                self.mix(block, mixer, normed)
+                self.mix(mixer, normed)
             }
         };
         let mut residual = input;
@@ -46,49 +43,45 @@ impl Decoder<'_> {
             residual = self.wanted_rows(residual);
         }
         // Gemma norms the result of attention as well; elsewhere `post_attention_norm` is the feed-forward's norm.
-        let has_own_norm = block.has("ffn_norm.weight") || block.has("ffn_norm");
+        let has_own_norm = self.block().has("ffn_norm.weight") || self.block().has("ffn_norm");
         if has_own_norm {
-            current = self.norm(block, "post_attention_norm", current);
+            current = self.norm("post_attention_norm", current);
         }
         let mut residual = self.sum(0, current, residual);
         if is_last && self.variant.wanted == WantedRows::AfterFirstSum {
             residual = self.wanted_rows(residual);
         }
-        if mixer == Mixer::FeedForward || !has_feed_forward(block) {
+        if mixer == Mixer::FeedForward || !has_feed_forward(self.block()) {
             return residual;
         }
-        let norm = match has_own_norm {
-            true => "ffn_norm",
-            false => "post_attention_norm",
-        };
-        let normed = self.norm(block, norm, residual);
-        let current = self.feed_forward(block, normed);
-        let current = self.norm(block, "post_ffw_norm", current);
+        let norm = if has_own_norm { "ffn_norm" } else { "post_attention_norm" };
+        let normed = self.norm(norm, residual);
+        let current = self.feed_forward(normed);
+        let current = self.norm("post_ffw_norm", current);
         self.sum(1, current, residual)
     }
 
     /// `models/command-r.cpp @ b10605`.
-    fn layer_side_by_side(&mut self, block: &Layer<'_>, input: Id, is_last: bool) -> Id {
-        let normed = self.norm(block, "attn_norm", input);
-        let attended = self.attention(block, normed);
+    fn layer_side_by_side(&mut self, input: Id, is_last: bool) -> Id {
+        let normed = self.norm("attn_norm", input);
+        let attended = self.attention(normed);
         let mut parts = [attended, input, normed];
         if is_last {
             parts = parts.map(|part| self.wanted_rows(part));
         }
         let [attended, residual, normed] = parts;
-        let active = self.feed_forward(block, normed);
-        let sum = self.graph.in_place(&[active, residual]);
-        self.graph.in_place(&[sum, attended])
+        let active = self.feed_forward(normed);
+        self.graph.chain(active, &[&[residual], &[attended]])
     }
 
-    fn mix(&mut self, block: &Layer<'_>, mixer: Mixer, input: Id) -> Id {
+    fn mix(&mut self, mixer: Mixer, input: Id) -> Id {
         let mixed = match mixer {
-            Mixer::Attention => Some(self.attention(block, input)),
-            Mixer::FeedForward => Some(self.feed_forward(block, input)),
-            Mixer::DeltaNet => self.delta_net(block, input),
-            Mixer::Mamba => self.mamba(block, input),
-            Mixer::Mamba2 => self.mamba2(block, input),
-            Mixer::ShortConvolution => self.short_convolution(block, input),
+            Mixer::Attention => Some(self.attention(input)),
+            Mixer::FeedForward => Some(self.feed_forward(input)),
+            Mixer::DeltaNet => self.delta_net(input),
+            Mixer::Mamba => self.mamba(input),
+            Mixer::Mamba2 => self.mamba2(input),
+            Mixer::ShortConvolution => self.short_convolution(input),
         };
         // A damaged file may lack a tensor of the layer; the estimate then passes the tokens on.
         mixed.unwrap_or(input)
@@ -105,27 +98,24 @@ impl Decoder<'_> {
     }
 
     /// Attention and Mamba 2 in parallel, each applying the same norm to the same input (Falcon-H1).
-    fn mix_beside_attention(&mut self, block: &Layer<'_>, input: Id) -> Id {
-        let Some(weights) = self.norm_weights(block, "attn_norm") else {
-            return input;
-        };
-        let normed = self.norm_by(block, weights, input);
-        let attended = self.attention(block, normed);
-        let normed = self.norm_by(block, weights, input);
-        let carried = self.mix(block, Mixer::Mamba2, normed);
+    fn mix_beside_attention(&mut self, input: Id) -> Id {
+        let Some(weights) = self.norm_weights("attn_norm") else { return input };
+        let normed = self.norm_by(weights, input);
+        let attended = self.attention(normed);
+        let normed = self.norm_by(weights, input);
+        let carried = self.mix(Mixer::Mamba2, normed);
         self.graph.in_place(&[attended, carried])
     }
 
     /// The first or the second residual sum of a layer.
     fn sum(&mut self, which: usize, current: Id, residual: Id) -> Id {
-        let current = match self.layers.model.hyper.scales_residual {
-            true => self.graph.in_place(&[current]),
-            false => current,
-        };
+        let current =
+            if self.layers.model.hyper.scales_residual { self.graph.in_place(&[current]) } else { current };
         // The first operand is the one whose memory the sum reuses, if both die here.
-        match self.variant.residual_first[which] {
-            true => self.graph.in_place(&[residual, current]),
-            false => self.graph.in_place(&[current, residual]),
+        if self.variant.residual_first[which] {
+            self.graph.in_place(&[residual, current])
+        } else {
+            self.graph.in_place(&[current, residual])
         }
     }
 }

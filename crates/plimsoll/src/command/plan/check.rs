@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = checked.cards.iter().all(|row| row.ok) && checked.said.iter().all(agrees);
     let check = Check { schema: "plimsoll.check/1", models: [checked], ok };
-    print_as(arguments.json, &check, || screen::check(&check))?;
+    print_as(arguments.json.as_deref(), &check, || screen::check(&check))?;
     Ok(status(ok))
 }
 

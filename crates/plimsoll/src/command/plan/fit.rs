@@ -4,6 +4,7 @@
 //! Stderr has all results. Exits 1 if nothing fits.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll_base::{Card, Reason};
@@ -84,8 +85,11 @@ fn by_formulas(
 }
 
 fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
-    if arguments.json {
-        return print_as(true, &json(options, fit)?, String::new);
+    if let Some(path) = arguments.json.as_deref() {
+        print_as(Some(path), &json(options, fit)?, String::new)?;
+        if path == Path::new("-") {
+            return Ok(());
+        }
     }
     let mut stderr = anstream::stderr().lock();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;

@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
         "commit": listing.commit,
         "quantisations": rows.iter().map(PlannedQuant::json).collect::<Vec<Value>>(),
     });
-    print_as(arguments.json, &document, || text(&rows, cards))?;
+    print_as(arguments.json.as_deref(), &document, || text(&rows, cards))?;
     Ok(status(rows.iter().any(PlannedQuant::fits)))
 }
 

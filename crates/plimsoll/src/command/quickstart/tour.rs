@@ -166,5 +166,6 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
         budget.name,
         budget.total.get()
     ));
+    quote("to delete the engine and the models again: plimsoll engine remove");
     say("");
 }

@@ -14,7 +14,7 @@ use crate::report::{ErrorReport, print_as, status};
 pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorReport> {
     let wish = wish(arguments, card).map_err(ErrorReport::input)?;
     let outcome = reclaim_on(&wish);
-    print_as(arguments.json, &answer(&wish, &outcome), || told(&wish, &outcome))?;
+    print_as(arguments.json.as_deref(), &answer(&wish, &outcome), || told(&wish, &outcome))?;
     // A dry run succeeds if the idle memory would suffice, so scripts can test before they ask.
     let is_met = outcome.short(&wish).is_zero() || wish.dry_run && outcome.is_reachable(&wish);
     Ok(status(is_met))

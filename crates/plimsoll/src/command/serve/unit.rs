@@ -1,10 +1,11 @@
 //! Systemd units of the server, for `serve --print-unit`.
 //!
-//! The unit files of the packages are the templates. Only the program and its configuration differ.
+//! The unit files of the packages are the templates. Only the program, its configuration and, for a user, its folder
+//! differ.
 
-use std::env::current_exe;
-use std::io;
+use std::env::{current_dir, current_exe, var, var_os};
 use std::path::{Path, PathBuf, absolute};
+use std::{fs, io};
 
 use plimsoll_reclaim::{UnitError, program_for_root, quoted};
 
@@ -21,10 +22,19 @@ pub(super) enum PrintUnitError {
     Find(#[from] io::Error),
     #[error("the path {} is not text, which a unit has to be", .0.display())]
     NotText(PathBuf),
+    #[error("the path {} cannot be written in a unit: it has a line break, or ends in a blank or a backslash", .0.display())]
+    NoFolder(PathBuf),
+}
+
+/// A unit, and what will not work as it did in the shell that asked for it.
+#[derive(Debug)]
+pub(super) struct PrintedUnit {
+    pub(super) text: String,
+    pub(super) warnings: Vec<String>,
 }
 
 /// The unit for this installation, with where to put it as its first line.
-pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<String, PrintUnitError> {
+pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, PrintUnitError> {
     let (template, place) = match of_user {
         false => (SYSTEM, "/etc/systemd/system/plimsoll.service"),
         true => (USER, "~/.config/systemd/user/plimsoll.service"),
@@ -33,8 +43,71 @@ pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<String, Print
         false => program_for_root().map_err(PrintUnitError::Program)?,
         true => word(&current_exe()?.canonicalize()?)?,
     };
-    let config = config.map(|path| word(&absolute(path)?)).transpose()?;
-    Ok(format!("# {place}\n{}", replaced(template, &program, config.as_deref())))
+    let config = config.map(absolute).transpose()?;
+    let word_of_config = config.as_deref().map(word).transpose()?;
+    let mut text = replaced(template, &program, word_of_config.as_deref());
+    // Relative paths in a configuration start where the server does; the service of the machine has its own folder.
+    if of_user && config.is_some() {
+        let folder = format!("WorkingDirectory={}\n{START}", folder(&current_dir()?)?);
+        text = text.replacen(START, &folder, 1);
+    }
+    let warnings =
+        config.or_else(|| usual(of_user)).map_or_else(Vec::new, |config| warnings(&config, of_user));
+    Ok(PrintedUnit { text: format!("# {place}\n{text}"), warnings })
+}
+
+/// The configuration that the template names.
+fn usual(of_user: bool) -> Option<PathBuf> {
+    let folder = match of_user {
+        false => PathBuf::from("/etc"),
+        true => match var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty()) {
+            Some(folder) => folder.into(),
+            None => PathBuf::from(var_os("HOME")?).join(".config"),
+        },
+    };
+    Some(folder.join("plimsoll/plimsoll.toml"))
+}
+
+/// Paths that the service will not find.
+fn warnings(config: &Path, of_user: bool) -> Vec<String> {
+    let name = config.display();
+    let text = match fs::read_to_string(config) {
+        Ok(text) => text,
+        Err(error) => return vec![format!("the service will not start: cannot read {name}: {error}")],
+    };
+    let roster = match plimsoll_config::parse(&config.to_string_lossy(), &text, &|name| var(name).ok()) {
+        Ok(roster) => roster,
+        Err(error) => return vec![format!("the service will not start: {error}")],
+    };
+    let models = roster.models.iter().flat_map(|model| {
+        model.launch.paths().map(|path| (format!("model `{}`", model.name), path.to_owned()))
+    });
+    let paths = [("the configuration".to_owned(), config.to_string_lossy().into_owned())];
+    let told = paths.into_iter().chain(models).filter_map(|(of, path)| {
+        // The unit of a user has no PrivateTmp, and starts in this folder.
+        let why = match () {
+            () if of_user => return None,
+            () if !path.starts_with('/') => {
+                "a relative path, which starts at /var/lib/plimsoll in the service"
+            }
+            () if path.starts_with("/tmp/") || path.starts_with("/var/tmp/") => {
+                "hidden from the service by PrivateTmp=yes; move it elsewhere"
+            }
+            () => return None,
+        };
+        Some(format!("{of}: {path} is {why}"))
+    });
+    told.collect()
+}
+
+/// A folder as `WorkingDirectory=` takes it: without quotation marks.
+fn folder(path: &Path) -> Result<String, PrintUnitError> {
+    let text = path.to_str().ok_or_else(|| PrintUnitError::NotText(path.to_owned()))?;
+    let ends_badly = text.ends_with(|c: char| c.is_whitespace() || c == '\\');
+    match ends_badly || text.contains(char::is_control) {
+        true => Err(PrintUnitError::NoFolder(path.to_owned())),
+        false => Ok(text.replace('%', "%%")),
+    }
 }
 
 fn word(path: &Path) -> Result<String, PrintUnitError> {
@@ -71,8 +144,33 @@ mod tests {
 
     #[test]
     fn a_configuration_says_nothing_to_systemd_but_itself() {
-        let unit = unit(Some(Path::new("/srv/a b%n\nExecStartPre=/bin/evil.toml")), true).unwrap();
+        let unit = unit(Some(Path::new("/srv/a b%n\nExecStartPre=/bin/evil.toml")), true).unwrap().text;
         assert!(unit.contains("serve \"/srv/a b%%n\\nExecStartPre=/bin/evil.toml\"\n"), "{unit}");
         assert_eq!(unit.lines().filter(|line| line.starts_with("ExecStartPre")).count(), 0);
+    }
+
+    #[test]
+    fn a_folder_says_nothing_to_systemd_but_itself() {
+        assert_eq!(folder(Path::new("/home/a b/100%")).unwrap(), "/home/a b/100%%");
+        for path in ["/a\nExecStartPre=/bin/evil", "/a ", "/a\\", "/a\t"] {
+            assert!(folder(Path::new(path)).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn paths_that_the_service_will_not_find_are_told() {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        let config = place.path().join("p.toml");
+        assert!(warnings(&config, true)[0].contains("cannot read /tmp/"));
+        let text = "[models.a]\nmodel = 'models/a.gguf'\n[models.b]\nmodel = '/var/tmp/b.gguf'\n[models.c]\nmodel = '/srv/c.gguf'\n";
+        fs::write(&config, text).unwrap();
+        assert_eq!(warnings(&config, true), Vec::<String>::new());
+        let told = warnings(&config, false);
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[0].starts_with("the configuration: /tmp/") && told[0].contains("PrivateTmp"));
+        assert!(told[1].starts_with("model `a`: models/a.gguf is a relative path"));
+        assert!(told[2].starts_with("model `b`: /var/tmp/b.gguf is hidden"));
+        fs::write(&config, "mdel = 1").unwrap();
+        assert!(warnings(&config, true)[0].starts_with("the service will not start: "));
     }
 }

@@ -15,13 +15,13 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
-use super::{ServerAddress, ServerVerbError};
+use super::{ServerArgument, ServerVerbError, done};
 
 const MORE: &str = "\
 The server finishes the answers in progress; a second `plimsoll stop` ends it at once. The command waits for the \
 end.
 
-Example: plimsoll stop
+Examples: plimsoll stop; plimsoll stop 127.0.0.1:8081
 
 Exit status: 0 once the server has ended, or 1 if it does not answer or is not a process of yours on this machine.";
 
@@ -29,17 +29,18 @@ Exit status: 0 once the server has ended, or 1 if it does not answer or is not a
 #[command(after_help = MORE)]
 pub(crate) struct Stop {
     #[command(flatten)]
-    server: ServerAddress,
+    server: ServerArgument,
 }
 
 pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, ServerVerbError> {
-    let url = &arguments.server.url;
-    let status = arguments.server.ask_json(Method::GET, "/api/status", &Value::Null)?;
+    let server = arguments.server.server();
+    let url = &server.url;
+    let status = server.ask_json(Method::GET, "/api/status", &Value::Null)?;
     let process = status["server"]["pid"].as_i64().and_then(|pid| own_process(pid, url));
     let process = process.ok_or_else(|| ServerVerbError::NotOwn { url: url.to_string() })?;
     match pidfd_send_signal(&process, Signal::TERM) {
         // It has ended in this moment.
-        Err(Errno::SRCH) => return Ok(ExitCode::SUCCESS),
+        Err(Errno::SRCH) => return done(format_args!("the server at {url} has ended")),
         sent => sent.map_err(std::io::Error::from)?,
     }
     // The descriptor becomes readable at the end of the process (pidfd_open(2)).
@@ -48,7 +49,7 @@ pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, ServerVerbError> {
             return Err(std::io::Error::from(error).into());
         }
     }
-    Ok(ExitCode::SUCCESS)
+    done(format_args!("the server at {url} has ended"))
 }
 
 /// The process with this number, if it is the one that listens at the address: the number is a server's word only.

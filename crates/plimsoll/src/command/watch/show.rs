@@ -18,9 +18,9 @@ const MOST_BYTES: u64 = 1 << 30;
 pub(crate) struct Arguments {
     /// Recording to show
     file: PathBuf,
-    /// Print the summary as JSON (plimsoll.watch/1) instead
-    #[arg(long)]
-    json: bool,
+    /// Print the summary as JSON (plimsoll.watch/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
     /// Write an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(page) = &arguments.html {
         write_file(page, report.html())?;
     }
-    print_as(arguments.json, &summary, || report.text())?;
+    print_as(arguments.json.as_deref(), &summary, || report.text())?;
     Ok(ExitCode::SUCCESS)
 }
 

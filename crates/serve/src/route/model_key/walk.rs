@@ -2,6 +2,8 @@
 //!
 //! It is no full parser: it builds no values, and it skips nested values by counting brackets.
 
+use std::borrow::Cow;
+
 use memchr::memchr;
 
 use super::quote::closing_quote;
@@ -212,7 +214,7 @@ impl KeyWalk {
             }
             JsonPosition::Model => {
                 let place = self.model_starts..end;
-                self.found = self.recorded().map(|name| ModelKey { name, place });
+                self.found = self.recorded().map(|name| ModelKey { name: name.into_owned(), place });
                 JsonPosition::BeforeKey
             }
             JsonPosition::NestedText => JsonPosition::Nested,
@@ -226,15 +228,15 @@ impl KeyWalk {
     }
 
     /// Returns the recorded string, decoded; `None` when it was too long or is not a JSON string.
-    fn recorded(&self) -> Option<String> {
+    fn recorded(&self) -> Option<Cow<'_, str>> {
         if self.raw.len() > self.raw_limit {
             return None;
         }
         if memchr(b'\\', &self.raw).is_none() {
-            return std::str::from_utf8(&self.raw).ok().map(str::to_owned);
+            return std::str::from_utf8(&self.raw).ok().map(Cow::Borrowed);
         }
         let quoted = [b"\"", self.raw.as_slice(), b"\""].concat();
-        serde_json::from_slice(&quoted).ok()
+        serde_json::from_slice(&quoted).ok().map(Cow::Owned)
     }
 }
 

@@ -44,6 +44,34 @@ fn models_are_listed_in_the_shapes_that_clients_know() {
 }
 
 #[test]
+fn a_yield_reaches_the_owner_only_with_a_size_and_a_time() {
+    on_stage(|stage| async move {
+        for (line, body, status) in [
+            ("POST", r#"{"size":"8GiB","for":"2h"}"#, 200),
+            ("POST", r#"{"size":8589934592,"card":"GPU-1","for":60}"#, 200),
+            ("POST", r#"{"size":"8GiB","card":"GPU-2","for":60}"#, 404),
+            ("DELETE", "", 200),
+            ("GET", "", 200),
+            ("POST", "", 400),
+            ("POST", "[]", 400),
+            ("POST", r#"{"size":"8GiB","colour":"red"}"#, 400),
+            ("POST", r#"{"size":"much"}"#, 400),
+            ("POST", r#"{"size":0}"#, 400),
+            ("POST", r#"{"size":-1}"#, 400),
+            ("POST", r#"{"size":1e30}"#, 400),
+            ("POST", r#"{"size":"8GiB","for":"0s"}"#, 400),
+            ("POST", r#"{"size":"8GiB","for":[]}"#, 400),
+            ("PUT", r#"{"size":"8GiB"}"#, 405),
+        ] {
+            let (got, text) = ask(&stage, &format!("{line} /api/yield"), body).await;
+            assert_eq!(got, status, "{line} {body}: {text}");
+        }
+        assert_eq!(*stage.service.orders.borrow(), ["yield", "yield", "yield", "end yield"]);
+        assert_eq!(ask_json(&stage, "GET /api/yield").await, json!({"yields": []}));
+    });
+}
+
+#[test]
 fn orders_reach_the_owner_only_where_they_make_sense() {
     on_stage(|stage| async move {
         let body = r#"{"model":"alias"}"#;
@@ -75,7 +103,7 @@ fn changes_are_told_to_those_who_watch() {
     on_stage(|stage| async move {
         let mut models = stage.client().await;
         write(&mut models, "GET /models/sse HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-        assert!(read_until(&mut models, "\r\n\r\n").await.contains("content-type: text/event-stream\r\n"));
+        assert!(read_until(&mut models, "\r\n\r\n").await.contains("Content-Type: text/event-stream\r\n"));
         let mut status = stage.client().await;
         write(&mut status, "GET /api/status/stream HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         let first = read_until(&mut status, "}\n\n\r\n").await;
@@ -86,8 +114,37 @@ fn changes_are_told_to_those_who_watch() {
             told.contains(r#""event":"model_status""#) && told.contains(r#"{"status":"loading"}"#),
             "{told}"
         );
-        stage.service.events.show(|| crate::route::ModelService::snapshot(&*stage.service));
+        stage.service.events.show(|| crate::route::ModelService::document(&*stage.service));
         read_until(&mut status, "}\n\n\r\n").await;
+    });
+}
+
+#[test]
+fn a_dry_run_takes_settings_and_nothing_else() {
+    on_stage(|stage| async move {
+        let (status, text) = ask(&stage, "GET /api/what-if?model=real&context=8192&cache=q8_0", "").await;
+        assert!(status == 200 && text.contains(r#""--ctx-size","8192","--cache-type-k","q8_0""#), "{text}");
+        for (query, expected) in
+            [("model=zz", 404), ("", 404), ("model=real&slots=0", 400), ("model=real&cache=--x", 400)]
+        {
+            assert_eq!(ask(&stage, &format!("GET /api/what-if?{query}"), "").await.0, expected, "{query}");
+        }
+        assert!(stage.service.orders.borrow().is_empty(), "nothing was done");
+    });
+}
+
+#[test]
+fn a_browser_gets_the_page_and_a_program_the_paths() {
+    on_stage(|stage| async move {
+        for path in ["/ui", "/ui/"] {
+            let (status, text) = ask(&stage, &format!("GET {path}"), "").await;
+            assert!(status == 200 && text.starts_with("<!doctype html>"), "{text}");
+        }
+        assert!(ask(&stage, "GET /", "").await.1.starts_with("plimsoll "));
+        let mut browser = stage.client().await;
+        write(&mut browser, "GET / HTTP/1.1\r\nhost: localhost\r\naccept: text/html,*/*\r\n\r\n").await;
+        let head = read_until(&mut browser, "</html>\n").await;
+        assert!(head.to_ascii_lowercase().contains("content-security-policy: default-src 'none'"), "{head}");
     });
 }
 

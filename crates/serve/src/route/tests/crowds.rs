@@ -98,7 +98,7 @@ fn an_unfinished_body_makes_room_for_the_newcomers_and_what_ended_is_given_back(
             assert!(read_until(&mut small, "}").await.starts_with("HTTP/1.1 404 "));
         }
         let dropped = read_until(&mut slow, "}").await;
-        assert!(dropped.starts_with("HTTP/1.1 503 ") && dropped.contains("retry-after: 1\r\n"), "{dropped}");
+        assert!(dropped.starts_with("HTTP/1.1 503 ") && dropped.contains("Retry-After: 1\r\n"), "{dropped}");
         let mut large = opened(&stage, &post("/tokenize", r#"{"model":"zz"}                     "#)).await;
         assert!(read_until(&mut large, "}").await.starts_with("HTTP/1.1 503 "), "alone it is too large");
     });

@@ -95,7 +95,7 @@ fn events_pass_byte_for_byte_as_soon_as_they_are_whole() {
         .await;
         write(&mut engine, "9\r\ndata: 1\n\n\r\n").await;
         let mut answer = read_until(&mut client, "data: 1\n\n\r\n").await;
-        assert!(answer.contains("x-accel-buffering: no\r\n"), "{answer}");
+        assert!(answer.contains("X-Accel-Buffering: no\r\n"), "{answer}");
         write(&mut engine, "6\r\ndata: \r\n3\r\n2\n\n\r\n0\r\n\r\n").await;
         answer.push_str(&read_until(&mut client, "0\r\n\r\n").await);
         assert_eq!(unchunked(&answer).unwrap(), "data: 1\n\ndata: 2\n\n");

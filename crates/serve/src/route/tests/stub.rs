@@ -20,7 +20,7 @@ use tokio::task::LocalSet;
 use crate::route::listing::tests::listing;
 use crate::route::{
     Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind, ModelListing, ModelService, Pass,
-    RequestPrompt, RouteOptions, StallLimit, Upstream, bind, serve,
+    RequestPrompt, RouteOptions, StallLimit, Upstream, WhatIfError, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -41,6 +41,9 @@ pub(super) struct StubService {
     pub(super) waiting: Rc<Cell<usize>>,
     /// The refusal of the next request that would be admitted.
     pub(super) refusal: RefCell<Option<HttpProblem>>,
+    /// The model answers requests that name none, or an unknown one.
+    pub(super) is_only: Cell<bool>,
+    pub(super) has_tools: Cell<bool>,
 }
 
 /// Counts a request as waiting until it is dropped.
@@ -71,6 +74,30 @@ impl ModelService for StubService {
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         ["real", "alias", "user/real:Q4"].contains(&name).then_some(ModelId(0))
+    }
+
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        match name {
+            Some("refused") => None,
+            _ => self.is_only.get().then_some(ModelId(0)),
+        }
+    }
+
+    fn refusal(&self, name: &str) -> Option<HttpProblem> {
+        let refused = || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", "a flag");
+        (name == "refused").then(refused)
+    }
+
+    fn with_flag(&self, _: &[&str]) -> Option<ModelId> {
+        self.has_tools.get().then_some(ModelId(0))
+    }
+
+    fn autoloads(&self) -> bool {
+        true
+    }
+
+    fn upstream(&self, _: ModelId) -> Option<Rc<Upstream>> {
+        (self.is_only.get() && self.state.get() == ModelState::Ready).then(|| Rc::clone(&self.upstream))
     }
 
     fn names(&self) -> Vec<String> {
@@ -127,8 +154,20 @@ impl ModelService for StubService {
         self.kept.borrow_mut().push(time);
     }
 
+    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+        self.orders.borrow_mut().push(if size.is_zero() { "end yield" } else { "yield" });
+        match card {
+            None | Some("GPU-1") if time < Duration::MAX => Ok(()),
+            _ => Err(HttpProblem::new(StatusCode::NOT_FOUND, "card_not_found", "there is no such card")),
+        }
+    }
+
     fn about(&self) -> Value {
         json!({ "version": "0" })
+    }
+
+    fn requests(&self) -> Value {
+        json!([])
     }
 
     async fn reload(&self) -> Result<(), HttpProblem> {
@@ -162,6 +201,14 @@ impl ModelService for StubService {
             load_check: Vec::new(),
         };
         SchedulerSnapshot { now: Moment::START, models: vec![model], cards: Vec::new() }
+    }
+
+    async fn what_if(&self, _: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
+        Ok(json!({ "flags": flags }))
+    }
+
+    fn document(&self) -> Value {
+        json!(self.snapshot())
     }
 
     fn events(&self) -> &Events {
@@ -221,6 +268,7 @@ impl Drop for StubPass {
 pub(super) struct Stage {
     pub(super) address: SocketAddr,
     pub(super) service: Rc<StubService>,
+    pub(super) server: Rc<HttpServer<StubService>>,
     pub(super) engine: TcpListener,
     /// Dropping it asks the server to shut down.
     pub(super) running: oneshot::Sender<()>,
@@ -245,15 +293,17 @@ impl Stage {
             is_full: watch::Sender::new(false),
             waiting: Rc::default(),
             refusal: RefCell::default(),
+            is_only: Cell::new(false),
+            has_tools: Cell::new(false),
         });
-        let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).await.unwrap();
+        let address = listeners[0].local_addr().unwrap();
         let server = Rc::new(HttpServer::new(Rc::clone(&service), settings));
         let (running, stopped) = oneshot::channel::<()>();
-        tokio::task::spawn_local(serve(listener, server, async move {
+        tokio::task::spawn_local(serve(listeners, Rc::clone(&server), async move {
             let _ = stopped.await;
         }));
-        Self { address, service, engine, running }
+        Self { address, service, server, engine, running }
     }
 
     pub(super) async fn client(&self) -> TcpStream {

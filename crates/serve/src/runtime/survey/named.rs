@@ -182,4 +182,8 @@ impl MemoryModel for OnNamed {
     fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
         self.demand.asked(cards)
     }
+
+    fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
+        self.demand.terms(cards)
+    }
 }

@@ -7,7 +7,7 @@ use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::exact::priced;
-use plimsoll_planner::{EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{CardPlan, EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest, Terms};
 
 use super::named;
 use super::questions::ModelQuestions;
@@ -231,5 +231,22 @@ impl MemoryModel for PlannedModel {
         let by = self.correction(cards).unwrap_or_default();
         let each = plan.cards.iter().zip(by.into_iter().chain(std::iter::repeat(0)));
         each.filter_map(|(card, by)| Some((card.id.clone(), card.asked()?.shifted(by)))).collect()
+    }
+
+    fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
+        let Ok(plan) = self.plan(cards) else { return Vec::new() };
+        let of = |card: &CardPlan| {
+            let Terms { weights, kv, compute, pool, context } = &card.terms;
+            let named = [
+                ("context", context),
+                ("weights", weights),
+                ("compute", compute),
+                ("kv", kv),
+                ("pool", pool),
+            ];
+            // An unknown term is left out, never shown as zero.
+            named.into_iter().filter_map(|(name, term)| Some((name, term.bytes?))).collect()
+        };
+        plan.cards.iter().map(|card| (card.id.clone(), of(card))).collect()
     }
 }

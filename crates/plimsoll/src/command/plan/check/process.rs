@@ -61,7 +61,8 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
             (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
-        Row::new(card.id.clone(), planned, measured, margin)
+        let of_host = card.kind == CardKind::Host;
+        Row { of_host, ..Row::new(card.id.clone(), planned, measured, margin) }
     };
     cards.iter().zip(&plan.cards).map(row).collect()
 }

@@ -1,0 +1,79 @@
+//! Terms of one engine context (the model's or a draft model's) that do not depend on the context length.
+
+use std::ops::Range;
+
+use plimsoll_flags::{FlashAttention, ModelParams};
+use plimsoll_model::{Model, Tensor};
+
+use crate::{
+    CacheKind, DeviceBytes, DeviceLayout, Flash, LatentAttention, ModelLayers, PlanError, PlanRequest,
+    compute, flash, pool, weights,
+};
+
+/// An engine context: the model's, the draft model's, or that of the model's own prediction layers.
+pub(crate) struct EngineContext<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) layers: Range<u32>,
+    pub(crate) layout: DeviceLayout,
+    /// Weights that the context loads; `None` if another context of the process loads them.
+    pub(crate) weights: Option<DeviceBytes>,
+    /// The tensors by layer, with the cache and flash attention that the graph is built for.
+    pub(crate) graph: ModelLayers<'a>,
+    /// Distinct matrices of each device.
+    pub(crate) matrices: Vec<Vec<&'a Tensor>>,
+}
+
+impl<'a> EngineContext<'a> {
+    /// `loads_prediction_layers` is `None` for a context that loads no weights.
+    pub(crate) fn new(
+        request: &PlanRequest<'_>,
+        model: &'a Model,
+        layers: Range<u32>,
+        loads_prediction_layers: Option<bool>,
+        rollback: u64,
+    ) -> Result<Self, PlanError> {
+        let wish = request.wish;
+        let layout = DeviceLayout::new(request, model)?;
+        let flash = flash::resolve(request, model, &layout)?;
+        // Weights may grow by matrices that the engine computes when it loads.
+        let latent = LatentAttention::of(request, model);
+        let weights = loads_prediction_layers.map(|all| {
+            let mut weights = weights::weights(model, &layout, all);
+            if let Some(latent) = latent {
+                latent.add_computed(model, &layout, &mut weights);
+            }
+            weights
+        });
+        let cache = CacheKind {
+            key: wish.cache_key,
+            value: wish.cache_value,
+            // With -fa auto the cache is allocated before flash attention is decided on, so it is never transposed.
+            transposed: !flash.on && wish.flash_attention != FlashAttention::Auto,
+            offload: wish.cache_offload,
+            rollback,
+            latent,
+        };
+        let mut graph = ModelLayers::new(model, layers.clone(), &layout, cache, flash);
+        if flash.may_move(request, &graph) && !compute::attends_at_home(request, &graph) {
+            graph.flash = Flash::MOVED;
+        }
+        Ok(Self { model, graph, matrices: pool::matrices(model, &layout), layers, weights, layout })
+    }
+}
+
+/// The flags for a draft model, converted to flags of an ordinary model.
+pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
+    ModelParams {
+        gpu_layers: wish.draft_gpu_layers,
+        cache_key: wish.draft_cache_key,
+        cache_value: wish.draft_cache_value,
+        overrides: wish.draft_overrides.clone(),
+        experts_on_host: wish.draft_experts_on_host,
+        // Without -devd a draft model goes to the devices of the model.
+        devices: match wish.draft_devices.as_slice() {
+            [] => wish.devices.clone(),
+            devices => devices.to_vec(),
+        },
+        ..wish.clone()
+    }
+}

@@ -1,0 +1,57 @@
+//! Addresses of running servers on the command line: alone, as an option, or in the environment.
+
+use plimsoll_lab::load::Target;
+
+use crate::report::ErrorReport;
+
+/// The running server, and the key that it wants.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServerAddress {
+    /// Address of the server
+    #[arg(long, value_name = "URL", env = "PLIMSOLL_URL", default_value = "http://127.0.0.1:8080")]
+    pub(in crate::command) url: Target,
+    /// API key of the server
+    // A key on the command line is visible to every user of the machine, so the environment is the usual way.
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_API_KEY", hide_env_values = true)]
+    pub(in crate::command) api_key: Option<String>,
+}
+
+/// The running server of a command without another argument, which may be its address.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServerArgument {
+    /// Address of the server, as with --url
+    #[arg(value_name = "URL")]
+    place: Option<Target>,
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+impl ServerArgument {
+    /// The server at the address that the command line names first.
+    pub(crate) fn server(&self) -> ServerAddress {
+        let server = self.server.clone();
+        ServerAddress { url: self.place.clone().unwrap_or(server.url), ..server }
+    }
+}
+
+/// The server that a command puts load on. There is no default, so that no server is loaded by accident.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoadedServer {
+    /// Address of the server, e.g. http://127.0.0.1:8080
+    #[arg(value_name = "URL", env = "PLIMSOLL_URL", required_unless_present = "url")]
+    place: Option<Target>,
+    /// The same as an option
+    #[arg(long, value_name = "URL")]
+    url: Option<Target>,
+    /// API key of the server
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+}
+
+impl LoadedServer {
+    pub(crate) fn server(&self) -> Result<ServerAddress, ErrorReport> {
+        let url = self.url.clone().or_else(|| self.place.clone());
+        let url = url.ok_or_else(|| ErrorReport::input(ErrorReport::new("no server is named")))?;
+        Ok(ServerAddress { url, api_key: self.api_key.clone() })
+    }
+}

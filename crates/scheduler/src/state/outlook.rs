@@ -1,0 +1,86 @@
+//! Outlook of each model for displays: its turn to be stopped for another model, and the wait of its requests.
+
+use plimsoll_base::Reason;
+use serde::Serialize;
+
+use super::StateRef;
+use crate::models::ModelSlot;
+use crate::place::CardStanding;
+use crate::refusal;
+use crate::time::{ModelId, Moment};
+
+/// What may happen to a model next.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelOutlook {
+    /// Readiness of its run to stop for another model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standing: Option<CardStanding>,
+    /// Its place, from 1, among the runs that may be stopped now: idle ones first, then those that are quickly
+    /// loaded again. The set of runs that is stopped has the least cost together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<usize>,
+    /// End of its time to live, if it stays idle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Moment>,
+    /// The reason why its run is being stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stops: Option<Reason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<WaitView>,
+}
+
+/// The wait of a model's requests, or of an operator, for the model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitView {
+    /// `load`, `room` or `slot`.
+    pub cause: &'static str,
+    pub reason: Reason,
+    /// Start of the longest wait.
+    pub since: Moment,
+    /// The last deadline; None for an operator's wish, which has none.
+    pub until: Option<Moment>,
+    /// Models that stop for it.
+    pub stops: Vec<String>,
+}
+
+impl StateRef<'_> {
+    /// The outlook of every model, for a model that would be wanted now.
+    pub(crate) fn outlook(self) -> Vec<(ModelId, ModelOutlook)> {
+        let mut ready: Vec<_> = self
+            .models
+            .running()
+            .map(|(id, slot, run)| {
+                (self.standing(slot, run, self.now), self.eviction_cost(slot, run), run.stamp, id)
+            })
+            .filter(|(standing, ..)| matches!(standing, CardStanding::Idle | CardStanding::Busy))
+            .collect();
+        ready.sort_unstable();
+        let place = |id| ready.iter().position(|(.., other)| *other == id).map(|at| at + 1);
+        let of = |(id, slot): (ModelId, &ModelSlot)| {
+            let run = slot.run.as_ref();
+            let leaving = run.filter(|run| run.leaves() || run.draining.is_some());
+            let outlook = ModelOutlook {
+                standing: run.map(|run| self.standing(slot, run, self.now)),
+                leaves: place(id),
+                expires: slot.idle_end(),
+                stops: leaving.and_then(|run| self.stop_reason(run.id)),
+                wait: self.wait_view(slot),
+            };
+            (id, outlook)
+        };
+        self.models.iter().map(of).collect()
+    }
+
+    fn wait_view(self, slot: &ModelSlot) -> Option<WaitView> {
+        let since = self.waits_since(slot);
+        if since == Moment::NEVER {
+            return None;
+        }
+        let (cause, reason) = refusal::wait(slot, self.ledger);
+        let deadlines = slot.line.iter().filter_map(|id| self.queue.get(id)).map(|request| request.deadline);
+        let victims = slot.victims().filter_map(|run| self.model_of(*run));
+        let mut stops: Vec<String> = victims.map(|(_, slot)| slot.name.to_string()).collect();
+        stops.dedup();
+        Some(WaitView { cause, reason, since, until: deadlines.max(), stops })
+    }
+}

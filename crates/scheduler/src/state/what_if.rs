@@ -1,0 +1,77 @@
+//! Dry run of a load: the cards that a model would get now, and the models that would have to stop for it.
+
+use plimsoll_base::{DeclaredSize, Hint, MemoryModel, Reason, Share};
+use serde::Serialize;
+
+use super::StateRef;
+use crate::place::{CardTenant, DemandCache, PlacementQuery, PlacementVerdict, Reservations, place};
+use crate::time::ModelId;
+
+/// Result of a dry run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WhatIf {
+    pub fits: WhatIfVerdict,
+    /// The cards that it would get, with its claims.
+    pub shares: Vec<Share>,
+    /// The names of the models that would have to stop.
+    pub stops: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<Hint>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhatIfVerdict {
+    Now,
+    /// After idle models have stopped.
+    After,
+    /// After the patience with busy or new models has passed, and they have stopped.
+    Waits,
+    /// After other programs or pinned models have left.
+    Crowded,
+    Never,
+}
+
+impl StateRef<'_> {
+    /// The verdict on a load of the model with this need, as if its own run had ended and no other model waited.
+    pub(crate) fn what_if(self, id: ModelId, demand: &dyn MemoryModel) -> Option<WhatIf> {
+        let slot = self.model(id)?;
+        let own = slot.run.as_ref().map(|run| run.id);
+        let known = slot.record.measured.filter(|_| demand.alone()).map(DeclaredSize);
+        let query = PlacementQuery {
+            name: &slot.name,
+            demand: known.as_ref().map_or(demand, |known| known),
+            cache: &DemandCache::default(),
+            learned: slot.record.learned(),
+            allowed: &slot.spec.allowed,
+            named: demand.named(),
+        };
+        let tenants: Vec<CardTenant> =
+            self.tenants(id).into_iter().filter(|tenant| Some(tenant.run) != own).collect();
+        let verdict =
+            [Some(self.ledger.clone()), self.without_slack()].into_iter().flatten().map(|mut ledger| {
+                own.into_iter().for_each(|run| ledger.release(run));
+                place(&query, &ledger, &Reservations::default(), &tenants)
+            });
+        // Unused parts of claims are taken before any model is stopped.
+        let mut verdict: Vec<_> = verdict.collect();
+        let first_fits = matches!(verdict.first(), Some(PlacementVerdict::Fits(_)));
+        let verdict = if first_fits { verdict.swap_remove(0) } else { verdict.pop()? };
+        let (fits, placement, stops) = match verdict {
+            PlacementVerdict::Fits(placement) => (WhatIfVerdict::Now, placement, Vec::new()),
+            PlacementVerdict::FitsAfter { placement, evict } => (WhatIfVerdict::After, placement, evict),
+            PlacementVerdict::WaitsFor { placement, busy } => (WhatIfVerdict::Waits, placement, busy),
+            PlacementVerdict::Later => return None,
+            PlacementVerdict::Never(never) => {
+                let fits = if never.crowded_out { WhatIfVerdict::Crowded } else { WhatIfVerdict::Never };
+                let (reason, hints) = (Some(never.reason), never.hints);
+                return Some(WhatIf { fits, shares: Vec::new(), stops: Vec::new(), reason, hints });
+            }
+        };
+        let named = stops.iter().filter_map(|run| Some(self.model_of(*run)?.1.name.to_string()));
+        let stops = named.collect();
+        Some(WhatIf { fits, shares: placement.shares, stops, reason: None, hints: Vec::new() })
+    }
+}

@@ -1,0 +1,86 @@
+//! Tests of the outlook and of dry runs: what they say is what then happens.
+
+use std::collections::BTreeSet;
+
+use plimsoll_base::DeclaredSize;
+use plimsoll_scheduler::{ModelId, ModelOutlook, RequestRefusalKind, WhatIfVerdict};
+use proptest::prelude::*;
+
+use crate::desk::{Desk, PATIENCE, gib};
+
+fn outlook(desk: &Desk, model: u32) -> ModelOutlook {
+    let all = desk.scheduler.outlook(desk.now);
+    all.into_iter().find(|(id, _)| *id == ModelId(model)).unwrap().1
+}
+
+#[test]
+fn the_turn_to_leave_is_the_one_in_which_models_leave() {
+    let mut desk = Desk::new(&[20], &[8, 8, 8]);
+    desk.loaded(0);
+    let second = desk.loaded(1);
+    let again = desk.ask(0);
+    assert_eq!((outlook(&desk, 0).leaves, outlook(&desk, 1).leaves), (None, Some(1)), "busy and new");
+    desk.finish(again);
+    assert_eq!((outlook(&desk, 0).leaves, outlook(&desk, 1).leaves), (Some(2), Some(1)));
+    desk.ask(2);
+    desk.surveyed(2);
+    assert_eq!(desk.stopped()[0].0, second);
+    let why = outlook(&desk, 1).stops.unwrap();
+    assert!(why.to_string().contains("m2 needs"), "{why}");
+    let wait = outlook(&desk, 2).wait.unwrap();
+    assert_eq!((wait.cause, wait.stops), ("room", vec!["m1".to_owned()]));
+    assert_eq!(wait.until.unwrap().since(wait.since).as_secs(), 600);
+    assert_eq!(outlook(&desk, 0).wait, None);
+}
+
+proptest! {
+    #[test]
+    fn a_dry_run_says_what_a_load_then_does(
+        cards in proptest::collection::vec(8_u64..32, 1..4),
+        needs in proptest::collection::vec(1_u64..28, 2..7),
+        busy in proptest::collection::vec(any::<bool>(), 7),
+        waits in any::<bool>(),
+    ) {
+        let mut desk = Desk::new(&cards, &needs);
+        let target = u32::try_from(needs.len() - 1).unwrap();
+        for model in 0..target {
+            let request = desk.ask(model);
+            desk.surveyed(model);
+            // Only what has room at once is loaded; the rest is given up.
+            let Some(run) = desk.started() else {
+                desk.send(plimsoll_scheduler::SchedulerEvent::Abandoned { request });
+                let stopped = desk.stopped();
+                stopped.into_iter().for_each(|(run, _)| desk.gone(run));
+                continue;
+            };
+            desk.ready(run);
+            if !busy[usize::try_from(model).unwrap()] {
+                desk.finish(request);
+            }
+        }
+        if waits {
+            desk.pass(PATIENCE);
+        }
+        let need = *needs.last().unwrap();
+        let said = desk.scheduler.what_if(ModelId(target), &DeclaredSize(gib(need)), desk.now).unwrap();
+        desk.ask(target);
+        desk.surveyed(target);
+        match said.fits {
+            WhatIfVerdict::Now => prop_assert!(desk.started().is_some() && said.stops.is_empty()),
+            WhatIfVerdict::Never => {
+                prop_assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NeverFits);
+            }
+            WhatIfVerdict::Crowded => prop_assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NoRoom),
+            WhatIfVerdict::After | WhatIfVerdict::Waits => {
+                if said.fits == WhatIfVerdict::Waits {
+                    prop_assert_eq!(desk.started(), None);
+                    // The wait begins with the request; busy models that have had their time go after it.
+                    desk.pass(PATIENCE);
+                }
+                let waiting = outlook(&desk, target).wait.unwrap();
+                let stops: BTreeSet<String> = waiting.stops.into_iter().collect();
+                prop_assert_eq!(stops, said.stops.into_iter().collect::<BTreeSet<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Tests of the line that says what a request waits for.
+
+use plimsoll_scheduler::ModelId;
+
+use crate::desk::{Desk, PATIENCE};
+
+fn line(desk: &Desk, model: u32) -> String {
+    desk.scheduler.wait_line(ModelId(model), desk.now).unwrap()
+}
+
+#[test]
+fn each_step_to_an_answer_is_told() {
+    let mut desk = Desk::tuned(&[10], &[6, 6], |_, spec| spec.concurrency = Some(1));
+    let request = desk.ask(0);
+    assert_eq!(line(&desk, 0), "waiting for the check of m0's files");
+    desk.surveyed(0);
+    assert_eq!(line(&desk, 0), "waiting for m0 to load");
+    let run = desk.started().unwrap();
+    desk.ready(run);
+    desk.ask(0);
+    assert_eq!(line(&desk, 0), "waiting for a free slot of m0; it answers 1 request now");
+    desk.ask(1);
+    desk.surveyed(1);
+    let patience = format!("the models there may go on for {} s", PATIENCE + 1);
+    assert_eq!(line(&desk, 1), format!("waiting for 6144 MiB on card0; {patience}"));
+    desk.pass(PATIENCE);
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves when its answer ends");
+    assert_eq!(line(&desk, 0), "waiting for m0, which stops and is loaded again");
+    desk.finish(request);
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves now");
+    desk.ended(run);
+    assert_eq!(
+        line(&desk, 1),
+        "waiting for 6144 MiB on card0; the memory of an engine that ended comes back"
+    );
+}
+
+#[test]
+fn a_model_behind_another_is_told_its_place() {
+    let mut desk = Desk::new(&[10], &[6, 6, 6]);
+    desk.loaded(0);
+    desk.ask(0);
+    for model in [1, 2] {
+        desk.ask(model);
+        desk.surveyed(model);
+        desk.pass(1);
+    }
+    assert_eq!(line(&desk, 2), "waiting for 6144 MiB on card0; 1 model before it");
+    assert_eq!(desk.scheduler.wait_line(ModelId(9), desk.now), None);
+}
+
+#[test]
+fn a_model_that_failed_has_a_line_too() {
+    let mut desk = Desk::new(&[10], &[6]);
+    for _ in 0..2 {
+        desk.ask(0);
+        if desk.started().is_none() {
+            desk.surveyed(0);
+        }
+        let run = desk.started().unwrap();
+        desk.crashes(run);
+        desk.memory_returned(run);
+        desk.pass(60);
+    }
+    desk.ask(0);
+    assert!(line(&desk, 0).starts_with("waiting for "), "{}", line(&desk, 0));
+}

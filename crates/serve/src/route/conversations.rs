@@ -1,0 +1,221 @@
+//! Conversations whose event streams can be resumed: `X-Conversation-Id`, `/v1/stream` and `/v1/streams/lookup`.
+//!
+//! llama-server keeps the events of such an answer, so that a page that was loaded again reads it from the
+//! beginning. A request of a conversation stays in the queue when its client leaves; only `DELETE /v1/stream`
+//! cancels it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use plimsoll_scheduler::{ModelId, ModelState};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::spawn_local;
+
+use super::body::receive;
+use super::engine_page;
+use super::headers;
+use super::model_service::ModelService;
+use super::problem::HttpProblem;
+use super::proxy::ProxyRequest;
+use super::query;
+use super::reply::{self, Reply, ReplyBody};
+use super::server::HttpServer;
+
+const X_CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
+/// Conversations that are remembered; the oldest is forgotten for a new one.
+const MOST: usize = 1024;
+/// The longest name of a conversation; llama.cpp's page sends a UUID and the model's name.
+const LONGEST: usize = 1024;
+
+/// Models of the latest conversations.
+#[derive(Debug, Default)]
+pub(crate) struct Conversations(RefCell<VecDeque<Rc<Conversation>>>);
+
+#[derive(Debug)]
+struct Conversation {
+    id: String,
+    model: ModelId,
+    /// The request waits for its model; a notice cancels it.
+    cancel: Notify,
+    is_waiting: Cell<bool>,
+}
+
+impl Conversations {
+    fn begin(&self, id: &str, model: ModelId) -> Rc<Conversation> {
+        let conversation = Rc::new(Conversation {
+            id: id.to_owned(),
+            model,
+            cancel: Notify::new(),
+            is_waiting: Cell::new(true),
+        });
+        let mut all = self.0.borrow_mut();
+        all.retain(|other| other.id != id);
+        if all.len() >= MOST {
+            all.pop_front();
+        }
+        all.push_back(Rc::clone(&conversation));
+        conversation
+    }
+
+    fn find(&self, id: &str) -> Option<Rc<Conversation>> {
+        self.0.borrow().iter().find(|conversation| conversation.id == id).cloned()
+    }
+
+    fn forget(&self, id: &str) {
+        self.0.borrow_mut().retain(|conversation| conversation.id != id);
+    }
+}
+
+/// The conversation that a request belongs to.
+pub(crate) fn named(head: &Parts) -> Option<String> {
+    let id = headers::text(&head.headers, &X_CONVERSATION_ID)?;
+    (!id.is_empty() && id.len() <= LONGEST).then(|| id.to_owned())
+}
+
+impl<H: ModelService> HttpServer<H> {
+    /// Sends a request of a conversation, also if its client leaves while the model loads.
+    pub(crate) async fn converse(
+        self: &Rc<Self>,
+        id: &str,
+        model: ModelId,
+        request: ProxyRequest,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let conversation = self.conversations.begin(id, model);
+        let (tell, told) = oneshot::channel();
+        // Without heartbeats: their head would be an answer, and a stop could no longer refuse the request.
+        let server = Rc::clone(self);
+        spawn_local(async move {
+            let outcome = tokio::select! {
+                outcome = server.exchange(model, Rc::new(request), Rc::default()) => {
+                    outcome.map(|answer| answer.map(ReplyBody::Relay))
+                }
+                () = conversation.cancel.notified() => Err(cancelled()),
+            };
+            conversation.is_waiting.set(false);
+            if let Err(Ok(reply)) = tell.send(outcome) {
+                // The engine computes for a client that comes back, so the model stays busy until it has ended.
+                let mut body = reply.into_body();
+                while let Some(Ok(_)) = body.frame().await {}
+            }
+        });
+        told.await.unwrap_or_else(|_| Err(cancelled()))
+    }
+
+    /// `GET` and `DELETE /v1/stream?conv_id=…`, or `/v1/stream/…`.
+    pub(crate) async fn stream_of(
+        self: &Rc<Self>,
+        rest: &str,
+        head: Parts,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let id = query::parameter(head.uri.query(), "conv_id").or_else(|| query::decode_path(rest));
+        let id = id.filter(|id| !id.is_empty()).ok_or_else(no_conversation)?.into_owned();
+        let is_stop = head.method == Method::DELETE;
+        let known = self.conversations.find(&id);
+        let is_waiting = known.as_ref().is_some_and(|known| known.is_waiting.get());
+        if is_stop {
+            self.conversations.forget(&id);
+            known.iter().for_each(|known| known.cancel.notify_one());
+        }
+        let model = known.map_or_else(|| self.model_of_conversation(&id, &head), |known| Some(known.model));
+        // A model that is not loaded has no streams, and is not loaded to say so.
+        match model.filter(|model| self.service.listing(*model).state == ModelState::Ready) {
+            Some(model) => self.to_model(model, head, body).await,
+            None if is_stop => Ok(reply::empty(StatusCode::NO_CONTENT)),
+            None if is_waiting => Err(still_loading()),
+            None => Err(no_stream()),
+        }
+    }
+
+    /// llama.cpp's page writes the model's name behind the conversation: `ID::MODEL`.
+    fn model_of_conversation(&self, id: &str, head: &Parts) -> Option<ModelId> {
+        let named = query::parameter(head.uri.query(), "model").and_then(|name| self.service.resolve(&name));
+        named.or_else(|| self.service.resolve(id.split_once("::")?.1)).or_else(|| self.service.stand_in(None))
+    }
+
+    /// `POST /v1/streams/lookup` with `{"conversation_ids":[…]}`: asks each loaded model for its own.
+    pub(crate) async fn lookup_streams(
+        &self,
+        head: Parts,
+        body: Incoming,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let asked: Value =
+            serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
+        let ids = asked["conversation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut by_model: Vec<(ModelId, Vec<&str>)> = Vec::new();
+        for id in ids.take(MOST) {
+            let known = self.conversations.find(id).map(|known| known.model);
+            let Some(model) = known.or_else(|| self.model_of_conversation(id, &head)) else { continue };
+            match by_model.iter_mut().find(|(other, _)| *other == model) {
+                Some((_, ids)) => ids.push(id),
+                None => by_model.push((model, vec![id])),
+            }
+        }
+        let mut found = Vec::new();
+        for (model, ids) in by_model {
+            let question = json!({ "conversation_ids": ids }).to_string();
+            let Some(upstream) = self.service.upstream(model) else { continue };
+            let answer = engine_page::ask(&upstream, Method::POST, "/v1/streams/lookup", question).await;
+            let answer: Option<Value> = answer.and_then(|page| serde_json::from_slice(&page.body).ok());
+            found.extend(answer.as_ref().and_then(Value::as_array).into_iter().flatten().cloned());
+        }
+        Ok(reply::json(&Value::Array(found)))
+    }
+}
+
+fn cancelled() -> HttpProblem {
+    let message = "the request was cancelled by a stop while its model was loading";
+    HttpProblem::new(StatusCode::BAD_REQUEST, "cancelled", message)
+}
+
+fn no_conversation() -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, "conversation_missing", "`conv_id` is missing from the request")
+}
+
+fn still_loading() -> HttpProblem {
+    let message = "the model of this conversation is loading";
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "stream_loading", message)
+        .retry_after(std::time::Duration::from_secs(1))
+}
+
+fn no_stream() -> HttpProblem {
+    let message = "no loaded model has a stream of this conversation";
+    HttpProblem::new(StatusCode::NOT_FOUND, "stream_not_found", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_conversations_are_remembered_up_to_a_bound() {
+        let all = Conversations::default();
+        (0..MOST + 10).for_each(|number| drop(all.begin(&number.to_string(), ModelId(0))));
+        assert_eq!(all.0.borrow().len(), MOST);
+        assert!(all.find("9").is_none() && all.find("10").is_some());
+        all.begin("10", ModelId(7));
+        assert_eq!(all.0.borrow().len(), MOST, "a conversation goes on under its name");
+        assert_eq!(all.find("10").unwrap().model, ModelId(7));
+        all.forget("10");
+        assert!(all.find("10").is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_or_empty_is_none() {
+        let named_by = |name: &str| {
+            let request = http::Request::builder().header(X_CONVERSATION_ID, name).body(()).unwrap();
+            named(&request.into_parts().0)
+        };
+        assert_eq!(named_by("a::b").as_deref(), Some("a::b"));
+        assert_eq!(named_by(""), None);
+        assert_eq!(named_by(&"x".repeat(LONGEST + 1)), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! Model of a request: named in the body or in `?model=`, or the one that stands in where no known model is named.
+
+use std::borrow::Cow;
+use std::mem;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use hyper::body::Incoming;
+use plimsoll_base::{Advice, Hint};
+use plimsoll_scheduler::ModelId;
+use serde::de::IgnoredAny;
+
+use super::body::{Received, receive};
+use super::model_key::ModelKey;
+use super::model_service::ModelService;
+use super::problem::HttpProblem;
+use super::proxy::WrittenBytes;
+use super::reply::Reply;
+use super::server::HttpServer;
+use super::{headers, multipart, query};
+
+/// Header of an answer that names the model, where the request named another one.
+const X_PLIMSOLL_MODEL: HeaderName = HeaderName::from_static("x-plimsoll-model");
+/// The longest body that is read again to tell why it names no model.
+const LONGEST_EXPLAINED: usize = 1 << 20;
+
+/// The model that a request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChosenModel {
+    pub(crate) model: ModelId,
+    /// The request named a model that is not configured.
+    pub(crate) stands_in: bool,
+}
+
+impl<H: ModelService> HttpServer<H> {
+    /// Finds the model named in the body, or else in `?model=`, or else the one that stands in.
+    pub(crate) fn model_of(
+        &self,
+        head: &Parts,
+        received: &Received,
+        named: Option<&ModelKey>,
+    ) -> Result<ChosenModel, HttpProblem> {
+        let Some(name) = name_of(head, named) else {
+            let model = self.service.stand_in(None).ok_or_else(|| self.no_model_named(head, received))?;
+            return Ok(ChosenModel { model, stands_in: false });
+        };
+        if let Some(model) = self.service.resolve(&name) {
+            return Ok(ChosenModel { model, stands_in: false });
+        }
+        let model = self.service.stand_in(Some(&name)).ok_or_else(|| self.unknown_model(&name))?;
+        tracing::debug!("`{name}` is not configured; the only model answers");
+        Ok(ChosenModel { model, stands_in: true })
+    }
+
+    /// Reads an order about a model: `{"model":…}`. It must name one that is configured.
+    pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, HttpProblem> {
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let named = named_in_body(head, &mut received);
+        let name = name_of(head, named.as_ref().map(|(named, _)| named));
+        let name = name.ok_or_else(|| self.no_model_named(head, &received))?;
+        self.service.resolve(&name).ok_or_else(|| self.unknown_model(&name))
+    }
+
+    /// Names the model in an answer to a request that named another one.
+    pub(crate) fn tell_model(&self, chosen: ChosenModel, reply: &mut Reply<H::Pass>) {
+        if !chosen.stands_in {
+            return;
+        }
+        if let Ok(name) = HeaderValue::from_str(&self.service.listing(chosen.model).name) {
+            reply.headers_mut().insert(X_PLIMSOLL_MODEL, name);
+        }
+    }
+
+    fn no_model_named(&self, head: &Parts, received: &Received) -> HttpProblem {
+        // The name may be there and unreadable: bodies are searched as they came, never decompressed.
+        if head.headers.contains_key(CONTENT_ENCODING) {
+            return compressed();
+        }
+        broken_json(head, received).unwrap_or_else(|| {
+            let message = "model name is missing from the request";
+            HttpProblem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names())
+        })
+    }
+
+    pub(crate) fn unknown_model(&self, name: &str) -> HttpProblem {
+        if let Some(problem) = self.service.refusal(name) {
+            return problem;
+        }
+        let message = format!("model '{name}' not found");
+        HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names())
+    }
+
+    fn names(&self) -> Hint {
+        let names = self.service.names().join(", ");
+        Hint::new(Advice::Other(format!("name one of these models: {names}")))
+    }
+}
+
+fn name_of<'a>(head: &'a Parts, named: Option<&'a ModelKey>) -> Option<Cow<'a, str>> {
+    let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
+    let name = in_body.filter(|name| !name.is_empty());
+    name.or_else(|| query::parameter(head.uri.query(), "model")).filter(|name| !name.is_empty())
+}
+
+pub(crate) fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, WrittenBytes)> {
+    let kind = headers::text(&head.headers, &CONTENT_TYPE);
+    if let Some(boundary) = kind.and_then(multipart::boundary) {
+        return multipart::model(&received.rope, boundary).map(|named| (named, WrittenBytes::Plain));
+    }
+    // `finish` consumes the walk, while the body goes on to the engine.
+    mem::take(&mut received.search).finish(&received.rope).map(|named| (named, WrittenBytes::Json))
+}
+
+/// The fault of a body that should be JSON and is not.
+fn broken_json(head: &Parts, received: &Received) -> Option<HttpProblem> {
+    let is_form =
+        headers::text(&head.headers, &CONTENT_TYPE).is_some_and(|kind| kind.starts_with("multipart/"));
+    if head.method != Method::POST || is_form || received.rope.len() > LONGEST_EXPLAINED {
+        return None;
+    }
+    let error = serde_json::from_slice::<IgnoredAny>(&received.rope.copy(0..received.rope.len())).err()?;
+    let message = format!("the request body is not JSON: {error}");
+    Some(HttpProblem::new(StatusCode::BAD_REQUEST, "body_not_json", message))
+}
+
+fn compressed() -> HttpProblem {
+    let message = "the request body is compressed; send it as it is";
+    HttpProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body_compressed", message)
+}

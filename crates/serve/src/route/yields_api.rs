@@ -1,0 +1,84 @@
+//! `/api/yield`: memory of a card that an operator keeps free for other programs.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use http::request::Parts;
+use hyper::body::Incoming;
+use plimsoll_base::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::body::receive;
+use super::model_service::ModelService;
+use super::problem::HttpProblem;
+use super::query;
+use super::reply::{self, Reply};
+use super::server::HttpServer;
+
+/// `{"size": "8GiB", "card": "NAME", "for": "2h"}`; a number is bytes, or seconds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct YieldOrder {
+    size: Value,
+    card: Option<String>,
+    #[serde(rename = "for")]
+    time: Option<Value>,
+}
+
+impl YieldOrder {
+    fn size(&self) -> Option<Bytes> {
+        let size = match &self.size {
+            Value::String(text) => text.parse().ok(),
+            number => number.as_u64().map(Bytes::new),
+        };
+        size.filter(|size| !size.is_zero())
+    }
+
+    fn time(&self) -> Option<Duration> {
+        let time = match &self.time {
+            None | Some(Value::Null) => Some(Duration::MAX),
+            Some(Value::String(text)) => plimsoll_config::parse_duration(text),
+            Some(number) => number.as_u64().map(Duration::from_secs),
+        };
+        time.filter(|time| !time.is_zero())
+    }
+}
+
+impl<H: ModelService> HttpServer<H> {
+    /// The yields, each with the claims that still lie within it and the seconds that are left.
+    pub(crate) fn yields(&self) -> Reply<H::Pass> {
+        let snapshot = self.service.snapshot();
+        let yields = snapshot.cards.iter().filter_map(|card| {
+            let kept = card.yielded.as_ref()?;
+            let left = kept.until.map(|until| until.since(snapshot.now).as_secs());
+            Some(json!({
+                "card": card.id, "name": card.name, "size": kept.bytes, "lacks": kept.lacks, "for": left,
+            }))
+        });
+        reply::json(&json!({ "yields": yields.collect::<Vec<_>>() }))
+    }
+
+    pub(crate) async fn give_way(&self, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
+        let rope = receive(body, &self.bodies, &self.settings.limits).await?;
+        let order: YieldOrder = serde_json::from_slice(&rope.rope.copy(0..rope.rope.len()))
+            .map_err(|error| bad(format!("the body is no order to yield: {error}")))?;
+        let size =
+            order.size().ok_or_else(|| bad("`size` is no size such as \"8GiB\", or a number of bytes"))?;
+        let time =
+            order.time().ok_or_else(|| bad("`for` is no time such as \"2h\", or a number of seconds"))?;
+        self.service.give_way(order.card.as_deref(), size, time)?;
+        Ok(self.yields())
+    }
+
+    /// `?card=NAME` ends one; without it all end.
+    pub(crate) fn end_yield(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+        let card = query::parameter(head.uri.query(), "card");
+        self.service.give_way(card.as_deref(), Bytes::ZERO, Duration::ZERO)?;
+        Ok(self.yields())
+    }
+}
+
+fn bad(message: impl Into<String>) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, "bad_yield", message)
+}

@@ -1,0 +1,263 @@
+//! Status document (`plimsoll.events/1`): the scheduler's snapshot with driver readings, plans, waits and history.
+//!
+//! `/api/status` answers with it, and `/api/status/stream` sends it after changes, at most ten times a second.
+
+mod marks;
+mod parts;
+mod residency;
+mod what_if;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Placement};
+use plimsoll_doctor::EngineVerdict;
+use plimsoll_probe::{HOST_CARD, HostMemory, Reading, resident};
+use plimsoll_scheduler::{CardView, End, ModelId, ModelState, RunId, SchedulerEffect};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+
+use self::marks::Marks;
+use self::parts::{CardPart, HolderKind, HolderReading, parts};
+use self::residency::Residency;
+use super::memory::group_of;
+use super::run::EngineRun;
+use super::{Runtime, in_a_line};
+use crate::route::ModelService;
+
+const SCHEMA: &str = "plimsoll.events/1";
+/// Time between two events of the stream, so that a busy daemon does not spend its time on displays.
+const APART: Duration = Duration::from_millis(100);
+
+type PlannedTerms = Vec<(CardId, Vec<(&'static str, Bytes)>)>;
+
+/// What a status display needs beyond the scheduler's snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    changed: Notify,
+    marks: Marks,
+    /// The last mark that the stream has sent.
+    sent: Cell<u64>,
+    residency: RefCell<Residency>,
+    /// Planned terms of each run.
+    terms: RefCell<HashMap<RunId, PlannedTerms>>,
+    host: RefCell<Option<HostReading>>,
+}
+
+/// Host memory with the resident part of each engine.
+#[derive(Debug)]
+struct HostReading {
+    memory: HostMemory,
+    engines: Vec<(String, Bytes)>,
+}
+
+/// Sends the document after changes, for as long as the daemon lives.
+pub(super) async fn publish(runtime: Rc<Runtime>) {
+    loop {
+        runtime.board.changed.notified().await;
+        runtime.events.show(|| {
+            let after = runtime.board.sent.replace(runtime.board.marks.last());
+            runtime.document(after)
+        });
+        tokio::time::sleep(APART).await;
+    }
+}
+
+impl Board {
+    /// Schedules an event of the stream.
+    pub(super) fn touch(&self) {
+        self.changed.notify_one();
+    }
+}
+
+impl Runtime {
+    /// The document with the marks after number `after`; 0 gives all, and the history of residency.
+    pub(super) fn document(&self, after: u64) -> Value {
+        let mut document = self.overview();
+        document["marks"] = json!(self.board.marks.after(after));
+        if after == 0 {
+            document["residency"] = json!(*self.board.residency.borrow());
+        }
+        document
+    }
+
+    fn overview(&self) -> Value {
+        let snapshot = self.scheduler_snapshot();
+        let mut document = json!(snapshot);
+        document["schema"] = json!(SCHEMA);
+        document["server"] = self.about();
+        let outlook = self.state.borrow().scheduler.outlook(self.now());
+        for (view, shown) in snapshot.models.iter().zip(list(&mut document["models"])) {
+            let (progress, hints) =
+                self.statuses.with(view.id, |status| (status.progress.clone(), status.hints.clone()));
+            shown["outlook"] = json!(outlook.iter().find(|(id, _)| *id == view.id).map(|(_, it)| it));
+            if view.state == ModelState::Loading {
+                shown["progress"] = json!(progress);
+            }
+            if !hints.is_empty() {
+                shown["hints"] = json!(hints);
+            }
+        }
+        for (view, shown) in snapshot.cards.iter().zip(list(&mut document["cards"])) {
+            let used = self.used(view);
+            shown["used"] = json!(used);
+            shown["limit"] = json!(self.limit(&view.id));
+            shown["parts"] = json!(used.map(|used| self.parts_of(view, used)));
+        }
+        document["host"] = json!(self.host_bar());
+        document
+    }
+
+    /// Memory in use on the card by the driver's last reading; `None` without one.
+    fn used(&self, card: &CardView) -> Option<Bytes> {
+        let free = self.reading.borrow().free_on(&card.id)?;
+        Some(card.total.saturating_sub(free))
+    }
+
+    /// The load line: memory for all models on a card without other processes.
+    fn limit(&self, card: &CardId) -> Option<Bytes> {
+        self.state.borrow().scheduler.ledger().account(card).map(|account| account.limit())
+    }
+
+    fn parts_of(&self, card: &CardView, used: Bytes) -> Vec<CardPart> {
+        let terms = self.board.terms.borrow();
+        let planned = |run: RunId| {
+            let of_run = terms.get(&run)?.iter().find(|(id, _)| *id == card.id)?;
+            Some(of_run.1.as_slice())
+        };
+        let models = card.holders.iter().filter_map(|holder| {
+            let terms = planned(holder.run).unwrap_or_default();
+            let (kind, name) = (HolderKind::Model, holder.model.as_str());
+            Some(HolderReading { kind, name, process: None, bytes: holder.measured?, terms })
+        });
+        let reading = self.reading.borrow();
+        let foreign = self.foreign(&reading, &card.id);
+        parts(used, models.chain(foreign))
+    }
+
+    /// Processes of the reading that are no engines of ours.
+    fn foreign<'a>(
+        &self,
+        reading: &'a Reading,
+        card: &CardId,
+    ) -> impl Iterator<Item = HolderReading<'a>> + use<'a> {
+        let engines: Vec<u32> = self.runs().iter().filter_map(|run| run.pid()).collect();
+        let on_card = reading.holders.iter().filter(|holder| holder.card == *card);
+        let foreign = on_card.filter(|holder| group_of(holder).is_none_or(|group| !engines.contains(&group)));
+        let named: Vec<_> = foreign
+            .filter_map(|holder| {
+                let name = holder.name.as_deref().unwrap_or_default();
+                let (kind, process) = (HolderKind::Foreign, Some(holder.pid));
+                Some(HolderReading { kind, name, process, bytes: holder.used?, terms: &[] })
+            })
+            .collect();
+        named.into_iter()
+    }
+
+    /// The host's memory and the resident part of each engine, where the host is not one of the cards.
+    fn host_bar(&self) -> Option<Value> {
+        let host = self.board.host.borrow();
+        let HostReading { memory, engines } = host.as_ref()?;
+        if self.settings.cards().any(|card| card.kind == CardKind::Host) {
+            return None;
+        }
+        let used = memory.total.saturating_sub(memory.available);
+        let holder = |(name, bytes): &(String, Bytes)| (name.clone(), *bytes);
+        let engines: Vec<(String, Bytes)> = engines.iter().map(holder).collect();
+        let holders = engines.iter().map(|(name, bytes)| HolderReading {
+            kind: HolderKind::Model,
+            name,
+            process: None,
+            bytes: *bytes,
+            terms: &[],
+        });
+        Some(json!({
+            "id": HOST_CARD, "total": memory.total, "used": used, "parts": parts(used, holders),
+        }))
+    }
+
+    /// Adds the last reading to the history, and reads the host's memory if a display is open.
+    pub(super) async fn sample(&self) {
+        let snapshot = self.scheduler_snapshot();
+        let used: Vec<_> = snapshot.cards.iter().map(|card| self.used(card)).collect();
+        self.board.residency.borrow_mut().take(&snapshot, used.into_iter());
+        if !self.events.is_watched() {
+            return;
+        }
+        let runs = self.runs();
+        let engines: Vec<_> =
+            runs.iter().filter_map(|run| Some((run.entry.name.clone(), run.pid()?))).collect();
+        let read = spawn_blocking(move || {
+            let engines =
+                engines.into_iter().filter_map(|(name, pid)| Some((name, resident(pid)?))).collect();
+            Some(HostReading { memory: HostMemory::read()?, engines })
+        });
+        self.board.host.replace(read.await.ok().flatten());
+        self.board.touch();
+    }
+
+    /// Records what an effect means for displays.
+    pub(super) fn mark_effect(&self, effect: &SchedulerEffect) {
+        let (now, marks) = (self.now(), &self.board.marks);
+        match effect {
+            SchedulerEffect::Start { run, model, placement } => {
+                let terms = self.planned_terms(*model, placement);
+                self.board.terms.borrow_mut().insert(*run, terms);
+                let bytes: Bytes = placement.shares.iter().map(|share| share.bytes).sum();
+                marks.add(now, "load", Some(*model), format!("claims {bytes}"));
+            }
+            SchedulerEffect::Stop { run, .. } => {
+                let Some(model) = self.run(*run).map(|run| run.model) else { return };
+                let why = self.state.borrow().scheduler.stop_reason(*run, now);
+                marks.add(now, "stop", Some(model), why.map_or(String::new(), |why| in_a_line(&why)));
+            }
+            SchedulerEffect::Refuse { refusal, .. } => {
+                marks.fail(now, "refused", None, &refusal.reason, &refusal.hints);
+            }
+            SchedulerEffect::StateChanged { model, state: ModelState::Ready } => {
+                marks.add(now, "ready", Some(*model), String::new());
+            }
+            SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.mark_failed(*model),
+            _ => {}
+        }
+    }
+
+    /// Records a failure without an engine, such as a damaged file.
+    fn mark_failed(&self, model: ModelId) {
+        let view = self.state.borrow().scheduler.view(model, self.now());
+        let failure = view.and_then(|view| view.last_failure);
+        if let Some(failure) = failure.filter(|failure| !self.board.marks.told(model, &failure.text)) {
+            self.board.marks.fail(self.now(), "failed", Some(model), &failure, &[]);
+        }
+    }
+
+    /// Records the end of an engine.
+    pub(super) fn mark_end(&self, run: &EngineRun, verdict: &EngineVerdict) {
+        self.board.terms.borrow_mut().remove(&run.id);
+        let (now, marks) = (self.now(), &self.board.marks);
+        match &verdict.end {
+            End::Expected => marks.add(now, "gone", Some(run.model), String::new()),
+            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+                let mut hints = verdict.hints.clone();
+                let diagnosed = verdict.diagnosis.iter().flat_map(|diagnosis| &diagnosis.hints);
+                hints.extend(diagnosed.cloned());
+                hints.dedup();
+                marks.fail(now, "failed", Some(run.model), reason, &hints);
+            }
+        }
+    }
+
+    fn planned_terms(&self, model: ModelId, placement: &Placement) -> PlannedTerms {
+        let demand = self.statuses.with(model, |status| status.demand.clone());
+        let served = self.settings.served().into_iter();
+        let cards: Vec<Card> = served.filter(|card| placement.cards().any(|id| *id == card.id)).collect();
+        demand.map(|demand| demand.terms(&cards)).unwrap_or_default()
+    }
+}
+
+fn list(value: &mut Value) -> impl Iterator<Item = &mut Value> {
+    value.as_array_mut().into_iter().flatten()
+}

@@ -1,0 +1,145 @@
+//! Bounded rings of what happened: loads and stops as marks of a time line, failures with causes and hints.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use plimsoll_base::{Hint, Reason};
+use plimsoll_scheduler::{ModelId, Moment};
+use serde::Serialize;
+
+/// Marks and failures that are kept.
+const MARKS: usize = 512;
+const FAILURES: usize = 32;
+/// Time within which an equal failure is counted instead of listed again.
+const APART: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Mark {
+    /// Grows with each change of a mark, so that a reader can be told only what is new.
+    pub(super) number: u64,
+    pub(super) at: Moment,
+    /// `load`, `ready`, `stop`, `gone`, `failed` or `refused`.
+    pub(super) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<ModelId>,
+    pub(super) text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<MarkedFailure>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MarkedFailure {
+    /// The number of the failure's first mark; equal failures share it.
+    pub(super) id: u64,
+    pub(super) times: u64,
+    pub(super) reason: Reason,
+    pub(super) hints: Vec<Hint>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    last: Cell<u64>,
+    marks: RefCell<VecDeque<Mark>>,
+    failures: RefCell<VecDeque<Mark>>,
+}
+
+impl Marks {
+    /// The number of the newest mark.
+    pub(super) fn last(&self) -> u64 {
+        self.last.get()
+    }
+
+    fn next(&self) -> u64 {
+        self.last.set(self.last.get() + 1);
+        self.last.get()
+    }
+
+    pub(super) fn add(&self, at: Moment, kind: &'static str, model: Option<ModelId>, text: String) {
+        push(&self.marks, MARKS, Mark { number: self.next(), at, kind, model, text, failure: None });
+    }
+
+    /// Adds a failure, or counts it if an equal one was added a moment ago.
+    pub(super) fn fail(
+        &self,
+        at: Moment,
+        kind: &'static str,
+        model: Option<ModelId>,
+        reason: &Reason,
+        hints: &[Hint],
+    ) {
+        let number = self.next();
+        let mut failures = self.failures.borrow_mut();
+        let equal =
+            |mark: &&mut Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
+        if let Some(mark) = failures.iter_mut().find(equal) {
+            (mark.number, mark.at) = (number, at);
+            mark.failure.iter_mut().for_each(|failure| failure.times += 1);
+            return;
+        }
+        drop(failures);
+        let failure = MarkedFailure { id: number, times: 1, reason: reason.clone(), hints: hints.to_vec() };
+        let mark = Mark { number, at, kind, model, text: reason.text.clone(), failure: Some(failure) };
+        push(&self.failures, FAILURES, mark);
+    }
+
+    /// True if the model's last failure reads like this one.
+    pub(super) fn told(&self, model: ModelId, text: &str) -> bool {
+        let failures = self.failures.borrow();
+        failures.iter().rev().find(|mark| mark.model == Some(model)).is_some_and(|mark| mark.text == text)
+    }
+
+    /// Marks and failures that changed after mark `number`, oldest first.
+    pub(super) fn after(&self, number: u64) -> Vec<Mark> {
+        let (marks, failures) = (self.marks.borrow(), self.failures.borrow());
+        let new = marks.iter().chain(failures.iter()).filter(|mark| mark.number > number);
+        let mut new: Vec<Mark> = new.cloned().collect();
+        new.sort_unstable_by_key(|mark| mark.number);
+        new
+    }
+}
+
+fn push(ring: &RefCell<VecDeque<Mark>>, most: usize, mark: Mark) {
+    let mut ring = ring.borrow_mut();
+    if ring.len() == most {
+        ring.pop_front();
+    }
+    ring.push_back(mark);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::at(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_client_that_fails_in_a_loop_is_one_failure_with_a_count() {
+        let marks = Marks::default();
+        let reason = Reason::new("queue_full", "9 requests are already waiting for a");
+        for second in 0..1000 {
+            marks.fail(at(second / 100), "refused", None, &reason, &[]);
+        }
+        let all = marks.after(0);
+        assert_eq!((all.len(), all[0].number), (1, 1000));
+        let failure = all[0].failure.as_ref().unwrap();
+        assert_eq!((failure.id, failure.times), (1, 1000));
+        marks.fail(at(200), "refused", None, &reason, &[]);
+        assert_eq!(marks.after(1000).len(), 1, "minutes later it is another one");
+    }
+
+    #[test]
+    fn the_rings_are_bounded_and_give_only_what_is_new() {
+        let marks = Marks::default();
+        for number in 0..2000_u32 {
+            marks.add(at(1), "load", Some(ModelId(number)), String::new());
+            marks.fail(at(1), "failed", Some(ModelId(number)), &Reason::new("x", number.to_string()), &[]);
+        }
+        assert_eq!(marks.after(0).len(), MARKS + FAILURES);
+        let new = marks.after(marks.last() - 2);
+        assert_eq!(new.iter().map(|mark| mark.kind).collect::<Vec<_>>(), ["load", "failed"]);
+        assert!(marks.told(ModelId(1999), "1999") && !marks.told(ModelId(1999), "1998"));
+    }
+}

@@ -1,0 +1,98 @@
+//! Memory that models leave to other programs: an operator's order, and programs with precedence that start.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use plimsoll_base::{Bytes, Card, CardId};
+use plimsoll_probe::{Reading, process};
+use plimsoll_scheduler::SchedulerEvent;
+
+use super::Runtime;
+use super::memory::group_of;
+use crate::route::HttpProblem;
+
+/// The kernel keeps so many bytes of a process's name (`TASK_COMM_LEN` less its end).
+const LONGEST_NAME: usize = 15;
+
+impl Runtime {
+    /// Keeps memory of a card free, or ends that with no bytes.
+    pub(super) fn yield_memory(
+        &self,
+        card: Option<&str>,
+        bytes: Bytes,
+        time: Duration,
+    ) -> Result<(), HttpProblem> {
+        let cards: Vec<&Card> = self.settings.cards().collect();
+        let names = || cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>().join(", ");
+        let chosen: Vec<&Card> = match card {
+            Some(name) => cards.iter().filter(|card| card.answers_to(name)).copied().collect(),
+            None if cards.len() == 1 || bytes.is_zero() => cards.clone(),
+            None => {
+                let message = format!("several cards are served; name one of {}", names());
+                return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "card_missing", message));
+            }
+        };
+        if chosen.is_empty() {
+            let message = format!("there is no such card; name one of {}", names());
+            return Err(HttpProblem::new(StatusCode::NOT_FOUND, "card_not_found", message));
+        }
+        // Two cards may share a name.
+        if chosen.len() > 1 && !bytes.is_zero() {
+            let message = format!("several cards have this name; name one of {}", names());
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "card_missing", message));
+        }
+        if let Some(card) = chosen.iter().find(|card| bytes > card.total) {
+            let message = format!("{} has {}, which is less than {bytes}", card.name, card.total);
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "bad_yield", message));
+        }
+        let until = self.now() + time;
+        for card in chosen {
+            let label = self.label(&card.id);
+            match (bytes, time) {
+                (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),
+                (_, Duration::MAX) => tracing::info!("keep {bytes} of {label} free"),
+                (_, time) => tracing::info!("keep {bytes} of {label} free for {} s", time.as_secs()),
+            }
+            self.submit(SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until });
+        }
+        Ok(())
+    }
+
+    /// Reports programs with precedence that have begun to use a card since the last reading.
+    pub(super) fn notice_precedence(&self, reading: &Reading) {
+        let names = &self.settings.serve.yield_to;
+        if names.is_empty() {
+            return;
+        }
+        let engines: Vec<u32> = self.runs().iter().filter_map(|run| run.pid()).collect();
+        let foreign = reading
+            .holders
+            .iter()
+            .filter(|holder| !group_of(holder).is_some_and(|group| engines.contains(&group)));
+        let present: Vec<(CardId, u32, &String)> = foreign
+            .filter_map(|holder| {
+                let called = |name: &&String| is_called(holder.pid, holder.name.as_deref(), name);
+                Some((holder.card.clone(), holder.pid, names.iter().find(called)?))
+            })
+            .collect();
+        let before =
+            self.with_precedence.replace(present.iter().map(|(card, pid, _)| (card.clone(), *pid)).collect());
+        for (card, pid, name) in present {
+            if !before.contains(&(card.clone(), pid)) {
+                tracing::info!("{name} (process {pid}) uses {}: idle models leave", self.label(&card));
+                self.submit(SchedulerEvent::PrecedenceTaken { card, name: name.clone() });
+            }
+        }
+    }
+}
+
+/// True if the process has this name, or if its program or script lies in a folder of this name, as `ComfyUI/main.py`
+/// does, which is Python's.
+fn is_called(pid: u32, known: Option<&str>, name: &str) -> bool {
+    let short = |name: &str| name.chars().take(LONGEST_NAME).collect::<String>().to_lowercase();
+    if known.is_some_and(|known| short(known) == short(name)) {
+        return true;
+    }
+    let program = process::command_line(pid).into_iter().take(2);
+    program.into_iter().any(|word| word.split('/').any(|part| part.eq_ignore_ascii_case(name)))
+}

@@ -1,0 +1,174 @@
+// Table of models: state, claim beside measured, requests, and the turn of each to leave.
+
+import { memo } from "preact/compat";
+import { Actions } from "./act";
+import { bytes, clip, ordinal, plural, seconds, sum } from "./format";
+import { mayChange, models, now } from "./store";
+import type { Model, State } from "./types";
+
+const WORDS: Record<State, string> = {
+  unloaded: "not loaded",
+  queued: "waits for room",
+  loading: "loading",
+  ready: "ready",
+  draining: "finishing",
+  stopping: "stopping",
+  failed: "failed",
+};
+
+const ORDER: State[] = ["ready", "loading", "draining", "stopping", "queued", "failed", "unloaded"];
+
+/** Only this text changes each second, so that a row is not drawn anew for it. */
+function Since({ at }: { at: number }) {
+  return <>{seconds(now.value - at)}</>;
+}
+
+function Until({ at }: { at: number }) {
+  return <>{seconds(at - now.value)}</>;
+}
+
+function Memory({ model }: { model: Model }) {
+  const claim = sum(model.claim);
+  const measured = sum(model.measured);
+  const whole = Math.max(claim, measured, 1);
+  if (claim === 0 && measured === 0) return <span class="none">–</span>;
+  return (
+    <span class="memory">
+      <span class="gauge" aria-hidden="true">
+        <i style={{ width: `${(100 * measured) / whole}%` }} />
+        <u style={{ left: `${(100 * claim) / whole}%` }} />
+      </span>
+      {measured > 0 ? <b>{bytes(measured)}</b> : <span>not yet measured</span>}{" "}
+      <span class="planned">of {bytes(claim)} claimed</span>
+      {model.alone && <small> whole card: need unknown</small>}
+    </span>
+  );
+}
+
+function Requests({ model }: { model: Model }) {
+  const { in_flight: running, queued, last_used: used } = model;
+  if (running > 0 || queued > 0) {
+    const texts = [running > 0 ? `${running} running` : "", queued > 0 ? `${queued} waiting` : ""];
+    return <>{texts.filter((text) => text).join(", ")}</>;
+  }
+  if (used === null) return <span class="none">none yet</span>;
+  return (
+    <>
+      idle <Since at={used} />
+    </>
+  );
+}
+
+/** Its turn to leave, and why. */
+function Turn({ model }: { model: Model }) {
+  const outlook = model.outlook;
+  if (outlook?.stops) return <>leaves: {clip(outlook.stops.text, 200)}</>;
+  if (model.pinned) {
+    return (
+      <>
+        pinned
+        {model.pinned_until !== undefined && (
+          <>
+            {" for "}
+            <Until at={model.pinned_until} />
+          </>
+        )}
+      </>
+    );
+  }
+  if (model.state === "failed") return <span class="bad">{clip(model.last_failure?.text ?? "", 240)}</span>;
+  const expires = outlook?.expires !== undefined && (
+    <>
+      {", at the latest in "}
+      <Until at={outlook.expires} />
+    </>
+  );
+  switch (outlook?.standing) {
+    case "idle":
+      return (
+        <>
+          {outlook.leaves === 1 ? "next to leave: idle, and soon loaded again" : `${ordinal(outlook.leaves ?? 0)} to leave`}
+          {expires}
+        </>
+      );
+    case "busy":
+      return <>{ordinal(outlook.leaves ?? 0)} to leave, after its requests</>;
+    case "protected":
+      if (model.state === "loading") return <>loads{model.queued > 0 && ` for ${plural(model.queued, "request")}`}</>;
+      return model.held_until === undefined ? (
+        <>stays: busy or just loaded</>
+      ) : (
+        <>
+          held for its clients, <Until at={model.held_until} />
+        </>
+      );
+    case "promised":
+      return <>its memory is promised</>;
+    default:
+      return <span class="none">–</span>;
+  }
+}
+
+const Row = memo(function Row({ model, buttons }: { model: Model; buttons: boolean }) {
+  const progress = model.progress?.value;
+  return (
+    <tr data-model={clip(model.name, 80)} data-state={model.state}>
+      <th scope="row">
+        <bdi title={clip(model.name, 200)}>{clip(model.name, 120)}</bdi>
+      </th>
+      <td data-label="State">
+        <span class={`state ${model.state}`}>{WORDS[model.state]}</span>
+        {model.state === "loading" && (
+          <progress aria-label={`progress of ${clip(model.name, 80)}`} value={progress ?? undefined} max={1} />
+        )}
+      </td>
+      <td data-label="Memory">
+        <Memory model={model} />
+      </td>
+      <td data-label="Requests">
+        <Requests model={model} />
+      </td>
+      <td data-label="Next">
+        <Turn model={model} />
+      </td>
+      {buttons && (
+        <td>
+          <Actions model={model} />
+        </td>
+      )}
+    </tr>
+  );
+});
+
+export function Models() {
+  const all = [...models.value].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+  const buttons = mayChange();
+  const up = all.filter((model) => model.state === "ready").length;
+  return (
+    <section aria-labelledby="models">
+      <h2 id="models">
+        Models <small>{`${up} of ${plural(all.length, "model")} ready`}</small>
+      </h2>
+      {all.length === 0 && <p class="none">The configuration has no model.</p>}
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Model</th>
+            <th scope="col">State</th>
+            <th scope="col">
+              Memory, <span class="planned">claimed</span>
+            </th>
+            <th scope="col">Requests</th>
+            <th scope="col">What happens next</th>
+            {buttons && <th scope="col">By hand</th>}
+          </tr>
+        </thead>
+        <tbody>
+          {all.map((model) => (
+            <Row key={model.id} model={model} buttons={buttons} />
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

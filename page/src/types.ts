@@ -1,0 +1,99 @@
+// Shapes of `plimsoll.events/1` that the page reads; docs/events.md describes them.
+
+export type Reason = { code: string; text: string; because?: Reason[] };
+export type Hint = { text: string; flags?: string; saves?: number };
+export type Share = { card: string; bytes: number };
+export type Term = [name: string, bytes: number];
+
+export type Part = {
+  kind: "model" | "foreign" | "unknown";
+  name?: string;
+  process?: number;
+  bytes: number;
+  terms?: Term[];
+};
+
+export type Holder = { run: number; model: string; claim: number; measured: number | null };
+
+export type Card = {
+  id: string;
+  name: string;
+  total: number;
+  capacity: number;
+  claimed: number;
+  free: number;
+  foreign: number;
+  /** Kept free for other programs by an operator. */
+  yield?: { bytes: number; lacks: number; until: number | null };
+  holders: Holder[];
+  used: number | null;
+  limit: number | null;
+  parts: Part[] | null;
+};
+
+export type Host = { id: string; total: number; used: number; parts: Part[] };
+
+export type State = "unloaded" | "queued" | "loading" | "ready" | "draining" | "stopping" | "failed";
+export type Standing = "leaving" | "idle" | "busy" | "protected" | "promised" | "stays";
+
+export type Wait = {
+  cause: "load" | "room" | "slot";
+  reason: Reason;
+  since: number;
+  until: number | null;
+  stops: string[];
+};
+
+export type Outlook = {
+  standing?: Standing;
+  leaves?: number;
+  expires?: number;
+  stops?: Reason;
+  wait?: Wait;
+};
+
+export type Model = {
+  id: number;
+  name: string;
+  state: State;
+  pinned: boolean;
+  pinned_until?: number;
+  in_flight: number;
+  queued: number;
+  last_used: number | null;
+  held_until?: number;
+  claim: Share[];
+  alone: boolean;
+  measured: Share[];
+  last_failure: Reason | null;
+  held_back: { secs: number; nanos: number } | null;
+  outlook: Outlook | null;
+  progress?: { value?: number; current?: string } | null;
+};
+
+export type Mark = {
+  number: number;
+  at: number;
+  kind: "load" | "ready" | "stop" | "gone" | "failed" | "refused";
+  model?: number;
+  text: string;
+  failure?: { id: number; times: number; reason: Reason; hints: Hint[] };
+};
+
+export type Sample = { at: number; cards: { used: number | null; models: [id: number, bytes: number][] }[] };
+
+export type Status = {
+  schema: "plimsoll.events/1";
+  now: number;
+  models: Model[];
+  cards: Card[];
+  host: Host | null;
+  server: {
+    version: string;
+    uptime: number;
+    rights?: string[];
+    requests: { answered: number; failed: number; abandoned: number };
+  };
+  marks: Mark[];
+  residency?: Sample[];
+};

