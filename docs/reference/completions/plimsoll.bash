@@ -100,6 +100,9 @@ _plimsoll() {
             plimsoll,watch)
                 cmd="plimsoll__subcmd__watch"
                 ;;
+            plimsoll,yield)
+                cmd="plimsoll__subcmd__yield"
+                ;;
             plimsoll__subcmd__engine,help)
                 cmd="plimsoll__subcmd__engine__subcmd__help"
                 ;;
@@ -214,6 +217,9 @@ _plimsoll() {
             plimsoll__subcmd__help,watch)
                 cmd="plimsoll__subcmd__help__subcmd__watch"
                 ;;
+            plimsoll__subcmd__help,yield)
+                cmd="plimsoll__subcmd__help__subcmd__yield"
+                ;;
             plimsoll__subcmd__help__subcmd__engine,install)
                 cmd="plimsoll__subcmd__help__subcmd__engine__subcmd__install"
                 ;;
@@ -248,7 +254,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -484,7 +490,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -948,6 +954,20 @@ _plimsoll() {
         plimsoll__subcmd__help__subcmd__watch__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__yield)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1805,6 +1825,40 @@ _plimsoll() {
                     return 0
                     ;;
                 --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__yield)
+            opts="-h --card --for --end --json --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --card)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
