@@ -45,11 +45,12 @@ impl StateRef<'_> {
         waiting.sum::<usize>() >= self.queue.open_at_most()
     }
 
-    /// Cost of stopping a run: the time of its next load in seconds, less if it is less likely to be loaded
-    /// again. Rounded up, so that the age decides between loads that differ by less.
+    /// Cost of stopping a run: the seconds of its next load, less if it is less likely to be loaded again.
     pub(crate) fn eviction_cost(self, slot: &ModelSlot, run: &RunState) -> u64 {
         let idle = run.idle_since().map_or(Duration::ZERO, |since| self.now.since(since));
         let cost = slot.load_time.as_millis() * RECENT.as_millis() / idle.max(RECENT).as_millis();
-        u64::try_from(cost.div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+        // DECISION: in powers of two, since no load takes the same time twice. Among loads of about the same time, the
+        // least recently used model leaves.
+        1 << u64::try_from(cost / 1000).unwrap_or(u64::MAX).max(1).ilog2()
     }
 }
