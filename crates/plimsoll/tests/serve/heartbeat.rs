@@ -112,5 +112,4 @@ fn run(command: &mut Command) {
     let output = command.output().expect("it starts");
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{command:?}: {}{}", said(&output.stdout), said(&output.stderr));
-    eprint!("{}", said(&output.stdout));
 }

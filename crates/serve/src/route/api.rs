@@ -5,7 +5,7 @@
 
 use http::Method;
 
-use super::ollama::{Endpoint, StoreEndpoint};
+use super::ollama::endpoints::{Endpoint, StoreEndpoint};
 use super::page::PageFile;
 use super::query;
 

@@ -4,80 +4,27 @@
 //! beginning. A request of a conversation stays in the queue when its client leaves; only `DELETE /v1/stream`
 //! cancels it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+pub(crate) mod latest;
+
 use std::rc::Rc;
 
-use http::header::HeaderName;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use super::body::receive;
 use super::engine_page;
-use super::headers;
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
 use super::proxy::ProxyRequest;
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::server::HttpServer;
-
-const X_CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
-/// Conversations that are remembered; the oldest is forgotten for a new one.
-const MOST: usize = 1024;
-/// The longest name of a conversation; llama.cpp's page sends a UUID and the model's name.
-const LONGEST: usize = 1024;
-
-/// Models of the latest conversations.
-#[derive(Debug, Default)]
-pub(crate) struct Conversations(RefCell<VecDeque<Rc<Conversation>>>);
-
-#[derive(Debug)]
-struct Conversation {
-    id: String,
-    model: ModelId,
-    /// The request waits for its model; a notice cancels it.
-    cancel: Notify,
-    is_waiting: Cell<bool>,
-}
-
-impl Conversations {
-    fn begin(&self, id: &str, model: ModelId) -> Rc<Conversation> {
-        let conversation = Rc::new(Conversation {
-            id: id.to_owned(),
-            model,
-            cancel: Notify::new(),
-            is_waiting: Cell::new(true),
-        });
-        let mut all = self.0.borrow_mut();
-        all.retain(|other| other.id != id);
-        if all.len() >= MOST {
-            all.pop_front();
-        }
-        all.push_back(Rc::clone(&conversation));
-        conversation
-    }
-
-    fn find(&self, id: &str) -> Option<Rc<Conversation>> {
-        self.0.borrow().iter().find(|conversation| conversation.id == id).cloned()
-    }
-
-    fn forget(&self, id: &str) {
-        self.0.borrow_mut().retain(|conversation| conversation.id != id);
-    }
-}
-
-/// The conversation that a request belongs to.
-pub(crate) fn named(head: &Parts) -> Option<String> {
-    let id = headers::text(&head.headers, &X_CONVERSATION_ID)?;
-    (!id.is_empty() && id.len() <= LONGEST).then(|| id.to_owned())
-}
 
 impl<H: ModelService> HttpServer<H> {
     /// Sends a request of a conversation, also if its client leaves while the model loads.
@@ -151,7 +98,7 @@ impl<H: ModelService> HttpServer<H> {
             serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
         let ids = asked["conversation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut by_model: Vec<(ModelId, Vec<&str>)> = Vec::new();
-        for id in ids.take(MOST) {
+        for id in ids.take(latest::MOST) {
             let known = self.conversations.find(id).map(|known| known.model);
             let Some(model) = known.or_else(|| self.model_of_conversation(id, &head)) else { continue };
             match by_model.iter_mut().find(|(other, _)| *other == model) {
@@ -189,33 +136,4 @@ fn still_loading() -> HttpProblem {
 fn no_stream() -> HttpProblem {
     let message = "no loaded model has a stream of this conversation";
     HttpProblem::new(StatusCode::NOT_FOUND, "stream_not_found", message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_latest_conversations_are_remembered_up_to_a_bound() {
-        let all = Conversations::default();
-        (0..MOST + 10).for_each(|number| drop(all.begin(&number.to_string(), ModelId(0))));
-        assert_eq!(all.0.borrow().len(), MOST);
-        assert!(all.find("9").is_none() && all.find("10").is_some());
-        all.begin("10", ModelId(7));
-        assert_eq!(all.0.borrow().len(), MOST, "a conversation goes on under its name");
-        assert_eq!(all.find("10").unwrap().model, ModelId(7));
-        all.forget("10");
-        assert!(all.find("10").is_none());
-    }
-
-    #[test]
-    fn a_name_that_is_too_long_or_empty_is_none() {
-        let named_by = |name: &str| {
-            let request = http::Request::builder().header(X_CONVERSATION_ID, name).body(()).unwrap();
-            named(&request.into_parts().0)
-        };
-        assert_eq!(named_by("a::b").as_deref(), Some("a::b"));
-        assert_eq!(named_by(""), None);
-        assert_eq!(named_by(&"x".repeat(LONGEST + 1)), None);
-    }
 }

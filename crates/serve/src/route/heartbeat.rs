@@ -82,7 +82,7 @@ pub(crate) struct Heartbeat<P: Pass> {
 pub(crate) enum Beat<P: Pass> {
     Comment(Bytes),
     /// The wait is over.
-    Answer(Relay<P>),
+    Answer(Box<Relay<P>>),
     /// The last event.
     Failed(Bytes),
 }
@@ -116,7 +116,7 @@ impl<P: Pass> Heartbeat<P> {
             return Poll::Ready(match outcome {
                 Ok(relay) => {
                     self.client.iter().for_each(|client| client.limit_stalls(relay.stall_limit()));
-                    Beat::Answer(relay)
+                    Beat::Answer(Box::new(relay))
                 }
                 Err(event) => Beat::Failed(event),
             });

@@ -1,7 +1,8 @@
 //! Model of a request: named in the body or in `?model=`, or the one that stands in where no known model is named.
 
+pub(crate) mod in_body;
+
 use std::borrow::Cow;
-use std::mem;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -11,14 +12,14 @@ use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 use serde::de::IgnoredAny;
 
+use self::in_body::named_in_body;
 use super::body::{Received, receive};
 use super::model_key::ModelKey;
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
-use super::proxy::WrittenBytes;
 use super::reply::Reply;
 use super::server::HttpServer;
-use super::{headers, multipart, query};
+use super::{headers, query};
 
 /// Header of an answer that names the model, where the request named another one.
 const X_PLIMSOLL_MODEL: HeaderName = HeaderName::from_static("x-plimsoll-model");
@@ -101,15 +102,6 @@ fn name_of<'a>(head: &'a Parts, named: Option<&'a ModelKey>) -> Option<Cow<'a, s
     let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
     let name = in_body.filter(|name| !name.is_empty());
     name.or_else(|| query::parameter(head.uri.query(), "model")).filter(|name| !name.is_empty())
-}
-
-pub(crate) fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, WrittenBytes)> {
-    let kind = headers::text(&head.headers, &CONTENT_TYPE);
-    if let Some(boundary) = kind.and_then(multipart::boundary) {
-        return multipart::model(&received.rope, boundary).map(|named| (named, WrittenBytes::Plain));
-    }
-    // `finish` consumes the walk, while the body goes on to the engine.
-    mem::take(&mut received.search).finish(&received.rope).map(|named| (named, WrittenBytes::Json))
 }
 
 /// The fault of a body that should be JSON and is not.

@@ -4,6 +4,7 @@
 //! limits, logs and metrics are the same.
 
 mod answer;
+pub(crate) mod endpoints;
 mod engine_answer;
 mod images;
 mod keep_alive;
@@ -12,11 +13,10 @@ mod listing;
 mod messages;
 mod options;
 mod request;
-mod stream;
+pub(crate) mod stream;
 mod translate;
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -31,10 +31,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use self::answer::{AnswerError, AnswerText, AnswerTimes, PartialAnswer};
+use self::endpoints::{Endpoint, StoreEndpoint};
 use self::lines::OllamaLines;
 use self::request::OllamaRequest;
-pub(crate) use self::stream::OllamaStream;
-use self::stream::{AfterAnswer, collect};
+use self::stream::{AfterAnswer, OllamaStream, collect};
 use self::translate::{EngineRequest, translate};
 use super::body::{Received, receive};
 use super::model_key::ModelKey;
@@ -60,30 +60,6 @@ const SMALL: usize = 256 * 1024;
 static LARGE_BODIES: Semaphore = Semaphore::const_new(2);
 /// Differing contexts that the log names.
 const MOST_TOLD: usize = 256;
-
-/// Endpoints whose requests go to an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    Chat,
-    Generate,
-    Embed,
-    Embeddings,
-}
-
-/// Other endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreEndpoint {
-    Tags,
-    Show,
-    Running,
-    Pull,
-    /// `create`, `copy`, `push`, `delete`: the models are the configuration's.
-    Refused,
-}
-
-/// Contexts that clients asked for and the log has named.
-#[derive(Debug, Default)]
-pub(crate) struct ToldContexts(RefCell<HashSet<(ModelId, u64)>>);
 
 /// Task of a request, once it was read.
 struct OllamaTask {
@@ -230,7 +206,7 @@ impl<H: ModelService> HttpServer<H> {
         let Some(wanted) = task.context else { return };
         let listing = self.service.listing(task.model);
         let Some(context) = listing.context().filter(|context| *context != wanted) else { return };
-        let mut told = self.told_contexts.0.borrow_mut();
+        let mut told = self.told_contexts.borrow_mut();
         if told.len() < MOST_TOLD && told.insert((task.model, wanted)) {
             tracing::info!(
                 "{}  a client asks for a context of {wanted} tokens (num_ctx); a request has {context}",

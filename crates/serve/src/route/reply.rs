@@ -19,7 +19,7 @@ use super::headers;
 use super::heartbeat::{Beat, Heartbeat};
 use super::logs::LogStream;
 use super::model_service::Pass;
-use super::ollama::OllamaStream;
+use super::ollama::stream::OllamaStream;
 use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
 
@@ -99,7 +99,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Heartbeat(heartbeat) => match ready!(heartbeat.poll(context)) {
                 Beat::Comment(comment) => Poll::Ready(Some(Ok(Frame::data(comment)))),
                 Beat::Answer(relay) => {
-                    *self = Self::Relay(relay);
+                    *self = Self::Relay(*relay);
                     self.poll_frame(context)
                 }
                 Beat::Failed(event) => {

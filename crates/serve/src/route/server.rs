@@ -21,15 +21,15 @@ use super::api::{self, Action, Own, RouteMatch, RouteMissing};
 use super::auth::{ApiKeys, WrongKeys};
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
-use super::conversations::{self, Conversations};
+use super::conversations::latest::{self, Conversations};
 use super::cors::Origins;
 use super::feed::Ending;
 use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, RouteOptions};
-use super::naming::named_in_body;
-use super::ollama::ToldContexts;
+use super::naming::in_body::named_in_body;
+use super::ollama::endpoints::ToldContexts;
 use super::page;
 use super::problem::{ErrorShape, HttpProblem};
 use super::proxy::{self, ProxyRequest, WrittenBytes};
@@ -226,7 +226,7 @@ impl<H: ModelService> HttpServer<H> {
             Some(rest) => format!("/v1/{rest}").parse().unwrap_or(target),
             None => target,
         };
-        let conversation = conversations::named(&head).filter(|_| head.method == Method::POST);
+        let conversation = latest::named(&head).filter(|_| head.method == Method::POST);
         let upgrades = asks_for_upgrade(&head);
         let request = ProxyRequest { head, target, received, named, upgrades, holds_head: !upgrades };
         match conversation {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::Endpoint;
+use super::endpoints::Endpoint;
 use super::engine_answer::{
     EmbeddingsAnswer, EngineAnswer, EngineTimings, EngineUsage, ToolCallPart, message,
 };

@@ -57,7 +57,7 @@ pub(super) fn part(image: &RawValue) -> Result<ContentPart<'_>, HttpProblem> {
     };
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let found = FORMATS.iter().find(|(start, _)| base64.starts_with(start));
-    match found.filter(|_| base64.len() >= SHORTEST && base64.as_bytes().iter().all(|byte| is_base64(byte))) {
+    match found.filter(|_| base64.len() >= SHORTEST && base64.as_bytes().iter().all(is_base64)) {
         Some((_, format)) => {
             Ok(ContentPart::ImageUrl { image_url: ImageUrl { url: DataUrl { format, base64 } } })
         }

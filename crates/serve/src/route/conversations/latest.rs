@@ -1,0 +1,92 @@
+//! The latest conversations, with the models that answer them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use http::header::HeaderName;
+use http::request::Parts;
+use plimsoll_scheduler::ModelId;
+use tokio::sync::Notify;
+
+use crate::route::headers;
+
+const X_CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
+/// Conversations that are remembered; the oldest is forgotten for a new one.
+pub(super) const MOST: usize = 1024;
+/// The longest name of a conversation; llama.cpp's page sends a UUID and the model's name.
+const LONGEST: usize = 1024;
+
+/// Models of the latest conversations.
+#[derive(Debug, Default)]
+pub(crate) struct Conversations(RefCell<VecDeque<Rc<Conversation>>>);
+
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) id: String,
+    pub(super) model: ModelId,
+    /// The request waits for its model; a notice cancels it.
+    pub(super) cancel: Notify,
+    pub(super) is_waiting: Cell<bool>,
+}
+
+impl Conversations {
+    pub(super) fn begin(&self, id: &str, model: ModelId) -> Rc<Conversation> {
+        let conversation = Rc::new(Conversation {
+            id: id.to_owned(),
+            model,
+            cancel: Notify::new(),
+            is_waiting: Cell::new(true),
+        });
+        let mut all = self.0.borrow_mut();
+        all.retain(|other| other.id != id);
+        if all.len() >= MOST {
+            all.pop_front();
+        }
+        all.push_back(Rc::clone(&conversation));
+        conversation
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Rc<Conversation>> {
+        self.0.borrow().iter().find(|conversation| conversation.id == id).cloned()
+    }
+
+    pub(super) fn forget(&self, id: &str) {
+        self.0.borrow_mut().retain(|conversation| conversation.id != id);
+    }
+}
+
+/// The conversation that a request belongs to.
+pub(crate) fn named(head: &Parts) -> Option<String> {
+    let id = headers::text(&head.headers, &X_CONVERSATION_ID)?;
+    (!id.is_empty() && id.len() <= LONGEST).then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_conversations_are_remembered_up_to_a_bound() {
+        let all = Conversations::default();
+        (0..MOST + 10).for_each(|number| drop(all.begin(&number.to_string(), ModelId(0))));
+        assert_eq!(all.0.borrow().len(), MOST);
+        assert!(all.find("9").is_none() && all.find("10").is_some());
+        all.begin("10", ModelId(7));
+        assert_eq!(all.0.borrow().len(), MOST, "a conversation goes on under its name");
+        assert_eq!(all.find("10").unwrap().model, ModelId(7));
+        all.forget("10");
+        assert!(all.find("10").is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_or_empty_is_none() {
+        let named_by = |name: &str| {
+            let request = http::Request::builder().header(X_CONVERSATION_ID, name).body(()).unwrap();
+            named(&request.into_parts().0)
+        };
+        assert_eq!(named_by("a::b").as_deref(), Some("a::b"));
+        assert_eq!(named_by(""), None);
+        assert_eq!(named_by(&"x".repeat(LONGEST + 1)), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! Name of a model in a request's body: JSON or a form.
+
+use std::mem;
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+
+use crate::route::body::Received;
+use crate::route::model_key::ModelKey;
+use crate::route::proxy::WrittenBytes;
+use crate::route::{headers, multipart};
+
+pub(crate) fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, WrittenBytes)> {
+    let kind = headers::text(&head.headers, &CONTENT_TYPE);
+    if let Some(boundary) = kind.and_then(multipart::boundary) {
+        return multipart::model(&received.rope, boundary).map(|named| (named, WrittenBytes::Plain));
+    }
+    // `finish` consumes the walk, while the body goes on to the engine.
+    mem::take(&mut received.search).finish(&received.rope).map(|named| (named, WrittenBytes::Json))
+}

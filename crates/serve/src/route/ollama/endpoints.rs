@@ -1,0 +1,29 @@
+//! Endpoints of Ollama's API.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use plimsoll_scheduler::ModelId;
+
+/// Endpoints whose requests go to an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Chat,
+    Generate,
+    Embed,
+    Embeddings,
+}
+
+/// Other endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreEndpoint {
+    Tags,
+    Show,
+    Running,
+    Pull,
+    /// `create`, `copy`, `push`, `delete`: the models are the configuration's.
+    Refused,
+}
+
+/// Contexts that clients asked for and the log has named.
+pub(crate) type ToldContexts = RefCell<HashSet<(ModelId, u64)>>;
