@@ -229,9 +229,8 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
         .header_read_timeout(limits.head_time)
         .max_headers(limits.headers)
         .max_buf_size(READ_BUFFER)
-        // Clients exist that look for a header of llama-server by its exact letters. What has none of the engine's
-        // is written as llama-server writes it.
-        .preserve_header_case(true)
+        // Clients exist that look for a header of llama-server by its exact letters, `Like-This`. Keeping those of
+        // each answer would cost every request.
         .title_case_headers(true)
         .max_header_size(head);
     builder

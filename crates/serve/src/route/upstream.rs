@@ -127,8 +127,7 @@ impl Upstream {
         // No task drives this connection; see the module's first lines.
         let limit = ReadLimit::default();
         let stream = TokioIo::new(LimitedStream { stream, limit: limit.clone() });
-        let handshake =
-            http1::Builder::new().max_buf_size(BUFFER).preserve_header_case(true).handshake(stream).await;
+        let handshake = http1::Builder::new().max_buf_size(BUFFER).handshake(stream).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
         Ok(Wire { sender, connection: Box::new(connection), limit, open: true })
     }

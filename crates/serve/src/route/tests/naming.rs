@@ -92,7 +92,7 @@ fn tools_are_served_by_a_model_that_has_them() {
 }
 
 #[test]
-fn names_of_headers_keep_their_letters() {
+fn names_of_headers_are_written_like_those_of_llama_server() {
     on_stage(|stage| async move {
         let (_, answer) = through(&stage, &get("/slots?model=real")).await;
         assert!(answer.contains("X-Inner-Name: 1\r\n"), "{answer}");
