@@ -50,7 +50,7 @@ pub struct CardTenant {
     pub standing: CardStanding,
     /// Mark in the order of use; smaller is longer ago.
     pub last_used: u64,
-    /// Cost of stopping it; see [`super::evict`].
+    /// Cost of stopping it: the time of its next load, in seconds.
     pub cost: u64,
 }
 
