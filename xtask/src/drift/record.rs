@@ -156,27 +156,19 @@ impl Record {
         text
     }
 
+    /// Number of upstream's build; 0 where the engine was built from sources without it.
+    fn build(&self) -> u32 {
+        let build = self.version.split_once("(build ").and_then(|(_, rest)| rest.split(',').next());
+        build.and_then(|build| build.parse().ok()).unwrap_or(0)
+    }
+
     /// The version without its build, or the build where upstream's version is not told: `0.5.0-dev`, `b11063`.
     fn release(&self) -> String {
         let version = self.version.split(" (").next().unwrap_or_default();
-        let build = self.version.split_once("(build ").and_then(|(_, rest)| rest.split(',').next());
-        match build {
-            Some(build) if !version.starts_with(|letter: char| letter.is_ascii_digit()) => {
-                format!("b{build}")
-            }
-            _ => version.to_owned(),
+        match version.starts_with(|letter: char| letter.is_ascii_digit()) {
+            true => version.to_owned(),
+            false => format!("b{}", self.build()),
         }
-    }
-
-    /// Order of age: the version, and the build where builds had no version.
-    fn age(&self) -> Vec<u32> {
-        let release = self.release();
-        let first = release.trim_start_matches('b').split('-').next().unwrap_or_default();
-        let mut numbers: Vec<u32> = first.split('.').map_while(|part| part.parse().ok()).collect();
-        if numbers.len() == 1 {
-            numbers.insert(0, 0);
-        }
-        numbers
     }
 }
 
@@ -195,8 +187,9 @@ impl Forms {
             }
             let record = Record::read(&path)?;
             let interface = record.interface.clone();
-            let is_newer =
-                newest.get(&interface).is_none_or(|old| (record.age(), record.rows) > (old.age(), old.rows));
+            let is_newer = newest
+                .get(&interface)
+                .is_none_or(|old| (record.build(), record.rows) > (old.build(), old.rows));
             if is_newer && !interface.is_empty() {
                 newest.insert(interface, record);
             }
