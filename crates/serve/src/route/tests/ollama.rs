@@ -74,7 +74,7 @@ fn a_chat_is_streamed_as_lines_and_its_time_to_live_is_set_when_it_is_over() {
         let request = chat(&json!({"keep_alive": "90s"}));
         let (asked, answer) = exchange(&stage, "/api/chat", &request, &script).await;
         assert_eq!((&asked["model"], &asked["stream"]), (&json!("real"), &json!(true)));
-        assert!(answer.contains("content-type: application/x-ndjson\r\n"), "{answer}");
+        assert!(answer.contains("Content-Type: application/x-ndjson\r\n"), "{answer}");
         let lines = lines(&answer);
         assert_eq!(
             (&lines[0]["message"]["content"], &lines[0]["model"]),

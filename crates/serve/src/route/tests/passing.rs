@@ -17,7 +17,7 @@ fn a_request_reaches_the_engine_with_its_own_bytes_and_the_answer_comes_back() {
         write(&mut engine, OK).await;
         let answer = read_until(&mut client, "{}").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.contains("content-length: 2\r\n"), "{answer}");
+        assert!(answer.contains("Content-Length: 2\r\n"), "{answer}");
         stage.until_idle().await;
     });
 }
