@@ -1,4 +1,5 @@
 // Builds the page into the serve crate, or checks (--check) that the committed build is the one of these sources.
+import { createHash } from "node:crypto";
 import { build } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -29,10 +30,17 @@ const result = await build({
   jsxImportSource: "preact",
   logLevel: "warning",
 });
-const built = new Map(result.outputFiles.map((file) => [file.path.split("/").pop(), file.text]));
-for (const name of ["index.html", "icon.svg"]) {
-  built.set(name, await readFile(new URL(`src/${name}`, here), "utf8"));
-}
+const made = new Map(result.outputFiles.map((file) => [file.path.split("/").pop(), file.text]));
+const source = (name) => readFile(new URL(`src/${name}`, here), "utf8");
+// The style stands in the document, so that the first paint waits for one file; the policy names it by its hash.
+const style = made.get("page.css").trim();
+const hash = createHash("sha256").update(style).digest("base64");
+const built = new Map([
+  ["page.js", made.get("page.js")],
+  ["index.html", (await source("index.html")).replace("<style></style>", () => `<style>${style}</style>`)],
+  ["icon.svg", await source("icon.svg")],
+  ["policy.txt", (await source("policy.txt")).trim().replaceAll("\n", " ").replace("HASH", hash)],
+]);
 
 let differs = 0;
 for (const [name, text] of built) {

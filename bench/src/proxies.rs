@@ -5,6 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::process::{ProcessError, Server, free_address};
+use crate::requests::KEY;
+
+/// Keys of other clients.
+const OTHER_KEYS: usize = 20;
 
 /// Content events of a stream; three more frame it.
 pub(crate) const EVENTS: u64 = 256;
@@ -78,9 +82,11 @@ pub(crate) struct Plimsoll<'a> {
 
 impl Plimsoll<'_> {
     /// Serves these models on a card of 1 GiB, of which each model takes 600 MiB.
-    pub(crate) fn spawn(&self, models: &[&str]) -> Result<Server, ProcessError> {
+    pub(crate) fn spawn(&self, models: &[&str], keys: bool) -> Result<Server, ProcessError> {
         let address = free_address()?;
-        let config = write(self.folder.join("plimsoll.toml"), &self.config(models))?;
+        let keys = if keys { named_keys() } else { String::new() };
+        let text = self.config(models) + &keys;
+        let config = write(self.folder.join(format!("plimsoll-{}.toml", address.port())), &text)?;
         let arguments = words(&format!(
             "serve {} --listen {address} --card name=bench,kind=host,total=1GiB",
             config.display()
@@ -98,6 +104,15 @@ impl Plimsoll<'_> {
         let sections: String = models.iter().map(section).collect();
         format!("[engine]\ncommand = {command:?}\n{sections}")
     }
+}
+
+/// API keys with every limit; the one of the requests is the last, and its limits are never reached.
+fn named_keys() -> String {
+    let limits = "models = [\"beta\", \"al*\"]\nrequests-per-minute = 4000000000\ntokens-per-minute = 4000000000\n\
+        concurrency = 100000\nexpires = \"2199-01-01\"\n";
+    let key = |number: usize| format!("[keys.k{number}]\nkey = \"sk-other-{number}\"\n{limits}");
+    let others: String = (0..OTHER_KEYS).map(key).collect();
+    format!("{others}[keys.zz]\nkey = \"{KEY}\"\n{limits}")
 }
 
 fn ready(mut server: Server) -> Result<Server, ProcessError> {
@@ -131,5 +146,8 @@ mod tests {
         assert_eq!(roster.serve.engine, Some(words(command)));
         assert_eq!(roster.models.len(), 2);
         assert!(roster.models.iter().all(|model| model.launch.options().is_some()));
+        let text = plimsoll.config(&["alpha"]) + &named_keys();
+        let roster = plimsoll_config::parse("plimsoll.toml", &text, &|_| None).unwrap();
+        assert_eq!(roster.serve.keys.len(), OTHER_KEYS + 1);
     }
 }

@@ -6,6 +6,9 @@
 const PARAGRAPH: &str =
     "The mark on a ship's hull says how deep she may be loaded; \\\"no deeper\\\", says the law.\\n";
 
+/// The API key of every request, as clients send one whether a server asks for it or not.
+pub(crate) const KEY: &str = "sk-bench-0123456789abcdef0123456789abcdef";
+
 pub(crate) fn chat(model: &str, body_bytes: usize) -> Vec<u8> {
     post(&body(model, body_bytes, false))
 }
@@ -27,7 +30,8 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
 fn post(body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
     (head + body).into_bytes()
 }

@@ -99,9 +99,11 @@ fn measure_targets(
         servers.push(("nginx", proxies::nginx(&options.nginx, servers[0].1.address, folder)?));
     }
     if let Some(plimsoll) = plimsoll {
-        let mut server = plimsoll.spawn(&["alpha"])?;
-        server.wait_ready()?;
-        servers.push(("plimsoll", server));
+        for (name, keys) in [("plimsoll", false), ("plimsoll, keys", true)] {
+            let mut server = plimsoll.spawn(&["alpha"], keys)?;
+            server.wait_ready()?;
+            servers.push((name, server));
+        }
     }
     let mut targets: Vec<Target> = servers.iter().map(|(name, server)| Target::of(name, server)).collect();
     targets.extend(options.others.iter().map(|other| Target {

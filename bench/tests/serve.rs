@@ -54,7 +54,7 @@ mod tests {
 
         let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         let rows = |part: &str| report[part].as_array().unwrap().len();
-        assert_eq!([rows("paired"), rows("throughput"), rows("streams"), rows("memory")], [8, 4, 2, 2]);
+        assert_eq!([rows("paired"), rows("throughput"), rows("streams"), rows("memory")], [12, 6, 3, 3]);
         for streams in report["streams"].as_array().unwrap() {
             assert_eq!((&streams["events_lost"], &streams["failures"]), (&0.into(), &0.into()));
         }

@@ -1,8 +1,9 @@
 // Bar of one card: what is in use by holder, what is claimed and not yet held, and the load line.
 
 import { memo } from "preact/compat";
-import { bytes, clip } from "./format";
-import { toneOf } from "./store";
+import { bytes, clip, seconds, short } from "./format";
+import { YieldAction } from "./act";
+import { mayOperate, now, toneOf } from "./store";
 import type { Card, Host, Part, Term } from "./types";
 
 type Piece = { key: string; label: string; bytes: number; look: string; first: boolean };
@@ -55,7 +56,7 @@ function CardBar({ card }: { card: Card }) {
   const used = card.used ?? 0;
   const ahead = Math.min(promised(card), Math.max(0, card.total - used));
   const claimed = Math.min(card.total, used + ahead);
-  const label = `${clip(card.name, 80)}: ${bytes(used)} of ${bytes(card.total)} in use`;
+  const label = `${short(card.name, 80)}: ${bytes(used)} of ${bytes(card.total)} in use`;
   return (
     <div class="bar" role="img" aria-label={label} data-used={used}>
       {pieces(parts).map((piece) => (
@@ -78,6 +79,10 @@ function CardBar({ card }: { card: Card }) {
   );
 }
 
+function Left({ until }: { until: number }) {
+  return <> for {seconds(until - now.value)}</>;
+}
+
 function Legend({ card }: { card: Card }) {
   const claims = new Map(card.holders.map((holder) => [holder.model, holder.claim]));
   const rank = (part: Part) => (part.kind === "model" ? 1 : 0);
@@ -92,7 +97,7 @@ function Legend({ card }: { card: Card }) {
         return (
           <li key={at}>
             <i class={`key ${look(part)}`} />
-            <bdi>{clip(partName(part, card.id === "host"), 48)}</bdi> <b>{bytes(part.bytes)}</b>
+            <bdi>{short(partName(part, card.id === "host"), 48)}</bdi> <b>{bytes(part.bytes)}</b>
             {claim !== undefined && <span class="planned"> of {bytes(claim)} claimed</span>}
           </li>
         );
@@ -105,7 +110,7 @@ function Legend({ card }: { card: Card }) {
       {loading.map((holder) => (
         <li key={`l${holder.run}`}>
           <i class="key ahead" />
-          <bdi>{clip(holder.model, 48)}</bdi> <span class="planned">{bytes(holder.claim)} claimed</span>
+          <bdi>{short(holder.model, 48)}</bdi> <span class="planned">{bytes(holder.claim)} claimed</span>
         </li>
       ))}
       <li>
@@ -116,6 +121,7 @@ function Legend({ card }: { card: Card }) {
       {card.yield && (
         <li>
           kept free for other programs <b>{bytes(card.yield.bytes)}</b>
+          {card.yield.until !== null && <Left until={card.yield.until} />}
           {card.yield.lacks > 0 && <>, of which models still hold {bytes(card.yield.lacks)}</>}
         </li>
       )}
@@ -128,11 +134,17 @@ export const CardView = memo(function CardView({ card, label }: { card: Card; la
   return (
     <article class="card">
       <h3>
-        <bdi>{clip(label, 80)}</bdi>
+        <bdi>{short(label, 80)}</bdi>
         <span class="figure">
           {measured ? <b>{bytes(card.used ?? 0)}</b> : <span class="planned">{bytes(card.claimed)} claimed</span>}
           {" / "}
           {bytes(card.total)}
+          {card.id !== "host" && mayOperate() && (
+            <>
+              {" "}
+              <YieldAction card={card} label={label} />
+            </>
+          )}
         </span>
       </h3>
       <CardBar card={card} />

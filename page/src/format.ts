@@ -38,6 +38,17 @@ export function clip(text: string, most = 400): string {
   return text.length <= most ? text : `${text.slice(0, most)} … (${text.length - most} more characters)`;
 }
 
+/** A name, cut where it would fill the page. */
+export function short(name: string, most = 80): string {
+  return name.length <= most ? name : `${name.slice(0, most)}…`;
+}
+
+/** A text about something, without the name of it at its beginning. */
+export function without(name: string | undefined, text: string): string {
+  const rest = name && text.startsWith(name) ? text.slice(name.length) : "";
+  return /^[: ]/.test(rest) ? rest.replace(/^:? */, "") : text;
+}
+
 export function sum(shares: { bytes: number }[]): number {
   return shares.reduce((total, share) => total + share.bytes, 0);
 }

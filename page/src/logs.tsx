@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { clip } from "./format";
+import { short } from "./format";
 import { models } from "./store";
 import { ask, lines, problem } from "./stream";
 
@@ -94,7 +94,7 @@ export function Logs() {
                   <option value="">all models</option>
                   {models.value.map((candidate) => (
                     <option key={candidate.id} value={candidate.name}>
-                      {clip(candidate.name, 60)}
+                      {short(candidate.name, 60)}
                     </option>
                   ))}
                 </select>

@@ -3,10 +3,10 @@
 import { render } from "preact";
 import { ActDialog } from "./act";
 import { CardView, hostCard } from "./bar";
-import { clip, plural, seconds } from "./format";
+import { clip, clock, plural, seconds } from "./format";
 import { Logs } from "./logs";
 import { Models } from "./models";
-import { cards, connection, host, server, tick } from "./store";
+import { cards, connection, heard, host, mayOperate, now, server, tick } from "./store";
 import { WhatIf } from "./plan";
 import { follow, setKey } from "./stream";
 import { History } from "./timeline";
@@ -34,7 +34,7 @@ function Head() {
         Plimsoll
       </h1>
       <p role="status" class={state.kind === "lost" ? "bad" : ""} data-connection={state.kind}>
-        {state.kind === "lost" && `not connected: ${clip(state.why, 300)}`}
+        {state.kind === "lost" && `not connected: ${clip(state.why, 300)}${about ? `; this is how it was at ${clock(heard, now.peek())}` : ""}`}
         {state.kind === "connecting" && "connecting"}
         {state.kind === "key" && "needs an API key"}
         {state.kind === "live" && about && `${about.version}, up ${seconds(about.uptime)}`}
@@ -96,7 +96,7 @@ function Page() {
   return (
     <>
       <Head />
-      <main>
+      <main data-stale={state.kind === "lost"}>
         {state.kind === "key" && <KeyForm refused={state.refused} />}
         {shown && (
           <>
@@ -106,7 +106,7 @@ function Page() {
             <Failures />
             <History labels={names} />
             <WhatIf />
-            <Logs />
+            {mayOperate() && <Logs />}
           </>
         )}
       </main>

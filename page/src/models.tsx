@@ -2,7 +2,7 @@
 
 import { memo } from "preact/compat";
 import { Actions } from "./act";
-import { bytes, clip, ordinal, plural, seconds, sum } from "./format";
+import { bytes, clip, ordinal, plural, seconds, short, sum, without } from "./format";
 import { mayChange, models, now } from "./store";
 import type { Model, State } from "./types";
 
@@ -59,6 +59,23 @@ function Requests({ model }: { model: Model }) {
   );
 }
 
+function Speed({ model }: { model: Model }) {
+  return model.speed === undefined ? null : (
+    <small title="tokens a second of its last streams"> {model.speed.toFixed(model.speed < 10 ? 1 : 0)} tokens/s</small>
+  );
+}
+
+function Depth({ depth }: { depth: Model["depth"] }) {
+  if (!depth) return null;
+  return (
+    <small title={`its claim covers ${depth.covered} tokens`}>
+      {" "}
+      depth {depth.admitted} of {depth.full}
+      {depth.waits && ", waits for memory"}
+    </small>
+  );
+}
+
 /** Its turn to leave, and why. */
 function Turn({ model }: { model: Model }) {
   const outlook = model.outlook;
@@ -76,7 +93,7 @@ function Turn({ model }: { model: Model }) {
       </>
     );
   }
-  if (model.state === "failed") return <span class="bad">{clip(model.last_failure?.text ?? "", 240)}</span>;
+  if (model.state === "failed") return <span class="bad">{clip(without(model.name, model.last_failure?.text ?? ""), 240)}</span>;
   const expires = outlook?.expires !== undefined && (
     <>
       {", at the latest in "}
@@ -87,7 +104,7 @@ function Turn({ model }: { model: Model }) {
     case "idle":
       return (
         <>
-          {outlook.leaves === 1 ? "next to leave: idle, and soon loaded again" : `${ordinal(outlook.leaves ?? 0)} to leave`}
+          {outlook.leaves === 1 ? "next to leave: idle, and quick to load again" : `${ordinal(outlook.leaves ?? 0)} to leave`}
           {expires}
         </>
       );
@@ -112,14 +129,14 @@ function Turn({ model }: { model: Model }) {
 const Row = memo(function Row({ model, buttons }: { model: Model; buttons: boolean }) {
   const progress = model.progress?.value;
   return (
-    <tr data-model={clip(model.name, 80)} data-state={model.state}>
+    <tr data-model={short(model.name, 80)} data-state={model.state}>
       <th scope="row">
-        <bdi title={clip(model.name, 200)}>{clip(model.name, 120)}</bdi>
+        <bdi title={short(model.name, 200)}>{short(model.name, 120)}</bdi>
       </th>
       <td data-label="State">
         <span class={`state ${model.state}`}>{WORDS[model.state]}</span>
         {model.state === "loading" && (
-          <progress aria-label={`progress of ${clip(model.name, 80)}`} value={progress ?? undefined} max={1} />
+          <progress aria-label={`progress of ${short(model.name, 80)}`} value={progress ?? undefined} max={1} />
         )}
       </td>
       <td data-label="Memory">
@@ -127,6 +144,8 @@ const Row = memo(function Row({ model, buttons }: { model: Model; buttons: boole
       </td>
       <td data-label="Requests">
         <Requests model={model} />
+        <Speed model={model} />
+        <Depth depth={model.depth} />
       </td>
       <td data-label="Next">
         <Turn model={model} />
@@ -147,10 +166,10 @@ export function Models() {
   return (
     <section aria-labelledby="models">
       <h2 id="models">
-        Models <small>{`${up} of ${plural(all.length, "model")} ready`}</small>
+        Models {all.length > 0 && <small>{`${up} of ${plural(all.length, "model")} ready`}</small>}
       </h2>
       {all.length === 0 && <p class="none">The configuration has no model.</p>}
-      <table>
+      <table hidden={all.length === 0}>
         <thead>
           <tr>
             <th scope="col">Model</th>

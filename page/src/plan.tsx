@@ -2,13 +2,13 @@
 
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { bytes, clip, sum } from "./format";
+import { bytes, clip, short, sum } from "./format";
 import { cards, models } from "./store";
 import { ask, problem } from "./stream";
 import type { Hint, Reason, Share, Term } from "./types";
 import { Why } from "./waiting";
 
-type Answer = {
+export type Answer = {
   fits: "now" | "after" | "waits" | "crowded" | "never";
   shares: Share[];
   stops: string[];
@@ -18,7 +18,7 @@ type Answer = {
   lowered_context?: number | null;
 };
 
-const VERDICTS: Record<Answer["fits"], string> = {
+export const VERDICTS: Record<Answer["fits"], string> = {
   now: "fits now, nothing has to leave",
   after: "fits after idle models have left",
   waits: "fits once busy models have finished and left",
@@ -139,7 +139,7 @@ export function WhatIf() {
                 <select value={chosen.value} onChange={(event) => (chosen.value = event.currentTarget.value)}>
                   {all.map((model) => (
                     <option key={model.id} value={model.name}>
-                      {clip(model.name, 60)}
+                      {short(model.name, 60)}
                     </option>
                   ))}
                 </select>

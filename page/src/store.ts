@@ -14,6 +14,8 @@ export type Connection =
   | { kind: "lost"; why: string }
   | { kind: "key"; refused: boolean };
 
+/** The daemon's clock at the last document. */
+export let heard = 0;
 export const connection = signal<Connection>({ kind: "connecting" });
 export const models = signal<Model[]>([]);
 export const cards = signal<Card[]>([]);
@@ -46,6 +48,7 @@ export function take(status: Status): void {
       texts.clear();
       names.clear();
     }
+    heard = status.now;
     clockOffset = status.now - performance.now() / 1000;
     tick();
     for (const model of status.models) names.set(model.id, model.name);
@@ -53,6 +56,7 @@ export function take(status: Status): void {
     cards.value = keep("card", cards.value, status.cards, (card) => card.id);
     host.value = keep("host", host.value ? [host.value] : [], status.host ? [status.host] : [], () => "")[0] ?? null;
     server.value = status.server;
+    rights.value = status.server.rights ?? rights.value;
     if (first) marks.value = merge([], status.marks);
     else if (status.marks.length > 0) marks.value = merge(marks.value, status.marks);
     residency.value = extend(status.residency ?? residency.value, status);
@@ -107,8 +111,15 @@ function extend(history: Sample[], status: Status): Sample[] {
   return [...history.slice(from), sample].slice(-1500);
 }
 
-/** True if the key in use may change something. */
+/** Rights of the key in use, which the first document has. */
+const rights = signal<string[]>([]);
+
+/** True if the key in use may load, unload and pin. */
 export function mayChange(): boolean {
-  const rights = server.value?.rights;
-  return rights === undefined || rights.includes("change") || rights.includes("operate");
+  return rights.value.includes("change");
+}
+
+/** True if the key in use may read logs and keep memory free. */
+export function mayOperate(): boolean {
+  return rights.value.includes("operate");
 }

@@ -41,11 +41,17 @@ export async function follow(): Promise<never> {
       }
       throw new Error("the daemon closed the connection");
     } catch (error) {
-      connection.value = { kind: "lost", why: error instanceof Error ? error.message : String(error) };
+      connection.value = { kind: "lost", why: cause(error) };
       await new Promise((done) => setTimeout(done, pause));
       pause = Math.min(pause * 2, 5000);
     }
   }
+}
+
+function cause(error: unknown): string {
+  // Each browser has words of its own for it.
+  if (error instanceof TypeError) return "the server does not answer";
+  return error instanceof Error ? error.message : String(error);
 }
 
 async function keyGiven(): Promise<void> {

@@ -3,13 +3,13 @@
 import { signal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { bytes, clip, clock } from "./format";
+import { bytes, clip, clock, short, without } from "./format";
 import { cards, marks, names, now, residency, TONES } from "./store";
 import type { Mark, Sample } from "./types";
 
 const HOUR = 3600;
 /** The least time that a chart covers. */
-const LEAST = 300;
+const LEAST = 120;
 /** Models with an area of their own on a card; the rest are one area. */
 const AREAS = 12;
 const FOREIGN = -1;
@@ -59,12 +59,21 @@ function begin(): number {
   return Math.max(now.peek() - HOUR, Math.min(first, now.peek() - LEAST));
 }
 
+/** Whole minutes of the wall clock, six or fewer. */
+function minutes(from: number, to: number): number[] {
+  const step = [60, 120, 300, 600, 1800].find((length) => (to - from) / length <= 6) ?? HOUR;
+  // The daemon's clock begins with its start.
+  const past = (Date.now() / 1000 - now.peek() + from) % step;
+  const first = from + (past > 0 ? step - past : 0);
+  return Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, at) => first + at * step);
+}
+
 /** Loads, stops and failures as ticks at the foot of the chart. */
 function ticks(bad: string, soft: string): uPlot.Plugin {
   const draw = (plot: uPlot) => {
     const { left, top, width, height } = plot.bbox;
     plot.ctx.save();
-    for (const mark of marks.peek()) {
+    for (const mark of marks.peek().filter((one) => one.at >= 0)) {
       const x = Math.round(plot.valToPos(mark.at, "x", true));
       if (x < left || x > left + width) continue;
       plot.ctx.fillStyle = mark.failure ? bad : soft;
@@ -121,7 +130,13 @@ function Chart({ card, label, total }: { card: number; label: string; total: num
           y: { range: [0, total] },
         },
         axes: [
-          { ...axis, size: 24, space: 70, values: (_, at) => at.map((value) => clock(value, now.peek()).slice(0, 5)) },
+          {
+            ...axis,
+            size: 24,
+            splits: (_, __, from, to) => minutes(from, to),
+            // Rounded, or a fraction of a second shows the minute before.
+            values: (_, at) => at.map((value) => clock(value + 0.5, now.peek()).slice(0, 5)),
+          },
           { ...axis, size: 62, values: (_, at) => at.map((value) => bytes(value)), splits: () => [0, total / 2, total] },
         ],
         series: [{}, ...series],
@@ -144,9 +159,9 @@ function Chart({ card, label, total }: { card: number; label: string; total: num
   return (
     <figure>
       <figcaption>
-        <bdi>{clip(label, 80)}</bdi>
+        <bdi>{short(label, 80)}</bdi>
       </figcaption>
-      <div class="chart" ref={place} role="img" aria-label={`memory by model on ${clip(label, 80)}, last hour`} />
+      <div class="chart" ref={place} role="img" aria-label={`memory by model on ${short(label, 80)}, last hour`} />
       <ul class="legend">
         <li>
           <i class="key foreign" />
@@ -155,7 +170,7 @@ function Chart({ card, label, total }: { card: number; label: string; total: num
         {shown.ids.map((id) => (
           <li key={id}>
             <i class={`key model tone-${id % TONES}`} />
-            <bdi>{clip(names.get(id) ?? "removed model", 48)}</bdi>
+            <bdi>{short(names.get(id) ?? "removed model", 48)}</bdi>
           </li>
         ))}
       </ul>
@@ -172,8 +187,12 @@ const WORDS: Record<Mark["kind"], string> = {
   refused: "refused",
 };
 
+function name(mark: Mark): string | undefined {
+  return mark.model === undefined ? undefined : (names.get(mark.model) ?? "removed model");
+}
+
 export function History({ labels }: { labels: Map<string, string> }) {
-  const events = marks.value.slice(-40).reverse();
+  const events = marks.value.filter((mark) => mark.at >= 0).slice(-40).reverse();
   return (
     <section aria-labelledby="history">
       <h2 id="history">Last hour</h2>
@@ -183,17 +202,18 @@ export function History({ labels }: { labels: Map<string, string> }) {
         ))}
       </div>
       <h3 id="happened">What happened</h3>
+      {events.length === 0 && <p class="none">Nothing yet.</p>}
       <ol class="events" tabIndex={0} aria-labelledby="happened">
         {events.map((mark) => (
           <li key={mark.number} class={mark.failure ? "bad" : ""}>
             <time>{clock(mark.at, now.value)}</time>{" "}
             {mark.model !== undefined && (
               <b>
-                <bdi>{clip(names.get(mark.model) ?? "removed model", 80)}</bdi>
+                <bdi>{short(name(mark) ?? "")}</bdi>
               </b>
             )}{" "}
             {WORDS[mark.kind]}
-            {mark.text && `: ${clip(mark.text, 240)}`}
+            {mark.text && `: ${clip(without(name(mark), mark.text), 240)}`}
           </li>
         ))}
       </ol>

@@ -65,9 +65,13 @@ export type Model = {
   claim: Share[];
   alone: boolean;
   measured: Share[];
+  /** Tokens, where they cost memory. */
+  depth?: { admitted: number; covered: number; full: number; waits: boolean } | null;
   last_failure: Reason | null;
   held_back: { secs: number; nanos: number } | null;
   outlook: Outlook | null;
+  /** Tokens a second of its last streams. */
+  speed?: number;
   progress?: { value?: number; current?: string } | null;
 };
 
@@ -76,6 +80,8 @@ export type Mark = {
   at: number;
   kind: "load" | "ready" | "stop" | "gone" | "failed" | "refused";
   model?: number;
+  /** The model's name, in a failure of an earlier run. */
+  name?: string | null;
   text: string;
   failure?: { id: number; times: number; reason: Reason; hints: Hint[] };
 };

@@ -1,7 +1,9 @@
 // Queue: the models that requests wait for, with the cause and the bound of each wait; and the failures.
 
-import { bytes, clip, clock, plural, seconds } from "./format";
-import { marks, models, names, now } from "./store";
+import { signal } from "@preact/signals";
+import { bytes, clip, clock, plural, seconds, short } from "./format";
+import { marks, mayOperate, models, names, now } from "./store";
+import { ask } from "./stream";
 import type { Hint, Mark, Model, Reason, Wait } from "./types";
 
 /** Shown at most, so that a tree of reasons stays readable. */
@@ -31,10 +33,10 @@ export function Why({ reason, depth = 0 }: { reason: Reason; depth?: number }) {
 function Waiter({ model, wait }: { model: Model; wait: Wait }) {
   const many = model.queued > 0 ? plural(model.queued, "request") : "an operator";
   return (
-    <li data-waits={clip(model.name, 80)}>
+    <li data-waits={short(model.name, 80)}>
       <p>
         <b>
-          <bdi>{clip(model.name, 80)}</bdi>
+          <bdi>{short(model.name, 80)}</bdi>
         </b>
         : {many} for {seconds(now.value - wait.since)}
         {wait.until !== null && <>, at most {seconds(wait.until - now.value)} more</>}
@@ -79,22 +81,45 @@ function Help({ hints }: { hints: Hint[] }) {
   );
 }
 
+/** What the engine said in proof, by failure. */
+const proofs = signal(new Map<number, string[]>());
+
+/** Asks for the lines of the engine, which the status document does not hold: they may quote a prompt. */
+async function prove(id: number): Promise<void> {
+  if (!mayOperate() || proofs.peek().has(id)) return;
+  const answer = await ask("/api/failures").catch(() => undefined);
+  if (!answer?.ok) return;
+  const { failures } = (await answer.json()) as { failures: { id: number; reason: Reason }[] };
+  proofs.value = new Map(failures.map((failure) => [failure.id, said(failure.reason)]));
+}
+
+function said(reason: Reason): string[] {
+  const own = reason.code === "engine_said" ? [reason.text] : [];
+  return [...own, ...(reason.because ?? []).flatMap(said)].slice(0, 8);
+}
+
+/** The time of day; with the date if it was on another one. */
+function When({ at }: { at: number }) {
+  const ago = now.value - at;
+  return <time>{ago < 20 * 3600 ? clock(at, now.value) : `${seconds(ago)} ago`}</time>;
+}
+
 function Failure({ mark, open }: { mark: Mark; open: boolean }) {
   const { reason, hints, times } = mark.failure!;
-  const whole = mark.model === undefined ? undefined : names.get(mark.model);
+  const whole = mark.model === undefined ? (mark.name ?? undefined) : names.get(mark.model);
   // Most reasons begin with the model's name.
   const name = whole && !reason.text.startsWith(whole) ? whole : undefined;
   return (
     <li data-failure={mark.kind}>
-      <details open={open}>
+      <details open={open} onToggle={(event) => event.currentTarget.open && void prove(mark.failure!.id)}>
         <summary>
-          <time>{clock(mark.at, now.value)}</time>{" "}
+          <When at={mark.at} />{" "}
           <span class="state failed">{mark.kind}</span>
           {name !== undefined && (
             <>
               {" "}
               <b>
-                <bdi>{clip(name, 80)}</bdi>
+                <bdi>{short(name, 80)}</bdi>
               </b>
             </>
           )}{" "}
@@ -111,6 +136,9 @@ function Failure({ mark, open }: { mark: Mark; open: boolean }) {
               ))}
             </ul>
           )}
+          {(proofs.value.get(mark.failure!.id) ?? []).map((line, at) => (
+            <code key={at}>{clip(line, 600)}</code>
+          ))}
           <Help hints={hints} />
         </div>
       </details>

@@ -71,3 +71,19 @@ test("terms of a planned model are shown beside its measured memory", { timeout:
     await daemon.stop();
   }
 });
+
+test("the depth of a model whose memory grows with its prompts is shown", { timeout: 60_000 }, async () => {
+  const flags = "-c 65536 -np 4 -ctk q8_0 -ctv q8_0 -fa on -ngl all";
+  const daemon = await Daemon.start({ cards: [card(1)], config: (own) => planned(own, "deep", "l8", flags) });
+  const browser = await launch();
+  try {
+    const page = await open(browser, daemon.url);
+    await live(page);
+    await daemon.chat("deep");
+    await page.waitForFunction(() => /depth [1-9]\d* of 65536/.test(document.querySelector('[data-model="deep"]').textContent), { timeout: 20_000 });
+    assert.deepEqual(page.troubles, []);
+  } finally {
+    await browser.close();
+    await daemon.stop();
+  }
+});

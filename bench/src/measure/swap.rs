@@ -22,7 +22,7 @@ pub(crate) struct Swap {
 }
 
 pub(crate) fn measure(plimsoll: &Plimsoll<'_>) -> Result<Swap, RunError> {
-    let mut server = plimsoll.spawn(&["alpha", "beta"])?;
+    let mut server = plimsoll.spawn(&["alpha", "beta"], false)?;
     server.wait_ready()?;
     let target = Target { name: "plimsoll".to_owned(), address: server.address, pids: server.family() };
     let mut line = target.talk(Connection::open(server.address))?;

@@ -18,9 +18,10 @@ pub enum CardSpecError {
     )]
     SplitPair { spec: String, word: String },
     #[error(
-        "`{name}` is not a known card{}; describe the card, for example name={},total=24GiB,cc=8.9",
+        "`{name}` is not a known card{}; describe the card by its own figures: name={},{}",
         near(nearest),
-        one_word(name)
+        one_word(name),
+        figures(nearest)
     )]
     Unknown { name: String, nearest: Vec<&'static str> },
     #[error("`{spec}` stands for several cards, but only one card can be given here")]
@@ -53,6 +54,14 @@ fn near(names: &[&str]) -> String {
         [] => String::new(),
         names => format!("; similar names are {}", names.join(", ")),
     }
+}
+
+/// Those of the nearest card; no numbers to paste for one of which nothing is known.
+fn figures(nearest: &[&str]) -> String {
+    let known = nearest.first().and_then(|name| card_table::figures(name));
+    known.unwrap_or_else(|| {
+        "total=SIZE,cc=MAJOR.MINOR (nvidia-smi --query-gpu=memory.total,compute_cap)".to_owned()
+    })
 }
 
 fn one_word(name: &str) -> String {
@@ -198,7 +207,8 @@ impl<'a> Draft<'a> {
     fn finish(self, spec: &str) -> Result<Card, CardSpecError> {
         let lacks = |key| CardSpecError::Incomplete { spec: spec.to_owned(), key };
         let known = self.known.as_ref();
-        let name = self.name.or(known.map(|known| known.name.as_str()));
+        let of_host = self.host.then_some("host");
+        let name = self.name.or(known.map(|known| known.name.as_str())).or(of_host);
         let name = name.filter(|name| !name.is_empty()).ok_or_else(|| lacks("name"))?;
         let total = self.total.or(known.map(|known| known.total));
         let total = total.ok_or_else(|| lacks("total"))?;
@@ -255,6 +265,7 @@ mod tests {
         assert_eq!((card.id.as_str(), card.kind), ("H200", CardKind::Cuda));
         assert_eq!((card.total, card.free), (Bytes::mib(143_771), Bytes::mib(140_000)));
         assert_eq!(card.compute_capability, Some((9, 0)));
+        assert_eq!("kind=host,total=8GiB".parse::<Card>().unwrap().name, "host");
         let host: Card = "name=ram, kind=host, total=8GiB".parse().unwrap();
         assert_eq!((host.kind, host.free), (CardKind::Host, Bytes::gib(8)));
         let named: Card = "uuid=GPU-1,name=A,total=1GiB,pool=legacy".parse().unwrap();
@@ -286,6 +297,17 @@ mod tests {
     }
 
     #[test]
+    fn a_size_may_stand_behind_the_name_of_a_card_that_has_it() {
+        for spec in ["RTX 3060 12GB", "3060 12gb", "3060-12GB", "3060 12 GB", "NVIDIA GeForce RTX 3060 12GiB"]
+        {
+            assert_eq!(spec.parse::<Card>().unwrap().name, "GeForce RTX 3060", "{spec}");
+        }
+        for spec in ["3060 10GB", "3060 0GB", "12GB", "GB", "3060 99999999999999999999GB"] {
+            assert!(spec.parse::<Card>().is_err(), "{spec}");
+        }
+    }
+
+    #[test]
     fn a_hostile_name_is_refused_and_not_searched_for_long() {
         for spec in
             ["\u{0}", "x", "0x3090", "99999999999999999999x3090", "17x3090", "é×é", &"9".repeat(1 << 16)]
@@ -300,7 +322,11 @@ mod tests {
             ("name=x,H200", "is not of the form key=value"),
             (
                 "H301",
-                "`H301` is not a known card; describe the card, for example name=H301,total=24GiB,cc=8.9",
+                "`H301` is not a known card; describe the card by its own figures: name=H301,total=SIZE,cc=MAJOR.MINOR (nvidia-smi --query-gpu=memory.total,compute_cap)",
+            ),
+            (
+                "RTX 3060 10GB",
+                "similar names are GeForce RTX 3060; describe the card by its own figures: name=RTX306010GB,total=12288MiB,cc=8.6",
             ),
             ("AGX Orin", "similar names are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB"),
             ("2x3060", "stands for several"),

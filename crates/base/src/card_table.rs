@@ -66,10 +66,36 @@ fn key(name: &str) -> String {
     stripped.collect()
 }
 
+/// The key of a name without the size at its end, and the size.
+fn sized(key: &str) -> Option<(&str, Bytes)> {
+    let text =
+        key.strip_suffix("gb").or_else(|| key.strip_suffix("gib")).or_else(|| key.strip_suffix('g'))?;
+    // The number of the name may stand right before it: `306012gb` is 3060 with 12 GB, and sizes have at most three digits.
+    (1..=3).find_map(|digits| {
+        let (model, size) = text.split_at_checked(text.len().checked_sub(digits)?)?;
+        let size = size.parse().ok().filter(|size: &u64| *size > 0)?;
+        let size = Bytes::gib(size);
+        rows().any(|row| self::key(row.name) == model && row.memory == size).then_some((model, size))
+    })
+}
+
+/// Total memory and compute capability of a known card, as `--card` takes them.
+pub(super) fn figures(name: &str) -> Option<String> {
+    let card = find(name).ok()?;
+    let (major, minor) = card.compute_capability?;
+    Some(format!("total={}MiB,cc={major}.{minor}", card.memory.get() >> 20))
+}
+
 /// The card of this name, or the names that are nearest to it.
 pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     let wanted = key(name);
     if let Some(row) = rows().find(|row| key(row.name) == wanted) {
+        return Ok(row);
+    }
+    // Shops put the size behind the name: `RTX 3060 12GB`.
+    if let Some((model, size)) = sized(&wanted)
+        && let Some(row) = rows().find(|row| key(row.name) == model && row.memory == size)
+    {
         return Ok(row);
     }
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
@@ -83,18 +109,21 @@ pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     Err(rows().filter(near).map(|row| row.name).take(NEAR).collect())
 }
 
+/// What the driver keeps of an idle card for itself: 240 to 550 MiB.
+pub fn kept_by_driver(total: Bytes) -> Bytes {
+    total.scaled(1, 64).clamp(Bytes::mib(256), Bytes::mib(512))
+}
+
 impl KnownCard {
     /// The card with the driver's own memory taken off what is free.
     pub(super) fn card(&self) -> Card {
-        // Drivers keep 240 to 550 MiB of an idle card for themselves; a described total alone cannot know it.
-        let kept = self.memory.scaled(1, 64).clamp(Bytes::mib(256), Bytes::mib(512));
         Card {
             id: CardId::new(self.name),
             kind: CardKind::Cuda,
             name: self.name.to_owned(),
             uuid: None,
             total: self.memory,
-            free: self.memory.saturating_sub(kept),
+            free: self.memory.saturating_sub(kept_by_driver(self.memory)),
             compute_capability: self.compute_capability,
             legacy_pool: self.is_shared() && self.name.starts_with("Jetson"),
             counting: Counting::Driver,

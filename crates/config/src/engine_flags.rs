@@ -5,11 +5,18 @@ use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};
 
 /// The flags of a command, for the memory plan, if its program is called like a llama-server. A program that
 /// only resembles one is not refused because of unknown flags.
-pub(crate) fn engine_flags(argv: &[String], at: &FlagOrigin, warnings: &mut Vec<Warning>) -> Option<Options> {
-    let program = llama_server_in(argv)?;
-    let (mut options, unknown) = Options::known_in(&argv[program + 1..], |_| at.clone());
+/// `at` is the place of a word.
+pub(crate) fn engine_flags(
+    argv: &[String],
+    at: &dyn Fn(&str) -> FlagOrigin,
+    warnings: &mut Vec<Warning>,
+) -> Option<Options> {
+    let flags = &argv[llama_server_in(argv)? + 1..];
+    let (mut options, unknown) =
+        Options::known_in(flags, |flag| at(flags.get(flag).map_or("", String::as_str)));
     for error in unknown {
-        let text = format!("{}: the plan ignores this flag", error.problem);
+        let text =
+            format!("{}: the plan ignores this flag, and the engine may not start with it", error.problem);
         warnings.push(Warning::new(error.origin, text));
     }
     // Address, port and keys are the user's own business in a command of theirs.

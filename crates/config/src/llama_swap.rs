@@ -63,7 +63,7 @@ pub(super) fn parse(
     // Of `groups`, `matrix` and `profiles`, only `persistent` is used (such a model is never evicted),
     // because Plimsoll decides by memory.
     let mut root = Node::parse(file, text)?;
-    let mut reader = LlamaSwapReader { file, roster: Configuration::default() };
+    let mut reader = LlamaSwapReader { file, text, roster: Configuration::default() };
     // The order is llama-swap's: comments out, environment in, macros last.
     let mut pairs = match std::mem::replace(&mut root.tree, YamlTree::Null) {
         YamlTree::Map(pairs) => pairs,
@@ -111,6 +111,7 @@ struct Defaults {
 
 struct LlamaSwapReader<'a> {
     file: &'a Arc<str>,
+    text: &'a str,
     roster: Configuration,
 }
 
@@ -174,7 +175,10 @@ impl LlamaSwapReader<'_> {
             .filter(|number| (-1..=0x7fff_ffff).contains(number));
         match (number, parent.get(key)) {
             (Some(number), _) => Ok(Some(number)),
-            (None, Some(node)) => Err(self.bad(key, node, "a whole number of at least 0")),
+            (None, Some(node)) if key == "concurrencyLimit" => {
+                Err(self.bad(key, node, "a whole number of at least 0"))
+            }
+            (None, Some(node)) => Err(self.bad(key, node, "a whole number of seconds, for example 300")),
             (None, None) => Ok(None),
         }
     }

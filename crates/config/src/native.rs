@@ -5,17 +5,20 @@
 
 mod document;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_flags::table::{FlagClass, distance_within};
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use toml::Spanned;
 
-use self::document::{ConfigDocument, ModelTable, WordList};
+use self::document::{ConfigDocument, KeyTable, ModelTable, WordList};
 use super::command;
 use super::engine_flags::{engine_flags, judge};
+use super::engine_kind::CommandKind;
 use super::failure::{ConfigError, ConfigProblem};
-use super::roster::{Configuration, ConfiguredModel, Launch, PORT, RefusedModel};
+use super::key::{ConfiguredKey, KeyRight, KeySecret};
+use super::roster::{CHECK, Configuration, ConfiguredModel, Launch, PORT, RefusedModel};
 use super::serve_settings::ServeSettings;
 use super::serve_values::{card, web_origin};
 
@@ -56,6 +59,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
             let problem = ConfigProblem::BlankKey { key: "api-keys" };
             return Err(ConfigError::new(lines.origin(key.span().start), problem));
         }
+        let fail = |why| ConfigError::new(lines.origin(key.span().start), ConfigProblem::Parse(why));
+        KeySecret::read(key.get_ref()).map_err(fail)?;
         api_keys.push(key.get_ref().clone());
     }
     let command = document.engine.command.as_ref();
@@ -67,6 +72,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         autoload: serve.autoload,
         api_keys,
         api_key_files: serve.api_key_files.clone(),
+        keys: named_keys(lines, &document.keys)?,
+        models_max: serve.models_max,
         patience: serve.patience.map(Into::into),
         wait: serve.wait.map(Into::into),
         heartbeat: serve.heartbeat.map(Into::into),
@@ -76,6 +83,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         reserve: serve.reserve.as_ref().map(|size| size.0),
         yield_below: serve.yield_below.as_ref().map(|size| size.0),
         yield_to: serve.yield_to.clone(),
+        warm: serve.warm.as_ref().map(|size| size.0),
+        downloads: serve.downloads.as_ref().map(|folder| folder.0.clone()),
         log_file: serve.log_file.as_ref().map(|file| file.0.clone()),
         guard: serve.guard,
         ask: serve.ask.as_ref().map(|time| time.0),
@@ -84,9 +93,42 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         engine_ports: serve.engine_ports,
         engine_user: serve.engine_user.clone(),
         pass_env: serve.pass_env.clone(),
+        webhook: serve.webhook.clone(),
+        traces: serve.traces.clone(),
         log_level: serve.log_level,
         log_format: serve.log_format,
+        fleet: document.fleet.store.clone(),
+        fleet_host: document.fleet.host.clone(),
+        fleet_address: document.fleet.address.clone(),
+        fleet_key_file: document.fleet.key_file.clone(),
     })
+}
+
+fn named_keys(
+    lines: &LineIndex<'_>,
+    tables: &BTreeMap<Spanned<String>, KeyTable>,
+) -> Result<Vec<ConfiguredKey>, ConfigError> {
+    let read = |(name, table): (&Spanned<String>, &KeyTable)| {
+        let fail = |why| ConfigError::new(lines.origin(name.span().start), ConfigProblem::Parse(why));
+        let secret =
+            table.key.as_ref().ok_or_else(|| "the key has no `key`; add its text or its digest".to_owned());
+        let secret = secret.and_then(|text| match text.get_ref().trim().is_empty() {
+            true => Err("`key` is empty, which would admit requests without a key; write the key".to_owned()),
+            false => KeySecret::read(text.get_ref()),
+        });
+        Ok(ConfiguredKey {
+            name: name.get_ref().clone(),
+            secret: secret.map_err(fail)?,
+            models: table.models.clone(),
+            rights: table.rights.clone().unwrap_or_else(|| vec![KeyRight::Use]),
+            requests_per_minute: table.requests_per_minute,
+            tokens_per_minute: table.tokens_per_minute,
+            concurrency: table.concurrency,
+            priority: table.priority,
+            expires: table.expires.map(|time| time.0),
+        })
+    };
+    tables.iter().map(read).collect()
 }
 
 /// Reads each text of a list; a text that cannot be read, or that says the same as another one, is named with its
@@ -121,6 +163,7 @@ fn entry(
 ) -> Result<ConfiguredModel, ConfigError> {
     let mut entry = ConfiguredModel::new(name, origin);
     entry.launch = launch(lines, &entry, &model, warnings)?;
+    entry.kind = model.kind;
     entry.aliases = model.aliases;
     entry.tags = model.tags;
     entry.env = model.env.into_iter().collect();
@@ -132,7 +175,10 @@ fn entry(
     entry.preload = model.preload;
     entry.unlisted = model.unlisted;
     entry.concurrency = model.concurrency.map(Into::into);
+    entry.priority = model.priority;
+    entry.max_requests = model.max_requests.map(Into::into);
     entry.load_timeout = model.load_timeout.map(Into::into);
+    entry.warm = model.warm;
     entry.stop_timeout = model.stop_timeout.map(Into::into);
     entry.upstream_name = model.upstream_name;
     entry.guard = model.guard;
@@ -171,11 +217,12 @@ fn launch(
             },
         ));
     }
+    let kind = model.kind.or_else(|| CommandKind::of(&argv));
     Ok(Launch::Command {
-        options: engine_flags(&argv, &at, warnings),
+        options: engine_flags(&argv, &|_| at.clone(), warnings),
         argv,
         proxy: model.proxy.clone().unwrap_or_else(|| format!("http://127.0.0.1:{PORT}")),
-        check: model.check.clone().unwrap_or_else(|| "/health".to_owned()),
+        check: model.check.clone().unwrap_or_else(|| kind.map_or(CHECK, CommandKind::check).to_owned()),
         stop: stop.transpose()?,
     })
 }
@@ -248,8 +295,18 @@ impl LineIndex<'_> {
             // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
             let span = error.span().and_then(|span| self.text.get(span)).unwrap_or_default();
-            let what = match first {
-                "duplicate key" => format!("`{}` is given twice", quoted(span)),
+            let before = error.span().and_then(|span| self.text.get(..span.start)).unwrap_or_default();
+            let line = before.rsplit('\n').next().unwrap_or_default().trim_start();
+            let of_key = line.starts_with("api-key") || line.starts_with("key") || first.ends_with(KEY_TABLE);
+            let what = match first.rsplit_once(", expected ") {
+                // serde repeats a value of the wrong type, which may be a key here.
+                Some((shown, expected)) if of_key && shown.starts_with("invalid") => {
+                    format!(
+                        "the value has the wrong type, expected {}",
+                        expected.replace(KEY_TABLE, "a table with `key`")
+                    )
+                }
+                _ if first == "duplicate key" => format!("`{}` is given twice", quoted(span)),
                 _ => quoted(first),
             };
             let remedy = REMEDIES.iter().find(|(message, _)| first.contains(message));
@@ -258,6 +315,9 @@ impl LineIndex<'_> {
         ConfigError::new(origin, problem)
     }
 }
+
+/// The name of a key's table in serde's messages.
+const KEY_TABLE: &str = "struct KeyTable";
 
 /// Parts of toml's messages, and what to do.
 const REMEDIES: [(&str, &str); 6] = [

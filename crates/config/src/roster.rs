@@ -5,10 +5,11 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Priority};
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use super::depth::TooLarge;
+use super::engine_kind::{CardPart, CommandKind};
 use super::failure::ConfigError;
 use super::guard::GuardSettings;
 use super::serve_settings::ServeSettings;
@@ -43,6 +44,8 @@ pub struct ConfiguredModel {
     pub env: Vec<(String, String)>,
     /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
+    /// The kind of program that its command starts, where that is given.
+    pub kind: Option<CommandKind>,
     /// Names or UUIDs of the cards it may use; empty for any.
     pub cards: Vec<String>,
     /// Idle time after which it is unloaded; zero is never.
@@ -57,6 +60,12 @@ pub struct ConfiguredModel {
     pub unlisted: bool,
     /// Concurrent requests.
     pub concurrency: Option<u32>,
+    /// Importance of a load of it beside those of other models.
+    pub priority: Priority,
+    /// Requests after which its engine is started anew.
+    pub max_requests: Option<u32>,
+    /// Its slots are saved before it leaves, where the server has a folder for that.
+    pub warm: bool,
     pub load_timeout: Option<Duration>,
     pub stop_timeout: Option<Duration>,
     /// The child's own name for the model, where it differs.
@@ -80,6 +89,7 @@ impl ConfiguredModel {
             launch: Launch::LlamaServer { program: None, options: Options::default() },
             env: Vec::new(),
             memory: None,
+            kind: None,
             cards: Vec::new(),
             ttl: None,
             hold: None,
@@ -87,6 +97,9 @@ impl ConfiguredModel {
             preload: false,
             unlisted: false,
             concurrency: None,
+            priority: Priority::default(),
+            max_requests: None,
+            warm: true,
             load_timeout: None,
             stop_timeout: None,
             upstream_name: None,
@@ -96,6 +109,12 @@ impl ConfiguredModel {
             depth_admission: true,
             origin: ConfiguredPlacement(origin),
         }
+    }
+
+    /// The part of its cards that its command takes by its flags.
+    pub fn part(&self) -> Option<CardPart> {
+        let Launch::Command { argv, .. } = &self.launch else { return None };
+        self.kind.or_else(|| CommandKind::of(argv))?.part(argv)
     }
 
     /// Returns the environment variables of the child on `port`; their values may contain `${PORT}` too.
@@ -149,6 +168,8 @@ pub enum Launch {
     },
 }
 
+/// The path that answers 200 once an engine of no known kind is ready.
+pub const CHECK: &str = "/health";
 /// Placeholder for the port in a user's command.
 pub const PORT: &str = "${PORT}";
 /// Placeholder for the process id in a stop command.
@@ -209,7 +230,7 @@ impl Launch {
     pub fn check(&self) -> Option<&str> {
         match self {
             // llama-server answers 503 there while it loads.
-            Self::LlamaServer { .. } => Some("/health"),
+            Self::LlamaServer { .. } => Some(CHECK),
             Self::Command { check, .. } => (check != "none").then_some(check),
         }
     }

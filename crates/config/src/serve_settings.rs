@@ -9,6 +9,7 @@ use plimsoll_base::{Bytes, Card};
 
 use super::before_load::ReclaimBeforeLoad;
 use super::guard::GuardSettings;
+use super::key::ConfiguredKey;
 use super::log::{LogFormat, LogLevel};
 
 /// Defines the settings, and what treats all of them alike, from one list.
@@ -31,7 +32,7 @@ macro_rules! serve_settings {
                 let differ = [$((stringify!($field), self.$field != start.$field),)*];
                 // A reload applies these.
                 let restart = |name: &&str| {
-                    !matches!(*name, "api_keys" | "api_key_files" | "default" | "strict_names" | "autoload")
+                    !matches!(*name, "api_keys" | "api_key_files" | "keys" | "default" | "strict_names" | "autoload")
                 };
                 let names = differ.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name);
                 names.filter(restart).map(|name| name.replace('_', "-")).collect()
@@ -44,6 +45,9 @@ macro_rules! serve_settings {
                 $(match stringify!($field) {
                     // Never the keys themselves: this output ends up in logs and bug reports.
                     "api_keys" => text.field("api_keys", &self.api_keys.len()),
+                    // Their paths are often secrets.
+                    "webhook" => text.field("webhook", &self.webhook.is_some()),
+                    "traces" => text.field("traces", &self.traces.is_some()),
                     name => text.field(name, &self.$field),
                 };)*
                 text.finish()
@@ -66,6 +70,10 @@ serve_settings! {
     api_keys: Vec<String>,
     /// Files with one API key per line.
     api_key_files: Vec<String>,
+    /// API keys with rights and limits.
+    keys: Vec<ConfiguredKey>,
+    /// The most models that are loaded at a time; 0 or none if memory alone limits them.
+    models_max: Option<usize>,
     /// Time that a warm model may keep a queued one waiting before it drains.
     patience: Option<Duration>,
     /// Longest wait of a request in the queue.
@@ -82,6 +90,10 @@ serve_settings! {
     yield_below: Option<Bytes>,
     /// Programs for which idle models leave when they begin to use a card.
     yield_to: Vec<String>,
+    /// Bound of the folder of saved slots; zero or none for no saving.
+    warm: Option<Bytes>,
+    /// Folder of downloaded models; without one, models are not downloaded.
+    downloads: Option<PathBuf>,
     /// File for the output of the engines.
     log_file: Option<PathBuf>,
     /// Guard's settings for models that have none of their own.
@@ -98,8 +110,20 @@ serve_settings! {
     engine_user: Option<String>,
     /// Variables that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
     pass_env: Vec<String>,
+    /// Address that gets each failure as JSON.
+    webhook: Option<String>,
+    /// Collector of traces (OTLP).
+    traces: Option<String>,
     log_level: Option<LogLevel>,
     log_format: Option<LogFormat>,
+    /// The store of the fleet that this host belongs to, `etcd://…`.
+    fleet: Option<String>,
+    /// This host's name in the fleet.
+    fleet_host: Option<String>,
+    /// `ADDRESS:PORT` at which other hosts reach this one.
+    fleet_address: Option<String>,
+    /// File with the key that the fleet's hosts share.
+    fleet_key_file: Option<PathBuf>,
 }
 
 fn given_or<T: Clone + Default + PartialEq>(given: T, file: &T) -> T {

@@ -178,6 +178,34 @@ fn a_file_whose_models_are_misspelt_is_refused_and_an_empty_one_is_not() {
 }
 
 #[test]
+fn a_flag_of_a_long_command_is_told_with_its_own_line() {
+    let text = "\
+macros:
+  srv: llama-server --port ${PORT} -b 4k
+models:
+  a:
+    cmd: |
+      ${srv}
+      # -c 8k is too much
+      -m a.gguf
+      -c 8k --ctx-sise 4
+    ttl: 1
+  b:
+    cmd: llama-server --port ${PORT} \"-c\" 2k
+";
+    let told = warnings(text);
+    for expected in [
+        "config.yaml:6: llama-server reads `4k` after --batch-size (-b) as 4; write the number in full: 4096",
+        "config.yaml:9: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192",
+        "config.yaml:9: unknown flag `--ctx-sise`; did you mean --ctx-size?: the plan ignores this flag, and the engine \
+            may not start with it",
+        "config.yaml:12: llama-server reads `2k` after --ctx-size (-c) as 2; write the number in full: 2048",
+    ] {
+        assert!(told.iter().any(|line| line == expected), "{expected}\nis none of\n{}", told.join("\n"));
+    }
+}
+
+#[test]
 fn macros_are_put_in_from_the_last_to_the_first() {
     let text = "macros:\n  a: 1\n  b: ${a}${a}\nmodels:\n  m:\n    cmd: p ${b} ${PORT}\n";
     assert_eq!(argv(&roster(text), 0), ["p", "11", "${PORT}"]);
@@ -243,7 +271,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    ttl: -5\n",
-            "config.yaml:4: `-5` is not a valid value for `ttl`; write a whole number of at least 0",
+            "config.yaml:4: `-5` is not a valid value for `ttl`; write a whole number of seconds, for example 300",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    unlisted: maybe\n",

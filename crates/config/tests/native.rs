@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_config::{Configuration, GuardMode, GuardSettings, Launch, ReclaimBeforeLoad};
+use plimsoll_config::{CardPart, Configuration, GuardMode, GuardSettings, Launch, ReclaimBeforeLoad};
 use plimsoll_flags::ProgramKind;
 
 fn parse(text: &str) -> Result<Configuration, String> {
@@ -26,6 +26,7 @@ listen = "127.0.0.1:8080"
 api-keys = ["secret"]
 api-key-files = ["/etc/keys"]
 patience = "10s"
+models-max = 3
 reclaim-before-load = "sudo"
 wait = "10m"
 
@@ -46,6 +47,7 @@ cards = ["GPU-1"]
 load-timeout = "10m"
 stop-timeout = "10s"
 concurrency = 8
+max-requests = 1000
 unlisted = true
 
 [models.comfy]
@@ -65,6 +67,7 @@ fn every_key_is_read() {
     let serve = &roster.serve;
     assert_eq!(serve.listen, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!((serve.api_keys.len(), serve.api_key_files.len()), (1, 1));
+    assert_eq!(serve.models_max, Some(3));
     assert_eq!((serve.patience, serve.wait), (Some(Duration::from_secs(10)), Some(Duration::from_secs(600))));
     assert_eq!(serve.reclaim_before_load, Some(ReclaimBeforeLoad::Sudo));
     assert_eq!(serve.engine, Some(vec!["/opt/llama/llama-server".to_owned()]));
@@ -75,7 +78,8 @@ fn every_key_is_read() {
     );
     assert_eq!((zephyr.memory, zephyr.ttl), (Some(Bytes::gib(6)), Some(Duration::from_secs(300))));
     assert!(zephyr.pinned && zephyr.preload && zephyr.unlisted);
-    assert_eq!((zephyr.concurrency, &zephyr.cards[..]), (Some(8), &["GPU-1".to_owned()][..]));
+    assert_eq!((zephyr.concurrency, zephyr.max_requests), (Some(8), Some(1000)));
+    assert_eq!(zephyr.cards, ["GPU-1"]);
     assert_eq!(zephyr.env, [("A".to_owned(), "b".to_owned())]);
     assert_eq!(zephyr.load_timeout, Some(Duration::from_secs(600)));
     assert_eq!(zephyr.stop_timeout, Some(Duration::from_secs(10)));
@@ -171,7 +175,12 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         assert_eq!(refusal(text), message);
     }
     assert!(refusal("[models.a\n").starts_with("plimsoll.toml:1: "));
-    assert!(refusal("[models.a]\nmodel = 'm'\nconcurrency = 0\n").starts_with("plimsoll.toml:3: "));
+    for key in ["concurrency", "max-requests"] {
+        for value in ["0", "-1", "4294967296", "'1'"] {
+            let text = format!("[models.a]\nmodel = 'm'\n{key} = {value}\n");
+            assert!(refusal(&text).starts_with("plimsoll.toml:3: "), "{text}");
+        }
+    }
 }
 
 #[test]
@@ -183,7 +192,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
         warnings,
         [
             "plimsoll.toml:3: Plimsoll chooses the flag --port itself and ignores this value; give this setting under [serve]",
-            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
+            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192",
         ]
     );
 }
@@ -258,4 +267,27 @@ fn the_example_in_the_packaged_configuration_is_read_once_its_marks_are_off() {
     let configuration = roster(&example);
     assert!(configuration.serve.listen.len() == 1 && configuration.models.len() == 1, "{example}");
     assert!(roster(packaged).models.is_empty());
+}
+
+#[test]
+fn a_command_is_checked_and_sized_as_a_program_of_its_kind() {
+    let read = |text: &str| {
+        let model = roster(&format!("[models.a]\n{text}\n")).models.remove(0);
+        (model.launch.check().map(str::to_owned), model.part())
+    };
+    let half = CardPart { millionths: 500_000, cards: 1 };
+    for (text, check, part) in [
+        ("cmd = 'koboldcpp --port ${PORT}'", Some("/api/v1/model"), None),
+        ("cmd = 'sd-server --listen-port ${PORT}'", Some("/v1/models"), None),
+        ("cmd = 'vllm serve m --port ${PORT} --gpu-memory-utilization 0.5'", Some("/health"), Some(half)),
+        ("cmd = 'start.sh ${PORT} --gpu-memory-utilization 0.5'", Some("/health"), None),
+        ("cmd = 'start.sh ${PORT} --gpu-memory-utilization 0.5'\nkind = 'vllm'", Some("/health"), Some(half)),
+        ("cmd = 'start.sh ${PORT}'\nkind = 'comfyui'", Some("/system_stats"), None),
+        ("cmd = 'koboldcpp ${PORT}'\nkind = 'comfyui'\ncheck = '/own'", Some("/own"), None),
+        ("cmd = 'koboldcpp ${PORT}'\ncheck = 'none'", None, None),
+    ] {
+        assert_eq!(read(text), (check.map(str::to_owned), part), "{text}");
+    }
+    let unknown = refusal("[models.a]\ncmd = 'x ${PORT}'\nkind = 'vlm'\n");
+    assert!(unknown.starts_with("plimsoll.toml:3: ") && unknown.contains("vllm"), "{unknown}");
 }

@@ -266,7 +266,7 @@ fn what_belongs_to_the_router_is_dropped_with_a_word() {
     let warnings = warnings(text);
     assert_eq!(warnings.len(), 5, "{warnings:?}");
     assert!(warnings.contains(
-        &"models.ini:2: `models-max` has no effect in a section; the number of loaded models is limited by memory, not by a count"
+        &"models.ini:2: `models-max` has no effect in a section: it is a setting of the server; give this setting to `plimsoll serve` instead"
             .to_owned()
     ));
 }

@@ -54,8 +54,7 @@ named! {
         ForeignProcess = "foreign_process": "other processes hold the memory",
         WrongDeviceContext = "wrong_device_context": "the program uses a different card than intended",
         UnifiedMemoryRefused = "unified_memory_refused": "the kernel refused memory that host and GPU share",
-        HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned; the card still has free \
-            memory",
+        HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned; no card memory was refused",
         FragmentationCachingAllocator = "fragmentation_caching_allocator": "the caching allocator holds \
             enough free memory, but in blocks that are too small",
         NvmlAssertMasksOom = "nvml_assert_masks_oom": "an NVML assertion hides that memory ran out",

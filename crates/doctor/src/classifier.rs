@@ -52,7 +52,7 @@ impl<'a> TextClassifier<'a> {
         }
         // Sublinear term frequency, as in `train.py: TfidfVectorizer(sublinear_tf=True)`.
         for (word, count) in &mut counts {
-            *count = (1.0 + count.ln()) * KNOWN.words[word].frequency;
+            *count = (1.0 + libm::log(*count)) * KNOWN.words[word].frequency;
         }
         // Unit length makes a short report as loud as a long one (`norm='l2'`).
         let length = counts.values().map(|count| count * count).sum::<f64>().sqrt();
@@ -182,7 +182,7 @@ fn shares(counts: &BTreeMap<&'static str, f64>, program: Option<LogProgram>) -> 
     // The largest sum is subtracted so that `exp` cannot overflow.
     let most = sums.iter().copied().fold(f64::MIN, f64::max);
     let can_have = |cause| program.is_none_or(|program| program.can_have(cause));
-    let odds = |(cause, sum): (&Cause, &f64)| if can_have(*cause) { (sum - most).exp() } else { 0.0 };
+    let odds = |(cause, sum): (&Cause, &f64)| if can_have(*cause) { libm::exp(sum - most) } else { 0.0 };
     let odds: Vec<f64> = KNOWN.causes.iter().zip(&sums).map(odds).collect();
     let whole: f64 = odds.iter().sum();
     KNOWN.causes.iter().copied().zip(odds.iter().map(|odds| odds / whole)).collect()

@@ -147,13 +147,13 @@ fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<DiagnosisCandi
         tallies.entry(finding.cause).or_default().add(finding);
     }
     // Softmax over the sums, with `none of these` as one more class.
-    let whole = NONE.exp() + tallies.values().map(|tally| tally.sum.exp()).sum::<f64>();
+    let whole = libm::exp(NONE) + tallies.values().map(|tally| libm::exp(tally.sum)).sum::<f64>();
     let mut candidates: Vec<DiagnosisCandidate> = tallies
         .into_iter()
         .map(|(cause, tally)| DiagnosisCandidate {
             cause,
             sub_cause: tally.sub_cause,
-            confidence: (tally.sum.exp() / whole).min(tally.most()),
+            confidence: (libm::exp(tally.sum) / whole).min(tally.most()),
         })
         .collect();
     // The map iterates in the order of the causes, so equal confidences keep a fixed order.

@@ -157,8 +157,12 @@ patterns! {
     Wsl,
     /// ggml's pool of virtual memory is on.
     PagedPool,
+    /// Flash attention is off, so a quantised V cache is refused.
+    FlashOff,
     // The program that writes the log.
     OfOllama,
+    /// A line in the form of ollama's log, which seldom says `ollama`.
+    OllamaLine,
     OfVllm,
     OfSglang,
     OfComfyUi,

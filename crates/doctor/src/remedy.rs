@@ -59,7 +59,11 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
 }
 
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
-    let program = LogProgram::of(facts);
+    // Not in `LogProgram::of`: the classifier, which asks it too, is trained without these lines.
+    let program = match facts.says(Pattern::OllamaLine) {
+        true => Some(LogProgram::Ollama),
+        false => LogProgram::of(facts),
+    };
     let mut hints = sub_cause.map(|sub_cause| of_code(sub_cause.code(), program, facts)).unwrap_or_default();
     // Sub-causes without a row of their own are served by their cause.
     if hints.is_empty() {
@@ -68,7 +72,13 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     match cause {
         // The typed hint comes first: `plan` can compute it for the model at hand.
         Cause::KvCacheTooLarge if matches!(program, None | Some(LogProgram::Llama)) => {
-            hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0")));
+            // llama.cpp refuses a quantised V cache without flash attention.
+            match facts.says(Pattern::FlashOff) {
+                false => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
+                true => hints.push(hint(
+                    "or enable flash attention and store the KV cache as q8_0 (-fa on -ctk q8_0 -ctv q8_0), which halves the cache",
+                )),
+            }
         }
         Cause::ForeignProcess => {
             if let Some(holder) = facts.holders.iter().max_by_key(|holder| holder.used) {

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use plimsoll_flags::table::FlagClass;
-use plimsoll_flags::{FlagValue, Options, ProgramKind, Setting};
+use plimsoll_flags::{FlagValue, Options, Setting};
 
 use super::run::Until;
 
@@ -20,68 +20,46 @@ const LEFT_OUT: [&str; 23] = [
     "--lookup-cache-dynamic", "--reuse-port", "--api-key-file", "--prio", "--sleep-idle-seconds",
 ];
 
-/// An engine invocation before its arguments are spelled out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Given<'a> {
-    pub(super) kind: ProgramKind,
-    /// Number of cards that the stand-in has.
-    pub(super) cards: usize,
-    /// The engine's word for them.
-    pub(super) interface: &'static str,
-    pub(super) options: &'a Options,
+/// The engine's command line for the user's flags, on `devices` where these name none. `stand_in` maps the path of each
+/// model file to the path to use instead.
+pub(super) fn arguments<E>(
+    options: &Options,
+    devices: &str,
+    socket: &Path,
+    mut stand_in: impl FnMut(&str) -> Result<String, E>,
+) -> Result<Vec<String>, E> {
+    let kept = options.settings().iter().filter(|setting| is_kept(setting));
+    let settings = kept.map(|setting| replaced(setting, &mut stand_in));
+    let settings: Options = settings.collect::<Result<_, E>>()?;
+    let mut arguments = settings.to_argv();
+    let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
+    let has = |effect| settings.settings().iter().any(|setting| setting.flag.effect == effect);
+    // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only of one.
+    if !has(FlagClass::Devices) {
+        add(&["-dev", devices]);
+    }
+    // llama-server fits the model to free memory by default in newer builds; that changes the answer.
+    if !has(FlagClass::Fit) {
+        add(&["-fit", "off"]);
+    }
+    // A projector logs its compute buffer only during warm-up, so that stays on where there is one.
+    if !has(FlagClass::Projector) {
+        add(&["--no-warmup"]);
+    }
+    // 4 is the log level at which every supported build prints its buffers. A `--host` that ends in
+    // `.sock` makes llama-server listen on a Unix socket, so no TCP port is taken.
+    add(&["-lv", "4", "--host", &socket.to_string_lossy()]);
+    Ok(arguments)
 }
 
-impl Given<'_> {
-    /// Builds the command line. `stand_in` maps the path of each model file to the path to use instead.
-    pub(super) fn arguments<E>(
-        &self,
-        socket: &Path,
-        mut stand_in: impl FnMut(&str) -> Result<String, E>,
-    ) -> Result<Vec<String>, E> {
-        let kept = self.options.settings().iter().filter(|setting| is_kept(setting));
-        let settings = kept.map(|setting| replaced(setting, &mut stand_in));
-        let settings: Options = settings.collect::<Result<_, E>>()?;
-        let mut arguments = settings.to_argv();
-        let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
-        let has = |effect| settings.settings().iter().any(|setting| setting.flag.effect == effect);
-        // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only of one.
-        if !has(FlagClass::Devices) {
-            add(&["-dev", &self.devices()]);
-        }
-        // llama-server fits the model to free memory by default in newer builds; that changes the answer.
-        if !has(FlagClass::Fit) {
-            add(&["-fit", "off"]);
-        }
-        // llama-fit-params prints its table and exits: it has no warm-up and no socket.
-        if self.kind == ProgramKind::LlamaFitParams {
-            add(&["--fit-print", "on"]);
-            return Ok(arguments);
-        }
-        // A projector logs its compute buffer only during warm-up, so that stays on where there is one.
-        if !has(FlagClass::Projector) {
-            add(&["--no-warmup"]);
-        }
-        // 4 is the log level at which every supported build prints its buffers. A `--host` that ends in
-        // `.sock` makes llama-server listen on a Unix socket, so no TCP port is taken.
-        add(&["-lv", "4", "--host", &socket.to_string_lossy()]);
-        Ok(arguments)
-    }
-
-    /// The log event after which an engine with these flags has reported every buffer.
-    pub(super) fn until(&self) -> Until {
-        use FlagClass::*;
-        // Each of these loads files or makes contexts after the first context.
-        const MORE: [FlagClass; 8] =
-            [Projector, Draft, DraftRemote, Speculation, Bundle, Adapters, ScaledAdapters, ControlVectors];
-        let loads_more = self.options.settings().iter().any(|setting| MORE.contains(&setting.flag.effect));
-        if loads_more || self.kind == ProgramKind::LlamaFitParams { Until::Ready } else { Until::Context }
-    }
-
-    fn devices(&self) -> String {
-        let names: Vec<String> = (0..self.cards).map(|card| format!("{}{card}", self.interface)).collect();
-        // The engine accepts the word `none`; an empty list is an error.
-        if names.is_empty() { "none".to_owned() } else { names.join(",") }
-    }
+/// The log event after which an engine with these flags has reported every buffer.
+pub(super) fn until(options: &Options) -> Until {
+    use FlagClass::*;
+    // Each of these loads files or makes contexts after the first context.
+    const MORE: [FlagClass; 8] =
+        [Projector, Draft, DraftRemote, Speculation, Bundle, Adapters, ScaledAdapters, ControlVectors];
+    let loads_more = options.settings().iter().any(|setting| MORE.contains(&setting.flag.effect));
+    if loads_more { Until::Ready } else { Until::Context }
 }
 
 fn is_kept(setting: &Setting) -> bool {
@@ -125,19 +103,18 @@ mod tests {
 
     use super::*;
 
-    fn given(line: &str, kind: ProgramKind, cards: usize) -> String {
+    fn given(line: &str, devices: &str) -> String {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let options = Options::from_argv(&argv).unwrap();
-        let given = Given { kind, cards, interface: "CUDA", options: &options };
         let stand_in = |path: &str| Ok::<_, Infallible>(format!("/copy{path}"));
-        given.arguments(Path::new("/t/s.sock"), stand_in).unwrap().join(" ")
+        arguments(&options, devices, Path::new("/t/s.sock"), stand_in).unwrap().join(" ")
     }
 
     #[test]
     fn what_listens_logs_or_starts_programs_is_left_out() {
         let line = "-m /a.gguf --port 8080 --host 0.0.0.0 --api-key k --log-file /x --tools all --warmup -c 4096 --verbose";
         assert_eq!(
-            given(line, ProgramKind::LlamaServer, 1),
+            given(line, "CUDA0"),
             "--model /copy/a.gguf --ctx-size 4096 -dev CUDA0 -fit off --no-warmup -lv 4 --host /t/s.sock"
         );
     }
@@ -147,7 +124,7 @@ mod tests {
         let line = "-m /a.gguf -md /d.gguf --mmproj /p.gguf --lora /x.gguf,/y.gguf --lora-scaled /z.gguf:0.5 \
                     --control-vector /v.gguf";
         assert_eq!(
-            given(line, ProgramKind::LlamaServer, 2),
+            given(line, "CUDA0,CUDA1"),
             "--model /copy/a.gguf --model-draft /copy/d.gguf --mmproj /copy/p.gguf --lora /copy/x.gguf,/copy/y.gguf \
              --lora-scaled /copy/z.gguf:0.5 --control-vector /copy/v.gguf -dev CUDA0,CUDA1 -fit off -lv 4 --host /t/s.sock"
         );
@@ -155,8 +132,8 @@ mod tests {
 
     #[test]
     fn what_the_user_says_of_cards_and_fit_stays() {
-        let said = given("-m /a.gguf -dev CUDA1 -fit on", ProgramKind::LlamaFitParams, 2);
-        assert_eq!(said, "--model /copy/a.gguf --device CUDA1 --fit on --fit-print on");
-        assert!(given("-m /a.gguf", ProgramKind::LlamaServer, 0).contains("-dev none"));
+        let said = given("-m /a.gguf -dev CUDA1 -fit on", "CUDA0,CUDA1");
+        assert!(said.starts_with("--model /copy/a.gguf --device CUDA1 --fit on --no-warmup"), "{said}");
+        assert!(!said.contains("-dev CUDA0") && !said.contains("off"), "{said}");
     }
 }

@@ -3,24 +3,18 @@
 //! The files are in `$XDG_CACHE_HOME/plimsoll/exact`. An unreadable entry counts as missing.
 
 use std::env;
-use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use plimsoll_planner::EngineBuild;
 use plimsoll_planner::exact::Transcript;
-use rustix::fs::{Mode, OFlags};
-use rustix::process::geteuid;
+use plimsoll_probe::own_file;
 use serde::{Deserialize, Serialize};
 
 /// Format version of an entry; changes when the meaning of a field changes.
 const VERSION: u32 = 3;
 /// Size limit of an entry: longer files were not written by this program.
 const LONGEST: u64 = 4 << 20;
-/// Mode bits that let a group or every user write.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cache {
@@ -69,7 +63,8 @@ impl Cache {
 
     /// The answer to a question, unless this version's reader finds no use in it: the engine is then asked again.
     pub(super) fn get(&self, question: &str, is_useful: impl Fn(&Answer) -> bool) -> Option<Answer> {
-        let entry: Entry = serde_json::from_slice(&read_own(&self.path(question)).ok()?).ok()?;
+        let entry = own_file::read(&self.path(question), LONGEST).ok()?;
+        let entry: Entry = serde_json::from_slice(&entry).ok()?;
         let same = entry.version == VERSION && entry.question == question;
         same.then_some(entry.answer).filter(is_useful)
     }
@@ -77,24 +72,7 @@ impl Cache {
     pub(super) fn put(&self, question: &str, answer: &Answer) {
         let entry = Entry { version: VERSION, question: question.to_owned(), answer: answer.clone() };
         // A failed write only costs time: the next run asks the engine again.
-        let _ = serde_json::to_vec(&entry)
-            .map_err(io::Error::from)
-            .and_then(|bytes| self.write(&self.path(question), &bytes));
-    }
-
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // The process id keeps two runs that answer the same question from writing one temporary file.
-        let beside = path.with_extension(format!("{}.new", std::process::id()));
-        // A file that another process left or placed there is no place to write to.
-        let _ = fs::remove_file(&beside);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
-        let written =
-            file.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&beside, path));
-        if written.is_err() {
-            let _ = fs::remove_file(&beside);
-        }
-        written
+        let _ = serde_json::to_vec(&entry).map(|bytes| own_file::write(&self.path(question), &bytes));
     }
 
     fn path(&self, question: &str) -> PathBuf {
@@ -106,26 +84,9 @@ impl Cache {
     }
 }
 
-/// Reads a file that only this user, or root, could have written.
-///
-/// DECISION: the file counts and not its folder. Entries that another user places in a shared folder are
-/// theirs, and an entry of this user holds the question that it answers, wherever it was moved.
-fn read_own(path: &Path) -> io::Result<Vec<u8>> {
-    // Without NONBLOCK, opening a pipe would wait for its writer.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let about = file.metadata()?;
-    let is_own = [0, geteuid().as_raw()].contains(&about.uid()) && about.mode() & WRITABLE_BY_OTHERS == 0;
-    if !about.is_file() || !is_own || about.len() > LONGEST {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use plimsoll_planner::EngineKind;

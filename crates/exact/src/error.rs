@@ -19,15 +19,12 @@ use super::prompt::PromptError;
 pub enum ExactError {
     #[error(transparent)]
     Find(#[from] EngineError),
-    #[error(
-        "there is no llama-fit-params in the folder of the engine {}\nhint: give its path with --exact=PATH, \
-            or omit --program", .0.display()
-    )]
-    FindBeside(PathBuf),
     #[error("the engine {} cannot be queried: {why}\nhint: name another engine with --exact=ENGINE", path.display())]
     Reach { path: PathBuf, why: Unreachable },
-    #[error("--exact does not work with {0}: only llama-server and llama-fit-params report their memory")]
-    Program(&'static str),
+    #[error(
+        "--exact asks llama-server, and no other program\nhint: omit --program, or write llama-server before the flags"
+    )]
+    Program,
     #[error(transparent)]
     Library(#[from] FindLibraryError),
     #[error(transparent)]

@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::Dialect;
 use plimsoll_probe::folder::OwnedFolder;
-use plimsoll_probe::headers::{HeaderWindow, read_heads};
+use plimsoll_probe::headers::{FileHead, read_heads};
 
 use super::ExactError;
 
@@ -36,15 +35,9 @@ pub(super) struct Files {
 /// One model: its files, and the path of the first copy in each form.
 #[derive(Debug)]
 struct ModelFiles {
-    heads: Vec<Head>,
+    heads: Vec<FileHead>,
     stamp: String,
     copies: BTreeMap<Form, String>,
-}
-
-#[derive(Debug)]
-struct Head {
-    window: HeaderWindow,
-    lean: Option<Vec<u8>>,
 }
 
 impl Files {
@@ -106,32 +99,26 @@ impl Files {
 
 impl ModelFiles {
     fn read(path: &str) -> Result<Self, ExactError> {
-        let windows = read_heads(Path::new(path), Dialect::Ggml)?;
-        let stamps = windows.iter().map(stamp).collect::<Result<Vec<_>, _>>()?;
-        let head = |window: HeaderWindow| Ok(Head { lean: window.without_vocabulary()?, window });
-        Ok(Self {
-            heads: windows.into_iter().map(head).collect::<Result<_, ExactError>>()?,
-            stamp: format!("gguf:{}", stamps.join("+")),
-            copies: BTreeMap::new(),
-        })
+        let heads = read_heads(Path::new(path), Dialect::Ggml)?;
+        let stamps: Vec<String> = heads.iter().map(stamp).collect();
+        Ok(Self { stamp: format!("gguf:{}", stamps.join("+")), heads, copies: BTreeMap::new() })
     }
 
     fn has_vocabulary(&self) -> bool {
-        self.heads.iter().any(|head| head.lean.is_some())
+        self.heads.iter().any(|head| head.has_vocabulary)
     }
 
     fn write(&self, folder: &Path, form: Form) -> Result<String, ExactError> {
         let mut first: Option<PathBuf> = None;
         for head in &self.heads {
-            let path = head.window.path();
-            let copy = folder.join(path.file_name().unwrap_or_default());
-            let whole = head.window.head()?;
-            let lean = head.lean.as_deref().filter(|_| form == Form::Lean);
+            let copy = folder.join(head.path.file_name().unwrap_or_default());
+            let whole = head.bytes()?;
+            let lean = (form == Form::Lean).then(|| head.without_vocabulary(&whole)).flatten();
+            let bytes = lean.as_ref().unwrap_or(&whole);
             // Tensor data follows the header. A shorter header shortens the file by the same amount.
-            let length = head.window.length() - widened(whole) + widened(lean.unwrap_or(whole));
-            let copied =
-                fs::create_dir_all(folder).and_then(|()| write(&copy, lean.unwrap_or(whole), length));
-            copied.map_err(|error| ExactError::Copy { from: path.to_owned(), to: copy.clone(), error })?;
+            let length = head.length - widened(&whole) + widened(bytes);
+            let copied = fs::create_dir_all(folder).and_then(|()| write(&copy, bytes, length));
+            copied.map_err(|error| ExactError::Copy { from: head.path.clone(), to: copy.clone(), error })?;
             first.get_or_insert(copy);
         }
         Ok(first.unwrap_or_default().to_string_lossy().into_owned())
@@ -150,14 +137,8 @@ fn write(path: &Path, head: &[u8], length: u64) -> io::Result<()> {
     file.set_len(length)
 }
 
-/// Hashes the header twice with different salts: 128 bits make a collision between two models negligible.
-fn stamp(window: &HeaderWindow) -> Result<String, ExactError> {
-    let bytes = window.head()?;
-    let hash = |salt: u64| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        bytes.hash(&mut hasher);
-        hasher.finish()
-    };
-    Ok(format!("{:016x}{:016x}/{}", hash(1), hash(2), window.length()))
+/// Hash and length of a file's header, and the file's length. The lengths keep models of another shape apart, so 64
+/// bits of hash are enough for those of one user.
+fn stamp(head: &FileHead) -> String {
+    format!("{:016x}/{}/{}", head.digest, head.end, head.length)
 }

@@ -49,7 +49,6 @@ use self::terms::{Limit, Tally};
 #[derive(Debug)]
 pub struct Oracle {
     program: EngineProgram,
-    kind: ProgramKind,
     phantom: PathBuf,
     terms: RunTerms,
     cache: Option<Cache>,
@@ -71,12 +70,10 @@ pub struct Oracle {
 impl Oracle {
     /// Finds the engine: the named one, otherwise the `llama-server` that the launcher would start.
     pub fn find(named: Option<&Path>, kind: ProgramKind, terms: RunTerms) -> Result<Self, ExactError> {
-        let program = match kind {
-            ProgramKind::LlamaServer => engine::find(named)?,
-            ProgramKind::LlamaFitParams => fit_params(named)?,
-            ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            ProgramKind::Library => return Err(ExactError::Program("a program that links libllama")),
-        };
+        if kind != ProgramKind::LlamaServer {
+            return Err(ExactError::Program);
+        }
+        let program = engine::find(named)?;
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
             return Err(ExactError::Reach { path: program.path, why });
@@ -97,7 +94,6 @@ impl Oracle {
             files: RefCell::default(),
             said: RefCell::default(),
             program,
-            kind,
         })
     }
 
@@ -113,8 +109,8 @@ impl Oracle {
 
     /// Bounds further runs to `runs`, and to `time` from now.
     pub fn limit(&self, runs: u32, time: Duration) {
-        let end = Instant::now() + time;
-        self.limit.set(Some(Limit { runs, end }));
+        let runs = self.tally.get().runs.saturating_add(runs);
+        self.limit.set(Some(Limit { runs, end: Instant::now() + time }));
     }
 
     /// The engine's kind and build: from the cached answer if there is one, otherwise from `--version`.
@@ -219,7 +215,8 @@ impl Oracle {
         self.identify();
         let jobs = open.iter().map(|question| self.job(question));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
-        self.count(jobs.len());
+        let (tally, more) = (self.tally.get(), u32::try_from(jobs.len()).unwrap_or(u32::MAX));
+        self.tally.set(Tally { runs: tally.runs.saturating_add(more), ..tally });
         let ended = run::run_all(&self.program.path, &jobs, &self.terms);
         // One failed run does not discard the answers of the others; the last error is returned.
         let mut failed = Ok(());
@@ -274,29 +271,7 @@ impl Oracle {
     /// Number of runs that the limit allows now.
     fn allowed(&self) -> usize {
         let Some(limit) = self.limit.get() else { return usize::MAX };
-        let runs = if Instant::now() < limit.end { limit.runs } else { 0 };
-        usize::try_from(runs).unwrap_or(usize::MAX)
+        let left = if Instant::now() < limit.end { limit.runs } else { 0 };
+        usize::try_from(left.saturating_sub(self.tally.get().runs)).unwrap_or(usize::MAX)
     }
-
-    fn count(&self, runs: usize) {
-        let runs = u32::try_from(runs).unwrap_or(u32::MAX);
-        let tally = self.tally.get();
-        self.tally.set(Tally { runs: tally.runs.saturating_add(runs), ..tally });
-        self.limit
-            .set(self.limit.get().map(|limit| Limit { runs: limit.runs.saturating_sub(runs), ..limit }));
-    }
-}
-
-/// Finds `llama-fit-params`: the named file, otherwise the one beside the server.
-fn fit_params(named: Option<&Path>) -> Result<EngineProgram, ExactError> {
-    const NAME: &str = "llama-fit-params";
-    if named.is_some_and(|path| path.ends_with(NAME)) {
-        return Ok(engine::find(named)?);
-    }
-    let server = engine::find(named)?;
-    let beside = server.path.with_file_name(NAME);
-    if beside.is_file() {
-        return Ok(EngineProgram { path: beside, ..server });
-    }
-    Err(ExactError::FindBeside(server.path))
 }

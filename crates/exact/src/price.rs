@@ -2,7 +2,7 @@
 //!
 //! A configuration that the engine refuses does not fit. Any other failure ends the search.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::Options;
@@ -18,8 +18,11 @@ pub struct Asked<'a> {
     options: &'a Options,
     request: PlanRequest<'a>,
     name: String,
-    /// Error of the closed forms on the user's flags, per card: the engine's peak less the formulas' peak.
-    off: Vec<i64>,
+    /// The engine's plan of the user's flags.
+    asked: PlanPrice,
+    /// Error of the closed forms on these flags, per card: the engine's peak less the formulas' peak. Empty where no
+    /// closed form covers the model.
+    off: OnceCell<Vec<i64>>,
     /// The first error that left a question unanswered.
     failed: RefCell<Option<ExactError>>,
 }
@@ -33,16 +36,17 @@ impl<'a> Asked<'a> {
         said: &Transcript,
     ) -> Result<Self, ExactError> {
         let name = oracle.name();
-        let engine = priced(&request, said, &name)?;
-        let off = match ClosedForms(request).price(&[], request.cards) {
-            Ok(formulas) => peaks(&request, &engine)
-                .zip(peaks(&request, &formulas))
-                .map(|(engine, formulas)| engine - formulas)
-                .collect(),
-            // Without closed forms for this model there is no estimate; `estimate` treats an empty list so.
-            Err(_) => Vec::new(),
+        let asked = priced(&request, said, &name)?;
+        Ok(Self { oracle, options, request, name, asked, off: OnceCell::new(), failed: RefCell::default() })
+    }
+
+    fn off(&self) -> Vec<i64> {
+        let formulas = ClosedForms(self.request).price(&[], self.request.cards);
+        let off = |formulas: PlanPrice| {
+            let both = peaks(&self.request, &self.asked).zip(peaks(&self.request, &formulas));
+            both.map(|(engine, formulas)| engine - formulas).collect()
         };
-        Ok(Self { oracle, options, request, name, off, failed: RefCell::default() })
+        formulas.map(off).unwrap_or_default()
     }
 
     /// The reason why a question stayed unanswered; `None` where all were answered.
@@ -92,10 +96,11 @@ impl CostModel for Asked<'_> {
 
     fn estimate(&self, changes: &[RequestChange]) -> Option<i64> {
         let priced = ClosedForms(self.request).price(changes, self.request.cards).ok()?;
-        let peaks = peaks(&self.request, &priced).zip(&self.off);
+        let off = self.off.get_or_init(|| self.off());
+        let peaks = peaks(&self.request, &priced).zip(off);
         let peaks =
             peaks.map(|(peak, off)| Bytes::new(u64::try_from(peak.saturating_add(*off)).unwrap_or(0)));
-        (!self.off.is_empty()).then(|| slack_of(self.request.cards, peaks))
+        (!off.is_empty()).then(|| slack_of(self.request.cards, peaks))
     }
 
     fn is_spent(&self) -> bool {

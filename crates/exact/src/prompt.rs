@@ -12,7 +12,7 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use plimsoll_base::Card;
-use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_flags::Options;
 use plimsoll_launch::{EngineAddress, HttpClient, HttpClientError, collect_body};
 use plimsoll_planner::exact::Transcript;
 use rustix::process::getuid;
@@ -40,8 +40,6 @@ pub(super) struct Prompt {
 /// Failure of a prompt.
 #[derive(Debug, thiserror::Error)]
 pub enum PromptError {
-    #[error("only llama-server takes prompts")]
-    Program,
     #[error("it ended")]
     Ended,
     #[error("it did not answer within {} s", LIMIT.as_secs())]
@@ -59,9 +57,6 @@ pub enum PromptError {
 impl Oracle {
     /// The engine's answer to the user's own flags after a prompt of so many tokens.
     pub fn grown(&self, asked: &Options, cards: &[Card], tokens: u32) -> Result<Transcript, ExactError> {
-        if self.kind != ProgramKind::LlamaServer {
-            return Err(ExactError::Prompt { program: self.name(), tokens, why: PromptError::Program });
-        }
         let mut question = self.question(asked, cards, Form::Whole)?;
         question.key.push_str(&format!("\nprompt {tokens}"));
         question.prompt = Some(tokens);

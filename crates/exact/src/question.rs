@@ -7,7 +7,7 @@ use plimsoll_base::{Card, CardKind};
 use plimsoll_flags::Options;
 use plimsoll_wire::env as names;
 
-use super::arguments::Given;
+use super::arguments::{arguments, until};
 use super::cache::Answer;
 use super::error::ExactError;
 use super::files::Form;
@@ -19,7 +19,9 @@ use super::{Oracle, run, stamp};
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) key: String,
-    given: Given<'a>,
+    options: &'a Options,
+    /// The stand-in's cards, as `-dev` names them.
+    devices: String,
     specs: String,
     form: Form,
     /// Tokens of a prompt that the engine then computes.
@@ -36,16 +38,14 @@ impl Oracle {
         // The host's memory is no card of the stand-in's.
         let cards: Vec<&Card> = cards.iter().filter(|card| card.kind == CardKind::Cuda).collect();
         let specs = card_specs(&cards);
-        let given = Given {
-            kind: self.kind,
-            cards: cards.len(),
-            interface: self.interface(&cards, &specs)?,
-            options,
-        };
+        let interface = self.interface(&cards, &specs)?;
+        let names: Vec<String> = (0..cards.len()).map(|card| format!("{interface}{card}")).collect();
+        // The engine accepts the word `none`; an empty list is an error.
+        let devices = if names.is_empty() { "none".to_owned() } else { names.join(",") };
         let mut files = self.files.borrow_mut();
         // A fixed socket name and file stamps keep the run's own paths out of the cache key.
-        let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
-        Ok(Question { key: self.key(&specs, &arguments), given, specs, form, prompt: None })
+        let arguments = arguments(options, &devices, Path::new("s.sock"), |path| files.stamp(path, form))?;
+        Ok(Question { key: self.key(&specs, &arguments), options, devices, specs, form, prompt: None })
     }
 
     /// The cache key: everything that an answer depends on, as text.
@@ -140,13 +140,13 @@ impl Oracle {
         let number = self.sockets.replace(self.sockets.get() + 1);
         let socket = folder.join(format!("{number}.sock"));
         let report = folder.join(format!("{number}.report"));
-        let given = &question.given;
+        let Question { options, devices, specs, form, .. } = question;
         Ok(Job {
-            arguments: given.arguments(&socket, |path| files.copy(path, question.form))?,
-            environment: self.environment(files.stand_ins(&self.phantom)?, &folder, &report, &question.specs),
+            arguments: arguments(options, devices, &socket, |path| files.copy(path, *form))?,
+            environment: self.environment(files.stand_ins(&self.phantom)?, &folder, &report, specs),
             report,
             // A server takes prompts once it has its slots.
-            until: if question.prompt.is_some() { Until::Ready } else { given.until() },
+            until: if question.prompt.is_some() { Until::Ready } else { until(options) },
             prompt: question.prompt.map(|tokens| Prompt { tokens, socket }),
         })
     }

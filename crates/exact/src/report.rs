@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use plimsoll_planner::exact::{BufferPlace, Transcript};
+use plimsoll_planner::exact::{BufferPlace, MARGIN, Transcript};
 use plimsoll_pool::replay::driver_takes;
 use serde::Deserialize;
 
@@ -119,7 +119,7 @@ pub(super) fn grown(report: &Path, transcript: &Transcript, tokens: u32) -> Vec<
 fn unnamed(mut blocks: Vec<u64>, transcript: &Transcript, card: usize) -> Vec<u64> {
     let on_card = transcript.buffers.iter().filter(|buffer| buffer.place == BufferPlace::Card(card));
     for buffer in on_card {
-        let is_it = |block: &u64| block.abs_diff(buffer.bytes.get()) <= transcript.margin().get();
+        let is_it = |block: &u64| block.abs_diff(buffer.bytes.get()) <= MARGIN.get();
         if let Some(at) = blocks.iter().position(is_it) {
             blocks.swap_remove(at);
         }

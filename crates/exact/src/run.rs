@@ -9,6 +9,7 @@ use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,31 +74,21 @@ pub(super) fn run_all(
     terms: &RunTerms,
 ) -> Vec<Result<Vec<String>, ExactError>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
+    // Workers finish out of order; callers match answers to questions by position.
+    let ended: Vec<OnceLock<_>> = jobs.iter().map(|_| OnceLock::new()).collect();
     // A shared counter instead of fixed shares: runs differ in length by an order of magnitude.
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut ended = Vec::new();
-        while let Some((at, job)) = take(jobs, &next) {
-            ended.push((at, run(program, job, terms)));
+        while let Some((job, ended)) = jobs.iter().zip(&ended).nth(next.fetch_add(1, Ordering::Relaxed)) {
+            let _ = ended.set(run(program, job, terms));
         }
-        ended
     };
-    let mut ended: Vec<_> = thread::scope(|scope| {
-        let others = 1..workers.min(MOST_AT_ONCE).min(jobs.len());
-        let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+    thread::scope(|scope| {
+        (1..workers.min(MOST_AT_ONCE).min(jobs.len())).for_each(|_| drop(scope.spawn(work)));
         // This thread works too, so one job starts no thread.
-        let mine = work();
-        let theirs = others.into_iter().flat_map(|other| other.join().unwrap_or_default());
-        mine.into_iter().chain(theirs).collect()
+        work();
     });
-    // Workers finish out of order; callers match answers to questions by position.
-    ended.sort_by_key(|(at, _)| *at);
-    ended.into_iter().map(|(_, ended)| ended).collect()
-}
-
-fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
-    let at = next.fetch_add(1, Ordering::Relaxed);
-    Some((at, jobs.get(at)?))
+    ended.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 /// Runs one job; returns the relevant log lines, or the devices of a list.
@@ -118,9 +109,17 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<Str
         .process_group(0)
         .spawn();
     let engine = Running(child.map_err(start)?);
-    let mut listener = Listener::new(job.until);
-    let watch = Watch { program, leader: engine.0.id(), job, terms, end: Instant::now() + terms.time };
-    let ended = listener.listen(&mut log, &watch);
+    let mut listener = Listener {
+        program,
+        leader: engine.0.id(),
+        job,
+        terms,
+        end: Instant::now() + terms.time,
+        transcript: Transcript::default(),
+        lines: Vec::new(),
+        last: String::new(),
+    };
+    let ended = listener.listen(&mut log);
     let prompt = job.prompt.as_ref().filter(|_| listener.is_over());
     let prompted = prompt.map(|prompt| (prompt, prompt.run(log)));
     // Kills the group before the log is judged: an engine that goes on would start decoding.
@@ -149,35 +148,42 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<Str
     Ok(lines)
 }
 
-/// A running engine, and the bounds of its run.
-struct Watch<'a> {
+/// A running engine, the bounds of its run, and its log as read so far.
+struct Listener<'a> {
     program: &'a Path,
     leader: u32,
     job: &'a Job,
     terms: &'a RunTerms,
     end: Instant,
+    transcript: Transcript,
+    lines: Vec<String>,
+    last: String,
 }
 
-impl Watch<'_> {
+impl Listener<'_> {
+    fn is_over(&self) -> bool {
+        self.job.until.is_over(&self.transcript)
+    }
+
     /// Waits until there is something to read.
-    fn wait_for(&self, log: &PipeReader, last: &str) -> Result<(), ExactError> {
+    fn wait_for(&self, log: &PipeReader) -> Result<(), ExactError> {
         loop {
             let left = self.end.saturating_duration_since(Instant::now());
-            let tick = Timespec::try_from(left.min(TICK)).map_err(|_| self.silent(last))?;
+            let tick = Timespec::try_from(left.min(TICK)).map_err(|_| self.silent())?;
             match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&tick)) {
-                Ok(0) if left.is_zero() => return Err(self.silent(last)),
+                Ok(0) if left.is_zero() => return Err(self.silent()),
                 Ok(0) => self.check()?,
                 // An interrupted poll returns early; the read that follows blocks at most until the next line.
                 Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
-                Err(_) => return Err(self.silent(last)),
+                Err(_) => return Err(self.silent()),
             }
         }
     }
 
     /// The error of an engine whose time is over, or whose log cannot be read.
-    fn silent(&self, last: &str) -> ExactError {
+    fn silent(&self) -> ExactError {
         let (path, seconds) = (self.program.to_owned(), self.terms.time.as_secs());
-        ExactError::Wait { path, seconds, last: last.to_owned() }
+        ExactError::Wait { path, seconds, last: self.last.clone() }
     }
 
     fn check(&self) -> Result<(), ExactError> {
@@ -195,53 +201,21 @@ impl Watch<'_> {
             Ok(())
         }
     }
-}
-
-/// A process group that is killed on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
-        if let Some(group) = group {
-            // The leader is not reaped yet, so the kernel cannot have reused its number.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = self.0.wait();
-    }
-}
-
-/// The log as read so far.
-struct Listener {
-    until: Until,
-    transcript: Transcript,
-    lines: Vec<String>,
-    last: String,
-}
-
-impl Listener {
-    fn new(until: Until) -> Self {
-        Self { until, transcript: Transcript::default(), lines: Vec::new(), last: String::new() }
-    }
-
-    fn is_over(&self) -> bool {
-        self.until.is_over(&self.transcript)
-    }
 
     /// Reads the log until everything is known or the engine has ended.
-    fn listen(&mut self, log: &mut PipeReader, watch: &Watch<'_>) -> Result<(), ExactError> {
+    fn listen(&mut self, log: &mut PipeReader) -> Result<(), ExactError> {
         let mut rest: Vec<u8> = Vec::new();
         let mut heard = 0;
         let mut buffer = [0; 16 << 10];
         let mut checked = Instant::now();
         while !self.is_over() && heard < LONGEST_LOG {
-            watch.wait_for(log, &self.last)?;
+            self.wait_for(log)?;
             // An engine that never stops talking is watched as well.
             if checked.elapsed() > TICK {
-                watch.check()?;
+                self.check()?;
                 checked = Instant::now();
             }
-            let count = log.read(&mut buffer).map_err(|_| watch.silent(&self.last))?;
+            let count = log.read(&mut buffer).map_err(|_| self.silent())?;
             if count == 0 {
                 // The last line of a crash often lacks its newline.
                 self.hear(&rest);
@@ -268,12 +242,26 @@ impl Listener {
         if line.trim().is_empty() {
             return;
         }
-        if self.until == Until::Devices {
+        if self.job.until == Until::Devices {
             let device = engine::listed_device(&line).filter(|_| self.lines.len() < MOST_DEVICES);
             self.lines.extend(device.map(|(device, _)| device));
         } else if self.transcript.hear(&line) {
             self.lines.push(line.to_string());
         }
         self.last = line.into_owned();
+    }
+}
+
+/// A process group that is killed on drop.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            // The leader is not reaped yet, so the kernel cannot have reused its number.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
     }
 }

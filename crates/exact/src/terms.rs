@@ -48,7 +48,7 @@ impl Cancelled {
     }
 }
 
-/// Bounds on further engine runs, in number and in time.
+/// Bounds on engine runs: their number in all, and the time of the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     pub(super) runs: u32,

@@ -16,7 +16,7 @@ mod wish;
 
 pub use failure::{FlagError, FlagProblem, quoted};
 pub use given::GivenFlag;
-pub use options::{Options, Setting};
+pub use options::{Options, Setting, is_variable};
 pub use origin::FlagOrigin;
 pub use program::ProgramKind;
 pub use value::{FlagValue, truth};

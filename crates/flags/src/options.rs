@@ -6,6 +6,8 @@
 mod meaning;
 mod read;
 
+pub use self::read::is_variable;
+
 use super::origin::FlagOrigin;
 use super::table::Flag;
 use super::value::FlagValue;

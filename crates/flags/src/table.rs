@@ -15,8 +15,12 @@ use super::wish::ModelParams;
 mod setters;
 
 /// Every flag known, in llama.cpp's order.
-pub static FLAGS: LazyLock<Vec<Flag>> =
-    LazyLock::new(|| include_str!("table/flags.txt").lines().filter_map(row).collect());
+pub static FLAGS: LazyLock<Vec<Flag>> = LazyLock::new(|| {
+    // Sorted once, because each of three hundred rows looks for its own.
+    let mut setters = setters::SETTERS.to_vec();
+    setters.sort_unstable_by_key(|(name, _)| *name);
+    include_str!("table/flags.txt").lines().filter_map(|line| row(line, &setters)).collect()
+});
 
 /// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +126,7 @@ impl Flag {
 }
 
 /// Reads a line of `flags.txt`; `None` for a comment. A test holds that every other line is a row.
-fn row(line: &'static str) -> Option<Flag> {
+fn row(line: &'static str, setters: &[(&str, Setter)]) -> Option<Flag> {
     let (kind, mut rest) = line.split_once(' ')?;
     let takes = match kind {
         "bare" => FlagArity::Nothing,
@@ -162,8 +166,8 @@ fn row(line: &'static str) -> Option<Flag> {
         }
     }
     let name = flag.name();
-    let setter = setters::SETTERS.iter().find(|(known, _)| *known == name);
-    flag.setter = setter.map(|(_, setter)| *setter);
+    let place = setters.binary_search_by_key(&name, |(known, _)| *known);
+    flag.setter = place.ok().and_then(|place| Some(setters.get(place)?.1));
     Some(flag)
 }
 
@@ -244,12 +248,24 @@ static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
     keys
 });
 
-/// Returns the known spelling nearest to a mistyped one, if any is near.
+/// What other programs call the context.
+const CONTEXT: [&str; 6] = ["context", "context-size", "context-length", "n-ctx", "num-ctx", "max-model-len"];
+
+/// Returns the known spelling nearest to a mistyped or shortened one, if any is near.
 pub fn nearest(argument: &str) -> Option<&'static str> {
     let long = argument.starts_with("--");
     let typed = argument.trim_start_matches('-');
-    let all = FLAGS.iter().filter(|flag| flag.known == KnownFlag::Today).flat_map(spellings);
-    all.filter(|found| long == found.spelling.starts_with("--"))
+    if CONTEXT.contains(&typed.replace('_', "-").as_str()) {
+        return Some("--ctx-size");
+    }
+    let all = || FLAGS.iter().filter(|flag| flag.known == KnownFlag::Today).flat_map(spellings);
+    let rest = |found: &FoundFlag| found.spelling.strip_prefix("--")?.strip_prefix(typed)?.strip_prefix('-');
+    let begun = all().filter(|found| typed.len() > 2 && rest(found).is_some());
+    if let Some(found) = begun.min_by_key(|found| found.spelling.len()) {
+        return Some(found.spelling);
+    }
+    all()
+        .filter(|found| long == found.spelling.starts_with("--"))
         .filter_map(|found| {
             let name = found.spelling.trim_start_matches('-');
             // A third of the letters: enough for transpositions and missing letters, too little for other
@@ -356,6 +372,9 @@ mod tests {
     #[test]
     fn a_typo_finds_its_flag() {
         assert_eq!(nearest("--ctx-sise"), Some("--ctx-size"));
+        for begun in ["-ctx", "--ctx", "--context", "--n_ctx", "--context-length"] {
+            assert_eq!(nearest(begun), Some("--ctx-size"), "{begun}");
+        }
         assert_eq!(nearest("--gpu-layer"), Some("--gpu-layers"));
         assert_eq!(nearest("-nglx"), Some("-ngl"));
         assert_eq!(nearest("--entirely-different"), None);

@@ -1,6 +1,6 @@
 //! Memory limits of control groups (cgroup v1 and v2), of the process's group and all its parents.
 //!
-//! Page cache that the group could drop (`inactive_file`) does not count as used.
+//! Page cache does not count as used: the kernel drops it before it kills a process. Pages of tmpfs are no part of it.
 
 use plimsoll_base::Bytes;
 
@@ -18,7 +18,7 @@ pub struct CgroupLimit {
     /// The group's folder, from the root of the tree on.
     pub group: String,
     pub limit: Bytes,
-    /// Without page cache that the group could drop.
+    /// Without page cache.
     pub used: Bytes,
 }
 
@@ -34,21 +34,21 @@ struct CgroupVersion {
     mount: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// The key of droppable page cache in `memory.stat`, children included.
-    cache: &'static str,
+    /// The keys of page cache in `memory.stat`, children included. Weights that are mapped and in use are active.
+    cache: [&'static str; 2],
 }
 
 const V2: CgroupVersion = CgroupVersion {
     mount: "sys/fs/cgroup",
     limit: "memory.max",
     usage: "memory.current",
-    cache: "inactive_file",
+    cache: ["inactive_file", "active_file"],
 };
 const V1: CgroupVersion = CgroupVersion {
     mount: "sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
-    cache: "total_inactive_file",
+    cache: ["total_inactive_file", "total_active_file"],
 };
 
 /// Reads the limits of the groups that `/proc/self/cgroup` names and of every group above them; `read` reads
@@ -98,7 +98,7 @@ impl CgroupVersion {
         let limit = number(self.limit).filter(|limit| *limit < NO_LIMIT)?;
         let used = number(self.usage)?;
         let stat = read(&format!("{group}/memory.stat")).unwrap_or_default();
-        let cache = stat_value(&stat, self.cache).unwrap_or_default();
+        let cache: Bytes = self.cache.iter().filter_map(|key| stat_value(&stat, key)).sum();
         Some(CgroupLimit { group: group.to_owned(), limit, used: used.saturating_sub(cache) })
     }
 }
@@ -128,7 +128,10 @@ mod tests {
                 ("sys/fs/cgroup/pod/app/memory.max", "max\n"),
                 ("sys/fs/cgroup/pod/memory.max", "2147483648\n"),
                 ("sys/fs/cgroup/pod/memory.current", "1610612736\n"),
-                ("sys/fs/cgroup/pod/memory.stat", "anon 1\nfile 1\ninactive_file 536870912\n"),
+                (
+                    "sys/fs/cgroup/pod/memory.stat",
+                    "anon 1\nfile 1\ninactive_file 268435456\nactive_file 268435456\n",
+                ),
             ],
         );
         assert_eq!(found.len(), 1);

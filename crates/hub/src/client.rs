@@ -201,7 +201,7 @@ impl Client {
     }
 }
 
-fn agent(bounds: Bounds, proxied: bool) -> Agent {
+pub(crate) fn agent(bounds: Bounds, proxied: bool) -> Agent {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = TlsConfig::builder()
         .unversioned_rustls_crypto_provider(provider)

@@ -95,6 +95,24 @@ pub enum HubFailure {
     #[error("the repository lacks file {number} of the model's {count} files")]
     Incomplete { number: u16, count: u16 },
     #[error(
+        "the hub states no SHA-256 of this file, so that a download could not be checked\nhint: download the file and give it with -m"
+    )]
+    NoDigest,
+    #[error(
+        "the file that came has the SHA-256 {got}, but {listed} in the hub's list; it was removed\nhint: try again without a proxy"
+    )]
+    Digest { listed: String, got: String },
+    #[error(
+        "{needed} are missing, and {margin} are to stay free, but the disk has {free} free\nhint: remove files, or choose another folder"
+    )]
+    NoSpace { needed: Bytes, margin: Bytes, free: Bytes },
+    #[error("another process downloads this file")]
+    Busy,
+    #[error("the download was cancelled; what has come of it stays")]
+    Cancelled,
+    #[error("the folder of downloads cannot be used: {0}")]
+    Disk(String),
+    #[error(
         "the access token contains characters that no token has\nhint: set HF_TOKEN again, without quotes and line ends"
     )]
     Token,

@@ -1,5 +1,5 @@
-//! Headers of models on a server, by HTTP range requests: Hugging Face's hub, its mirrors, and plain
-//! addresses.
+//! Models on a server, by HTTP range requests: their headers, and downloads. Servers are Hugging Face's hub, its mirrors,
+//! and plain addresses.
 //!
 //! Flags and the choice of files follow llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
 //! Files in a cache on this machine are not fetched. All answers of a server are untrusted input.
@@ -9,17 +9,23 @@ mod address;
 mod cached;
 mod choice;
 mod client;
+mod download;
+mod downloaded;
 mod error;
 mod head;
 mod listing;
+mod post;
 mod source;
 
 pub use address::Address;
 pub use cached::Caches;
 pub use choice::{Quantisation, quantisations};
 pub use client::{Bounds, Client, Traffic};
+pub use download::{DownloadPlan, DownloadProgress};
+pub use downloaded::DownloadedModel;
 pub use error::{HubError, HubFailure};
 pub use head::{HeadReader, Origin, RemoteHead};
 pub use listing::{HubFile, Listing};
+pub use post::{PostError, post_json};
 
 pub use source::{Hub, LocatedModel, ModelPlace, RemoteModel};

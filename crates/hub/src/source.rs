@@ -28,7 +28,7 @@ const BESIDE_LIST: u64 = 384;
 /// A hub, and the caches of what was downloaded from it.
 #[derive(Debug)]
 pub struct Hub {
-    client: Client,
+    pub(crate) client: Client,
     caches: Caches,
 }
 
@@ -219,7 +219,7 @@ impl Hub {
         path.map(|path| self.listed(listing, &[path.to_owned()], dialect, &[])).transpose()
     }
 
-    fn listed(
+    pub(crate) fn listed(
         &self,
         listing: &Listing,
         files: &[String],

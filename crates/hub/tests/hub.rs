@@ -283,7 +283,7 @@ fn a_header_that_claims_ten_gigabytes_is_refused_after_a_few_requests() {
         head
     };
     for head in [many, long, numbers] {
-        let file = HostedFile { head: head.into(), length: 20 << 30, fault: Fault::None };
+        let file = HostedFile { head: head.into(), length: 20 << 30, ..HostedFile::default() };
         let server = FakeHub::start(vec![(REPO, "m-Q4_K_M.gguf", file)]).unwrap();
         let error = located(&hub(&server, None, BOUNDS), &format!("-hf {REPO}")).unwrap_err().to_string();
         assert!(error.contains("m-Q4_K_M.gguf"), "{error}");

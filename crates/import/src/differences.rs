@@ -27,12 +27,12 @@ const OF_LLAMA_SWAP: Differences = &[
 ];
 const OF_LLAMA_SERVER: Differences = &[(
     "the number of loaded models is limited by memory, and not by --models-max",
-    "give a model `ttl` to unload it when idle",
+    "set `models-max` under [serve] if it has to be limited too; give a model `ttl` to unload it when idle",
 )];
 pub(crate) const OF_OLLAMA: Differences = &[
     (
-        "clients use the OpenAI protocol at http://127.0.0.1:8080/v1; Ollama's /api on port 11434 is not served",
-        "change the address in the clients",
+        "Ollama's API is at http://127.0.0.1:8080, and not on port 11434",
+        "set OLLAMA_HOST=http://127.0.0.1:8080 for the clients, or stop Ollama and set `listen = \"11434\"` under [serve]",
     ),
     (
         "llama-server uses the chat template of the model file, and not the one of Ollama",
@@ -84,6 +84,18 @@ fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
         if options.is_none() && model.memory.is_none() {
             let text = format!("the memory of `{name}` cannot be planned, so it gets a card to itself");
             tell(text, "set `memory` to what it takes, for example \"6GiB\"");
+        }
+        let is_shell =
+            |word: &&String| matches!(word.as_str(), "&&" | "||" | "|" | ";" | ">" | ">>" | "2>&1" | "&");
+        if let Some(word) = argv.iter().find(is_shell) {
+            let text =
+                format!("no shell runs the command of `{name}`, so `{word}` is an argument of the program");
+            tell(text, "write `sh -c 'exec …'`, or leave it out");
+        }
+        if let Some((variable, _)) = argv.first().and_then(|word| word.split_once('=')) {
+            let text =
+                format!("no shell runs the command of `{name}`, so its program would be `{variable}=…`");
+            tell(text, "set the variable in `env`");
         }
         let program = argv.first().map(|program| base_name(program)).unwrap_or_default();
         if stop.is_none() && CONTAINERS.contains(&program) {

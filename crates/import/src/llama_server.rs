@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use plimsoll_config::{ConfiguredModel, Launch, PORT, llama_server_in};
+use plimsoll_config::{CHECK, ConfiguredModel, Launch, PORT, llama_server_in};
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{Options, Setting};
 
@@ -39,7 +39,7 @@ fn parts(launch: &Launch) -> Option<(Vec<String>, Options)> {
     };
     let at = llama_server_in(argv)?;
     let (program, flags) = argv.split_at(at + 1);
-    if check != "/health" || (at > 0 && !WRAPPERS.contains(&base_name(&argv[0]))) {
+    if check != CHECK || (at > 0 && !WRAPPERS.contains(&base_name(&argv[0]))) {
         return None;
     }
     // All flags have to be known, or the TOML would be refused.

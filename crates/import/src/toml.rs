@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_config::{Configuration, ConfiguredModel, GuardSettings, Launch, PORT, ServeSettings};
+use plimsoll_config::{
+    CHECK, CommandKind, Configuration, ConfiguredModel, GuardSettings, Launch, PORT, ServeSettings,
+};
 use plimsoll_flags::Options;
 use serde::Serialize;
 
@@ -32,6 +34,7 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("open", given(&settings.open)),
         ("api-keys", given(&settings.api_keys)),
         ("api-key-files", given(&settings.api_key_files)),
+        ("models-max", settings.models_max.as_ref().map(value)),
         ("patience", settings.patience.map(time)),
         ("wait", settings.wait.map(time)),
         ("heartbeat", settings.heartbeat.map(time)),
@@ -39,6 +42,10 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("reserve", settings.reserve.map(size)),
         ("yield-below", settings.yield_below.map(size)),
         ("yield-to", given(&settings.yield_to)),
+        ("warm", settings.warm.map(size)),
+        ("downloads", settings.downloads.as_ref().map(|folder| value(&folder.to_string_lossy()))),
+        ("webhook", settings.webhook.as_ref().map(value)),
+        ("traces", settings.traces.as_ref().map(value)),
         ("log-file", settings.log_file.as_ref().map(|file| value(&file.to_string_lossy()))),
         ("log-level", settings.log_level.as_ref().map(value)),
         ("log-format", settings.log_format.as_ref().map(value)),
@@ -64,6 +71,7 @@ fn model(model: &ConfiguredModel) -> Vec<Key> {
         model.env.iter().map(|(name, text)| format!("{} = {}", key(name), value(text))).collect::<Vec<_>>();
     let mut keys = launch(&model.launch);
     keys.extend([
+        ("kind", given(&model.kind)),
         ("aliases", given(&model.aliases)),
         ("tags", given(&model.tags)),
         ("env", (!env.is_empty()).then(|| format!("{{ {} }}", env.join(", ")))),
@@ -71,10 +79,13 @@ fn model(model: &ConfiguredModel) -> Vec<Key> {
         ("cards", given(&model.cards)),
         ("ttl", model.ttl.map(time)),
         ("hold", model.hold.map(time)),
+        ("priority", given(&model.priority)),
         ("pin", given(&model.pinned)),
         ("preload", given(&model.preload)),
         ("unlisted", given(&model.unlisted)),
+        ("warm", (!model.warm).then(|| value(&false))),
         ("concurrency", given(&model.concurrency)),
+        ("max-requests", given(&model.max_requests)),
         ("load-timeout", model.load_timeout.map(time)),
         ("stop-timeout", model.stop_timeout.map(time)),
         ("upstream-name", given(&model.upstream_name)),
@@ -101,9 +112,14 @@ fn launch(launch: &Launch) -> Vec<Key> {
             ("cmd", Some(line_or_list(argv))),
             ("stop", stop.as_ref().map(|words| line_or_list(words))),
             ("proxy", (*proxy != format!("http://127.0.0.1:{PORT}")).then(|| value(proxy))),
-            ("check", (check != "/health").then(|| value(check))),
+            ("check", own_check(argv, check)),
         ],
     }
+}
+
+/// The path, unless it is that of the command's kind.
+fn own_check(argv: &[String], check: &str) -> Option<String> {
+    (check != CommandKind::of(argv).map_or(CHECK, CommandKind::check)).then(|| value(check))
 }
 
 /// Flags on one line if they come from one line, else each with its own.

@@ -84,7 +84,7 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
             client or on the model's command line",
         "swap.yaml:23: the relative path models/coder.gguf of `coder` starts at the folder in which plimsoll serve \
             runs; write the absolute path; `~` is not expanded",
-        "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size?: the plan ignores this flag",
+        "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size?: the plan ignores this flag, and the engine may not start with it",
         "swap.yaml:29: stopping `whisper` ends docker, but maybe not its container; run it with --rm and --init, and \
             set `stop`, for example \"docker stop NAME\"",
         "swap.yaml:33: `whisper`, `tts` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to \
@@ -124,6 +124,29 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
     }
 }
 
+/// llama-swap runs no shell either, but people write commands as for one.
+#[test]
+fn what_only_a_shell_would_understand_is_told() {
+    let text = "\
+models:
+  a:
+    cmd: CUDA_VISIBLE_DEVICES=0 llama-server --port ${PORT} -m /a.gguf && echo done
+  b:
+    cmd: sh -c 'exec server --port ${PORT} > /tmp/log'
+";
+    let imported = imported("swap.yaml", text).unwrap();
+    let changes = told(&imported.changes);
+    for expected in [
+        "swap.yaml:2: no shell runs the command of `a`, so `&&` is an argument of the program; write `sh -c 'exec …'`, \
+            or leave it out",
+        "swap.yaml:2: no shell runs the command of `a`, so its program would be `CUDA_VISIBLE_DEVICES=…`; set the \
+            variable in `env`",
+    ] {
+        assert!(changes.contains(&expected), "{expected}\nis none of\n{}", changes.join("\n"));
+    }
+    assert!(!changes.iter().any(|change| change.contains("command of `b`")), "{}", changes.join("\n"));
+}
+
 #[test]
 fn misspelt_keys_and_numbers_are_told_with_what_was_meant() {
     let text = "\
@@ -142,12 +165,12 @@ models:
     let changes = told(&imported.changes);
     for expected in [
         "swap.yaml:1: unknown key `healthChekTimeout`; did you mean `healthCheckTimeout`?",
-        "swap.yaml:4: llama-server reads `64k` after --ctx-size as 64; write the number in full: 65536",
+        "swap.yaml:4: llama-server reads `64k` after --ctx-size (-c) as 64; write the number in full: 65536",
         "swap.yaml:5: unknown key `ttll`; did you mean `ttl`?",
         "swap.yaml:6: unknown key `concurencyLimit`; did you mean `concurrencyLimit`?",
         "swap.yaml:7: unknown key `descripton`; did you mean `description`?",
         "swap.yaml:8: unknown key `wholly-other`; remove it",
-        "swap.yaml:10: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
+        "swap.yaml:10: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192",
     ] {
         assert!(changes.contains(&expected), "{expected}\nis none of\n{}", changes.join("\n"));
     }

@@ -94,7 +94,8 @@ fn models_get_their_names_files_and_parameters() {
         "`qwen3:30b` sets `stop = [\"<end>\"]`, which has no flag; set it in the client",
         "`qwen3:30b` has its own `system`, which llama-server does not add to requests; set it in the client",
         "`gemma3:latest` gets Ollama's usual context of 4096 tokens; raise --ctx-size in `flags`",
-        "Ollama's /api on port 11434 is not served",
+        "Ollama's API is at http://127.0.0.1:8080, and not on port 11434; set OLLAMA_HOST=http://127.0.0.1:8080 for the \
+            clients, or stop Ollama and set `listen = \"11434\"` under [serve]",
     ] {
         assert!(told.contains(words), "{words}\n{told}");
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, chmod, fstat, open};
 use rustix::net::sockopt;
@@ -21,6 +22,9 @@ const UNPACED: &str = "reno";
 /// The longest path of a socket: `sun_path` has 108 bytes, the last of which is zero (unix(7)).
 const LONGEST_PATH: usize = 107;
 
+/// Time after which a silent machine counts as gone.
+const GONE: Duration = Duration::from_secs(10);
+
 /// The place where an engine listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineAddress {
@@ -28,6 +32,8 @@ pub enum EngineAddress {
     Port(u16),
     /// A Unix socket on which only this user's processes may listen.
     Socket { path: PathBuf, user: u32 },
+    /// `ADDRESS:PORT` of another host.
+    Remote(String),
 }
 
 /// A connection to an engine.
@@ -63,6 +69,12 @@ impl EngineAddress {
                 unpace(&stream);
                 Ok(Box::new(stream))
             }
+            Self::Remote(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                watch_for_silence(&stream);
+                Ok(Box::new(stream))
+            }
             Self::Socket { path, user } => {
                 let stream = UnixStream::connect(path).await?;
                 // The engine may put a link to another program's socket there (Docker's, say), and that
@@ -80,14 +92,14 @@ impl EngineAddress {
     pub fn stranger(&self, group: u32) -> Option<u32> {
         match self {
             Self::Port(port) => PortOwner::new(*port, group).stranger(),
-            Self::Socket { .. } => None,
+            Self::Socket { .. } | Self::Remote(_) => None,
         }
     }
 
     /// True unless it is a socket that is not there.
     pub(super) fn is_bound(&self) -> bool {
         match self {
-            Self::Port(_) => true,
+            Self::Port(_) | Self::Remote(_) => true,
             Self::Socket { path, .. } => path.symlink_metadata().is_ok(),
         }
     }
@@ -107,6 +119,14 @@ impl EngineAddress {
     }
 }
 
+/// Ends the connection when the other machine is gone: an engine may think in silence, and a dead machine sends nothing.
+fn watch_for_silence(stream: &TcpStream) {
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, GONE / 2);
+    let _ = sockopt::set_tcp_keepintvl(stream, GONE / 5);
+    let _ = sockopt::set_tcp_user_timeout(stream, u32::try_from(GONE.as_millis()).unwrap_or(u32::MAX));
+}
+
 /// Switches pacing off. A kernel that refuses still delivers the bytes, only later.
 fn unpace(stream: &TcpStream) {
     let _ = sockopt::set_tcp_congestion(stream, UNPACED);
@@ -117,6 +137,7 @@ impl fmt::Display for EngineAddress {
         match self {
             Self::Port(port) => write!(f, "http://{}:{port}", Ipv4Addr::LOCALHOST),
             Self::Socket { path, .. } => write!(f, "unix:{}", path.display()),
+            Self::Remote(address) => write!(f, "http://{address}"),
         }
     }
 }

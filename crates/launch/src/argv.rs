@@ -27,7 +27,7 @@ pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::R
     let port = match spec.address {
         EngineAddress::Port(port) => port.to_string(),
         // Only commands of the user's own have one of these lines, and they listen on ports.
-        EngineAddress::Socket { .. } => String::new(),
+        EngineAddress::Socket { .. } | EngineAddress::Remote(_) => String::new(),
     };
     let mut words = line.iter().map(|word| word.replace(PID, &pid).replace(PORT, &port));
     let program = words.next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;

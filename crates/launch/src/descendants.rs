@@ -10,11 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use procfs::FromRead;
-use procfs::process::{Process, Stat};
+use memchr::{memmem, memrchr};
+use procfs::process::Process;
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::end::read_kernel_bytes;
 use crate::port_owner::{listener_on, socket_inodes};
 
 /// The environment variable that holds the number of the engine's process group.
@@ -34,6 +35,8 @@ struct SeenProcess {
     parent: i32,
     group: i32,
     started: u64,
+    /// A zombie holds nothing and cannot be killed.
+    is_dead: bool,
 }
 
 /// A process at an earlier look: its number, the inode of its folder, and its start (ticks after boot).
@@ -59,11 +62,9 @@ fn seen(since: u64) -> Vec<SeenProcess> {
             continue;
         }
         let Some(stat) = stat(pid) else { continue };
-        now.push((pid, inode, stat.starttime));
-        // A zombie holds nothing and cannot be killed.
-        if !matches!(stat.state, 'Z' | 'X') && stat.starttime >= since {
-            let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            found.push(SeenProcess { pid, parent, group, started });
+        now.push((pid, inode, stat.started));
+        if !stat.is_dead && stat.started >= since {
+            found.push(stat);
         }
     }
     now.sort_unstable();
@@ -90,11 +91,23 @@ fn numbers() -> Vec<(i32, u64)> {
     numbers
 }
 
-fn stat(pid: i32) -> Option<Stat> {
+fn stat(pid: i32) -> Option<SeenProcess> {
     let mut line = [0; LONGEST_STAT];
     // The kernel gives the whole line to the first read.
     let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut line)).ok()?;
-    Stat::from_read(line.get(..read)?).ok()
+    parse_stat(pid, line.get(..read)?)
+}
+
+/// Reads four of the fields of proc_pid_stat(5). `procfs` makes text and numbers of all 52, which takes longer than the
+/// kernel takes to write them.
+fn parse_stat(pid: i32, line: &[u8]) -> Option<SeenProcess> {
+    // The name before the last bracket may hold brackets and blanks itself.
+    let mut fields = line.get(memrchr(b')', line)? + 2..)?.split(|byte| *byte == b' ');
+    let is_dead = matches!(fields.next()?, b"Z" | b"X");
+    let mut number = |skipped| -> Option<i64> { str::from_utf8(fields.nth(skipped)?).ok()?.parse().ok() };
+    let mut small = |skipped| number(skipped).and_then(|number| i32::try_from(number).ok());
+    let (parent, group) = (small(0)?, small(0)?);
+    Some(SeenProcess { pid, parent, group, started: u64::try_from(number(16)?).ok()?, is_dead })
 }
 
 /// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
@@ -106,7 +119,7 @@ fn of(leader: i32) -> Vec<SeenProcess> {
     // found once the engine has died.
 
     // What was started before the engine does not descend from it. An unreaped leader still has its start time.
-    let mut others = seen(stat(leader).map_or(0, |stat| stat.starttime));
+    let mut others = seen(stat(leader).map_or(0, |stat| stat.started));
     let mut found: Vec<SeenProcess> = Vec::new();
     let mut parents = BTreeSet::from([leader]);
     // Repeated until nothing is added: /proc is ordered by number, and a child's may be lower than its
@@ -128,9 +141,14 @@ fn of(leader: i32) -> Vec<SeenProcess> {
 }
 
 fn is_marked(pid: i32, leader: i32) -> bool {
-    let environment = Process::new(pid).and_then(|process| process.environ()).unwrap_or_default();
-    let mark = environment.get(OsStr::new(CHILD_MARK));
-    mark.is_some_and(|mark| *mark == *leader.to_string())
+    // By hand: `procfs` takes twelve system calls for it.
+    let environment = read_kernel_bytes(&format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mark = format!("{CHILD_MARK}={leader}");
+    memmem::find_iter(&environment, mark.as_bytes()).any(|at| {
+        let (before, after) = (environment.get(..at), environment.get(at + mark.len()..));
+        before.is_some_and(|before| matches!(before.last(), None | Some(0)))
+            && after.is_some_and(|after| matches!(after.first(), None | Some(0)))
+    })
 }
 
 /// Returns the inodes of the sockets that the engine's processes hold.
@@ -177,7 +195,7 @@ fn kill(one: &SeenProcess) {
     let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else {
         return;
     };
-    if stat(one.pid).is_some_and(|stat| stat.starttime == one.started) {
+    if stat(one.pid).is_some_and(|stat| stat.started == one.started) {
         // An error means that it is gone, or belongs to another user now (sudo); both are out of our hands.
         let _ = pidfd_send_signal(descriptor, Signal::KILL);
     }
@@ -285,7 +303,7 @@ mod tests {
     #[test]
     fn a_process_that_was_seen_before_is_found_until_it_ends() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let started = stat(own).unwrap().starttime;
+        let started = stat(own).unwrap().started;
         let is_seen = |pid, since| seen(since).iter().any(|one| one.pid == pid);
         // The second look takes the start time from the first one.
         for _ in 0..2 {
@@ -301,6 +319,29 @@ mod tests {
             std::thread::yield_now();
         }
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_line_of_the_kernel_is_read_as_procfs_reads_it() {
+        use procfs::FromRead;
+
+        let line = fs::read("/proc/self/stat").unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let by_procfs = procfs::process::Stat::from_read(line.as_slice()).unwrap();
+        let read = parse_stat(own, &line).unwrap();
+        assert_eq!((read.parent, read.group), (by_procfs.ppid, by_procfs.pgrp));
+        assert!(read.started == by_procfs.starttime && !read.is_dead);
+        // Cut anywhere, it has no start time or another one, and is no reason to panic.
+        for length in 0..line.len() {
+            let _ = parse_stat(own, &line[..length]);
+        }
+        for state in ["Z", "X", "S"] {
+            let line = format!("7 (a) b) {state} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20");
+            let read = parse_stat(7, line.as_bytes()).unwrap();
+            assert_eq!((read.parent, read.group, read.started), (1, 2, 4242));
+            assert_eq!(read.is_dead, state != "S");
+        }
+        assert!(parse_stat(7, b"7 (a) S 1 2").is_none() && parse_stat(7, b"").is_none());
     }
 
     #[test]

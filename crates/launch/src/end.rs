@@ -1,6 +1,10 @@
 //! Reasons why a child process exited, and the kernel's count of out-of-memory kills.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+
+/// Room for a usual text of the kernel.
+const KERNEL_TEXT: usize = 8 << 10;
 
 /// Cause of a child's end: a request, a kill, or the child itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +24,24 @@ pub enum EndCause {
 /// cgroup if it reports that, else on the machine.
 pub(super) fn kernel_oom_kills() -> Option<u64> {
     // Engines run in the daemon's cgroup or below it, and the counter of version 2 includes what is below.
-    let cgroup = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
+    let cgroup = read_kernel_text("/proc/self/cgroup").and_then(|text| {
         let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-        counter(&fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.events")).ok()?, "oom_kill")
+        counter(&read_kernel_text(&format!("/sys/fs/cgroup{path}/memory.events"))?, "oom_kill")
     });
-    cgroup.or_else(|| counter(&fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
+    cgroup.or_else(|| counter(&read_kernel_text("/proc/vmstat")?, "oom_kill"))
+}
+
+/// Reads a file whose text the kernel makes at each read, and whose size it does not say. `fs::read_to_string` would
+/// begin with 32 bytes, and a page of counters takes ten reads then, each of which sums them up again
+/// (mm/vmstat.c:vmstat_start @ Linux 6.12).
+pub(super) fn read_kernel_bytes(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(KERNEL_TEXT);
+    File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn read_kernel_text(path: &str) -> Option<String> {
+    String::from_utf8(read_kernel_bytes(path)?).ok()
 }
 
 pub(super) fn counter(text: &str, name: &str) -> Option<u64> {

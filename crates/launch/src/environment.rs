@@ -140,9 +140,17 @@ pub fn inherited(
         pattern => name.eq_ignore_ascii_case(pattern),
     };
     let usual = PASSED.iter().flat_map(|words| words.split_ascii_whitespace());
-    let patterns: Vec<&str> = usual.chain(more.iter().map(String::as_str)).chain(["_"]).collect();
-    let passes =
-        |(name, _): &(OsString, OsString)| patterns.iter().any(|pattern| named(name.as_bytes(), pattern));
+    let patterns = usual.chain(more.iter().map(String::as_str)).chain(["_"]);
+    // By their first letter, because a server starts with dozens of names and two hundred patterns.
+    let first = |text: &[u8]| text.first().map(u8::to_ascii_lowercase);
+    let (every, mut patterns): (Vec<&str>, Vec<&str>) = patterns.partition(|pattern| *pattern == "*");
+    patterns.sort_unstable_by_key(|pattern| first(pattern.as_bytes()));
+    let passes = |(name, _): &(OsString, OsString)| {
+        let (name, letter) = (name.as_bytes(), first(name.as_bytes()));
+        let from = patterns.partition_point(|pattern| first(pattern.as_bytes()) < letter);
+        let alike = patterns[from..].iter().take_while(|pattern| first(pattern.as_bytes()) == letter);
+        !every.is_empty() || alike.copied().any(|pattern| named(name, pattern))
+    };
     let (passed, rest): (Vec<_>, Vec<_>) = daemon.into_iter().partition(passes);
     let mut rest: Vec<String> = rest
         .iter()

@@ -142,6 +142,7 @@ impl HangCheck {
                 // It reads descriptors of all processes, which takes milliseconds.
                 tokio::task::spawn_blocking(move || descendants::listener_of(group, port)).await.ok()?
             }
+            EngineAddress::Remote(_) => None,
             EngineAddress::Socket { path, .. } => {
                 tokio::net::UnixStream::connect(path).await.ok()?.peer_cred().ok()?.pid()
             }

@@ -65,7 +65,7 @@ impl HttpClient {
     pub fn of_engine(address: EngineAddress) -> Self {
         let port = match address {
             EngineAddress::Port(port) => port,
-            EngineAddress::Socket { .. } => 80,
+            EngineAddress::Socket { .. } | EngineAddress::Remote(_) => 80,
         };
         Self { engine: Some(address), ..Self::new("127.0.0.1", port) }
     }

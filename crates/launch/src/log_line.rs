@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
+use std::mem;
 
 use jiff::Timestamp;
 use plimsoll_config::LogFormat;
@@ -72,16 +73,12 @@ impl LineText {
     /// The line in bytes, with its line break; the output of an engine has no level.
     pub(super) fn in_style(&self, style: LineStyle, time: Timestamp, level: Option<Level>) -> Vec<u8> {
         let mut line = String::with_capacity(self.message.len() + 40);
-        // Writing to a string does not fail.
-        let _ = match style {
-            LineStyle::Bare => Ok(()),
-            LineStyle::Timed => write_time(&mut line, time),
-            LineStyle::Journal => write!(line, "<{}>", priority(level)),
-            LineStyle::Json => write!(line, "{}", self.json(time, level)),
-        };
-        if style != LineStyle::Json {
-            line += level.map_or("", label);
-            line += &self.message;
+        match style {
+            LineStyle::Json => line += &self.json(time, level).to_string(),
+            _ => {
+                begin(&mut line, style, time, level);
+                line += &self.message;
+            }
         }
         line.push('\n');
         line.into_bytes()
@@ -102,6 +99,52 @@ impl LineText {
             fields.insert(field.name().to_owned(), value);
         }
     }
+}
+
+/// Appends the line of an event in a style that shows the message alone, as [`LineText`] has it, and without its
+/// copies.
+pub(super) fn write_message(
+    line: &mut String,
+    style: LineStyle,
+    time: Timestamp,
+    event: &tracing::Event<'_>,
+) {
+    begin(line, style, time, Some(*event.metadata().level()));
+    let start = line.len();
+    let mut message = BoundedText { start, text: mem::take(line), cut: 0 };
+    event.record(&mut message);
+    let BoundedText { text, cut, .. } = message;
+    *line = text;
+    if cut > 0 || !is_plain(&line[start..]) {
+        let escaped = escaped(&line[start..], cut);
+        line.truncate(start);
+        line.push_str(&escaped);
+    }
+    line.push('\n');
+}
+
+/// What stands before the message of a text line.
+fn begin(line: &mut String, style: LineStyle, time: Timestamp, level: Option<Level>) {
+    // Writing to a string does not fail.
+    let _ = match style {
+        LineStyle::Bare | LineStyle::Json => Ok(()),
+        LineStyle::Timed => write_time(line, time),
+        LineStyle::Journal => write!(line, "<{}>", priority(level)),
+    };
+    line.push_str(level.map_or("", label));
+}
+
+impl Visit for BoundedText {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == MESSAGE {
+            let _ = write!(self, "{value:?}");
+        }
+    }
+
+    // The other fields are shown by JSON alone.
+    fn record_str(&mut self, _: &Field, _: &str) {}
+    fn record_u64(&mut self, _: &Field, _: u64) {}
+    fn record_bool(&mut self, _: &Field, _: bool) {}
 }
 
 impl Visit for LineText {
@@ -165,7 +208,12 @@ fn write_time(line: &mut String, time: Timestamp) -> fmt::Result {
     if let Ok(text) = str::from_utf8(&text)
         && kept == second
     {
-        return write!(line, "{text}.{millisecond:03}Z ");
+        let digit =
+            |power| u8::try_from(millisecond / power % 10).map_or('0', |digit| char::from(b'0' + digit));
+        line.push_str(text);
+        line.extend(['.', digit(100), digit(10), digit(1)]);
+        line.push_str("Z ");
+        return Ok(());
     }
     let start = line.len();
     write!(line, "{time:.3} ")?;
@@ -180,15 +228,16 @@ fn write_time(line: &mut String, time: Timestamp) -> fmt::Result {
 
 /// The text without what a terminal or a reader of lines would take for more than text, cut to a bounded length.
 fn one_line(text: fmt::Arguments<'_>) -> String {
-    let mut line = BoundedText { text: String::with_capacity(USUAL), cut: 0 };
+    let mut line = BoundedText { start: 0, text: String::with_capacity(USUAL), cut: 0 };
     // Writing to a string does not fail.
     let _ = line.write_fmt(text);
-    let BoundedText { text, cut } = line;
+    let BoundedText { text, cut, .. } = line;
+    if cut == 0 && is_plain(&text) { text } else { escaped(&text, cut) }
+}
+
+fn is_plain(text: &str) -> bool {
     // All bytes, because a loop without an early end is vectorised.
-    if cut == 0 && text.bytes().fold(true, |is_plain, byte| is_plain & (b' '..=b'~').contains(&byte)) {
-        return text;
-    }
-    escaped(&text, cut)
+    text.bytes().fold(true, |is_plain, byte| is_plain & (b' '..=b'~').contains(&byte))
 }
 
 fn escaped(text: &str, mut cut: usize) -> String {
@@ -209,17 +258,23 @@ fn escaped(text: &str, mut cut: usize) -> String {
     line
 }
 
-/// The beginning of a text, and the number of bytes that it lacks.
+/// The beginning of a text, behind `start`, and the number of bytes that it lacks.
 struct BoundedText {
+    start: usize,
     text: String,
     cut: usize,
 }
 
 impl Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        // Usual, and inlined: a line has ten pieces.
+        if self.cut == 0 && self.text.len() - self.start + text.len() <= LONGEST {
+            self.text.push_str(text);
+            return Ok(());
+        }
         // Nothing follows a gap.
-        let room = if self.cut == 0 { LONGEST - self.text.len() } else { 0 };
-        let kept = if text.len() <= room { text } else { &text[..text.floor_char_boundary(room)] };
+        let room = if self.cut == 0 { LONGEST - (self.text.len() - self.start) } else { 0 };
+        let kept = &text[..text.floor_char_boundary(room)];
         self.text.push_str(kept);
         self.cut += text.len() - kept.len();
         Ok(())
@@ -271,6 +326,51 @@ mod tests {
                 assert_eq!(line.matches('\n').count(), 1, "{line:?}");
                 assert!(!line.trim_end_matches('\n').chars().any(is_unsafe), "{line:?}");
             }
+        }
+    }
+
+    /// Keeps the lines of events as they are written without copies, and as they are with them.
+    struct TwoWays(std::sync::Mutex<Vec<[String; 2]>>);
+
+    impl tracing::Subscriber for TwoWays {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            for style in [LineStyle::Bare, LineStyle::Timed, LineStyle::Journal] {
+                let (time, level) = (Timestamp::UNIX_EPOCH, *event.metadata().level());
+                let mut line = "before".to_owned();
+                write_message(&mut line, style, time, event);
+                let copied = LineText::of(event, false).in_style(style, time, Some(level));
+                let lines = [line, format!("before{}", String::from_utf8(copied).unwrap())];
+                self.0.lock().unwrap().push(lines);
+            }
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
+            tracing::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+        fn enter(&self, _: &tracing::Id) {}
+        fn exit(&self, _: &tracing::Id) {}
+    }
+
+    #[test]
+    fn a_line_without_copies_is_the_same() {
+        let both = std::sync::Arc::new(TwoWays(std::sync::Mutex::default()));
+        let messages = ["", "plain", "a\nb\u{1b}[2J\u{202e}", "ä\0"].map(str::to_owned);
+        let long = [LONGEST - 1, LONGEST, LONGEST + 1, 1 << 20].map(|length| "x".repeat(length));
+        tracing::subscriber::with_default(std::sync::Arc::clone(&both), || {
+            for message in messages.iter().chain(&long).chain(&["ä".repeat(LONGEST)]) {
+                tracing::info!(model = "m\n", status = 200_u64, complete = true, "{message}");
+                tracing::warn!(error = ?message, "{} and {message}", "x\r");
+            }
+        });
+        for [line, copied] in both.0.lock().unwrap().iter() {
+            assert_eq!(line, copied);
+            assert!(line.len() < LONGEST + 100 && line.matches('\n').count() == 1);
         }
     }
 

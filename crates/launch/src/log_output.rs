@@ -2,6 +2,7 @@
 //!
 //! The lines are formatted where they arise and written by other threads, so that no reader delays the program.
 
+use std::cell::Cell;
 use std::io;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -14,7 +15,14 @@ use tracing_subscriber::filter::Targets;
 
 use super::line_queue::LineQueue;
 use super::log_file::LogFile;
-use super::log_line::{LineStyle, LineText, dropped};
+use super::log_line::{LineStyle, LineText, dropped, write_message};
+
+/// The longest line whose memory the next one of its thread uses again.
+const KEPT_LINE: usize = 1 << 10;
+
+thread_local! {
+    static LINE: Cell<String> = const { Cell::new(String::new()) };
+}
 
 /// The log of this program; clones share it. The default is one without lines.
 #[derive(Clone, Debug, Default)]
@@ -127,10 +135,18 @@ impl Subscriber for LogOutput {
     fn event(&self, event: &Event<'_>) {
         let Some(started) = &self.0 else { return };
         let style = started.terms.read().unwrap_or_else(PoisonError::into_inner).style;
-        let (now, level) = (Timestamp::now(), Some(*event.metadata().level()));
+        let (now, level, file) = (Timestamp::now(), Some(*event.metadata().level()), started.file.get());
+        if style != LineStyle::Json && file.is_none() {
+            let mut line = LINE.take();
+            write_message(&mut line, style, now, event);
+            started.stderr.push(line.as_bytes());
+            line.clear();
+            line.shrink_to(KEPT_LINE);
+            return LINE.set(line);
+        }
         let text = LineText::of(event, style == LineStyle::Json);
         started.stderr.push(&text.in_style(style, now, level));
-        if let Some(file) = started.file.get() {
+        if let Some(file) = file {
             file.push(|style| text.in_style(style, now, level));
         }
     }

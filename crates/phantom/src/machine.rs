@@ -15,7 +15,7 @@ use plimsoll_wire::env;
 use crate::cards::{self, Card};
 use crate::memory::Memory;
 use crate::report::{Report, say};
-use crate::visible::AmdSelection;
+use crate::visible;
 
 /// Success of every interface.
 pub(crate) const SUCCESS: c_int = 0;
@@ -59,8 +59,7 @@ impl Machine {
         let report = Report::open(variable(env::PHANTOM_REPORT).as_deref());
         let (runtime, amd) = runtime();
         // The list is CUDA's and Vulkan's order as it is; an engine on ROCm may hide cards from itself.
-        let cards = if amd { AmdSelection::from_environment().of(cards) } else { cards };
-        report.loaded(runtime, &cards);
+        let cards = if amd { visible::left(cards, visible::HIDING.map(value)) } else { cards };
         if runtime > 0 {
             say!("CUDA runtime {runtime}");
         }
@@ -122,16 +121,6 @@ pub(crate) unsafe fn give<T>(place: *mut T, answer: T) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { place.write(answer) };
     SUCCESS
-}
-
-impl AmdSelection {
-    fn from_environment() -> Self {
-        Self {
-            rocr: value("ROCR_VISIBLE_DEVICES"),
-            hip: value("HIP_VISIBLE_DEVICES"),
-            cuda: value(env::CUDA_VISIBLE_DEVICES),
-        }
-    }
 }
 
 /// What the loaded objects need: the version of `libcudart.so.N`, and true for `libamdhip64.so.N`.

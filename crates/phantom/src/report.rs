@@ -2,7 +2,6 @@
 //!
 //! | event | meaning | other keys |
 //! |---|---|---|
-//! | `load` | the library was loaded | `runtime`: major version of the CUDA runtime; `cards` |
 //! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
 //! | `give` | a free | `id` |
 //! | `blas` | cuBLAS was opened | `device` |
@@ -12,13 +11,10 @@
 //! the user are lines on stderr, in the format of the engine's own log.
 
 use alloc::ffi::CString;
-use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 
-use crate::cards::Card;
 use crate::memory::Kind;
 
 /// Writes a line on stderr that begins with the name of the library.
@@ -48,14 +44,6 @@ impl Report {
         }
     }
 
-    pub(crate) fn loaded(&self, runtime: u32, cards: &[Card]) {
-        let cards: Vec<String> = cards.iter().map(card).collect();
-        self.line(format_args!(
-            "{{\"event\":\"load\",\"runtime\":{runtime},\"cards\":[{}]}}",
-            cards.join(",")
-        ));
-    }
-
     pub(crate) fn taken(&self, id: u64, kind: Kind, device: usize, bytes: usize) {
         self.line(format_args!(
             "{{\"event\":\"take\",\"id\":{id},\"kind\":\"{}\",\"device\":{device},\"bytes\":{bytes}}}",
@@ -72,7 +60,8 @@ impl Report {
     }
 
     pub(crate) fn guessed(&self, kernel: &str, blocks: u32) {
-        self.line(format_args!("{{\"event\":\"guess\",\"kernel\":{},\"blocks\":{blocks}}}", Quoted(kernel)));
+        // A mangled name holds no character that JSON would write in another way.
+        self.line(format_args!("{{\"event\":\"guess\",\"kernel\":{kernel:?},\"blocks\":{blocks}}}"));
     }
 }
 
@@ -98,32 +87,4 @@ pub(crate) fn line(file: c_int, words: fmt::Arguments<'_>) {
     let _ = writeln!(line, "{words}");
     // SAFETY: the bytes are ours.
     unsafe { libc::write(file, line.as_ptr().cast(), line.len()) };
-}
-
-fn card(card: &Card) -> String {
-    let (major, minor) = card.capability;
-    format!(
-        "{{\"name\":{},\"total\":{},\"free\":{},\"cc\":\"{major}.{minor}\",\"sms\":{}}}",
-        Quoted(&card.name.to_string_lossy()),
-        card.total,
-        card.free,
-        card.processors,
-    )
-}
-
-/// Text as a JSON string.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for character in self.0.chars() {
-            match character {
-                '"' | '\\' => write!(f, "\\{character}")?,
-                control if control < ' ' => write!(f, "\\u{:04x}", u32::from(control))?,
-                other => f.write_char(other)?,
-            }
-        }
-        f.write_char('"')
-    }
 }

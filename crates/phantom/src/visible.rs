@@ -9,23 +9,17 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// The values of the variables; `None` where one is unset.
-#[derive(Default)]
-pub(crate) struct AmdSelection {
-    pub(crate) rocr: Option<String>,
-    pub(crate) hip: Option<String>,
-    pub(crate) cuda: Option<String>,
-}
+/// Variables that hide cards: ROCr's and HIP's, and CUDA's, which HIP reads too.
+pub(crate) const HIDING: [&str; 3] =
+    ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", plimsoll_wire::env::CUDA_VISIBLE_DEVICES];
 
-impl AmdSelection {
-    /// The cards that are left, in HIP's order.
-    pub(crate) fn of<T>(&self, cards: Vec<T>) -> Vec<T> {
-        let cards = if let Some(list) = &self.rocr { chosen(cards, rocr(list)) } else { cards };
-        let set = |list: &&String| !list.is_empty();
-        match self.hip.as_ref().filter(set).or(self.cuda.as_ref().filter(set)) {
-            Some(list) => chosen(cards, hip(list)),
-            None => cards,
-        }
+/// The cards that are left, in HIP's order, by the values of [`HIDING`]; `None` where one is unset.
+pub(crate) fn left<T>(cards: Vec<T>, [of_rocr, of_hip, of_cuda]: [Option<String>; 3]) -> Vec<T> {
+    let cards = if let Some(list) = of_rocr { chosen(cards, rocr(&list)) } else { cards };
+    let set = |list: &String| !list.is_empty();
+    match of_hip.filter(set).or(of_cuda.filter(set)) {
+        Some(list) => chosen(cards, hip(&list)),
+        None => cards,
     }
 }
 
@@ -61,11 +55,10 @@ fn chosen<T>(cards: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{ToString, Vec};
 
     fn left(rocr: Option<&str>, hip: Option<&str>, cuda: Option<&str>) -> Vec<char> {
-        let text = |value: Option<&str>| value.map(ToString::to_string);
-        AmdSelection { rocr: text(rocr), hip: text(hip), cuda: text(cuda) }.of(Vec::from(['a', 'b', 'c']))
+        super::left(Vec::from(['a', 'b', 'c']), [rocr, hip, cuda].map(|value| value.map(ToString::to_string)))
     }
 
     #[test]

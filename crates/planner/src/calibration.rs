@@ -22,50 +22,29 @@ struct PublishedContext {
     source: &'static str,
 }
 
-// The values of `data/measured/h200-b10605.json`. Guard counts less than the driver does (`Counting`).
-const H200: PublishedContext = PublishedContext {
-    name: "H200",
-    context: Bytes::mib(590),
-    idle: Bytes::mib(518),
-    cublas: Bytes::mib(98),
-    processors: 132,
-    source: "H200, driver 580.159.04, CUDA 13.0, b10605 (measured)",
-};
+/// A row, with its sizes in MiB: context, idle, cuBLAS.
+const fn row(
+    name: &'static str,
+    [context, idle, cublas]: [u64; 3],
+    processors: u64,
+    source: &'static str,
+) -> PublishedContext {
+    let (context, idle, cublas) = (Bytes::mib(context), Bytes::mib(idle), Bytes::mib(cublas));
+    PublishedContext { name, context, idle, cublas, processors, source }
+}
 
-const PUBLISHED: &[PublishedContext] = &[
-    H200,
-    PublishedContext {
-        // No H100 was measured; the chip is the same.
-        name: "H100",
-        source: "the value of the H200, which has the same chip as the H100",
-        ..H200
-    },
-    PublishedContext {
-        name: "RTX PRO 6000",
-        context: Bytes::mib(555),
-        idle: Bytes::mib(555),
-        cublas: Bytes::mib(98),
-        processors: 188,
-        source: "RTX PRO 6000 Blackwell, published in llama.cpp PR 23604",
-    },
-    PublishedContext {
-        name: "4060 Ti",
-        context: Bytes::mib(107),
-        idle: Bytes::mib(107),
-        cublas: Bytes::mib(70),
-        processors: 34,
-        source: "RTX 4060 Ti, published in llama.cpp PR 23604",
-    },
+// Those of the H200 are in `data/measured/h200-b10605.json`. Guard counts less than the driver does (`Counting`). No H100
+// was measured; the chip is the same.
+#[rustfmt::skip]
+static PUBLISHED: [PublishedContext; 4] = [
+    row("H200", [590, 518, 98], 132, "H200, driver 580.159.04, CUDA 13.0, b10605 (measured)"),
+    row("H100", [590, 518, 98], 132, "the value of the H200, which has the same chip as the H100"),
+    row("RTX PRO 6000", [555, 555, 98], 188, "RTX PRO 6000 Blackwell, published in llama.cpp PR 23604"),
+    row("4060 Ti", [107, 107, 70], 34, "RTX 4060 Ti, published in llama.cpp PR 23604"),
 ];
 
 /// Published values lie between 107 and 590 MiB; the default is near the upper end.
-const DEFAULT: PublishedContext = PublishedContext {
-    name: "",
-    context: Bytes::mib(512),
-    idle: Bytes::mib(512),
-    source: "assumed, no measurement for this card",
-    ..H200
-};
+static DEFAULT: PublishedContext = row("", [512, 512, 98], 132, "assumed, no measurement for this card");
 
 fn published(card: &Card) -> &'static PublishedContext {
     let mut rows = PUBLISHED.iter();

@@ -127,6 +127,15 @@ impl<'a> PlanCalculator<'a> {
     }
 
     pub(super) fn at(&self, context: u64) -> Result<RequestCost, PlanError> {
+        self.terms(context, true)
+    }
+
+    /// All terms but the compute buffer, which is zero: the engine itself says its size.
+    pub(super) fn without_graph(&self, context: u64) -> Result<RequestCost, PlanError> {
+        self.terms(context, false)
+    }
+
+    fn terms(&self, context: u64, graph: bool) -> Result<RequestCost, PlanError> {
         let request = self.request;
         let none = |source| PlanTerm::new(Bytes::ZERO, source);
         let mut cost = RequestCost {
@@ -142,7 +151,7 @@ impl<'a> PlanCalculator<'a> {
             sure: true,
         };
         for (context, reserve) in self.contexts(cost.reserve) {
-            self.add(context, &reserve, &mut cost)?;
+            self.add(context, &reserve, graph, &mut cost)?;
         }
         // Its compute buffer is not known; the reasons of the plan say so.
         if let Some((card, bytes)) = self.projector() {
@@ -197,13 +206,14 @@ impl<'a> PlanCalculator<'a> {
         &self,
         of: &EngineContext<'_>,
         reserve: &Reserve,
+        graph: bool,
         cost: &mut RequestCost,
     ) -> Result<(), PlanError> {
         let (request, kind, model) = (self.request, of.graph.cache, of.model);
         let cache = kv::cache(model, of.layers.clone(), reserve, kind, &of.layout)?;
-        let compute = compute::compute(request, &of.graph, reserve);
-        // Prediction layers have a context of their own over weights that are loaded once.
         let none = DeviceBytes::none(&of.layout);
+        let compute = if graph { compute::compute(request, &of.graph, reserve) } else { none.clone() };
+        // Prediction layers have a context of their own over weights that are loaded once.
         let weights = of.weights.as_ref().unwrap_or(&none);
         for (device, &card) in of.layout.devices.iter().enumerate() {
             let terms = &mut cost.cards[card];
@@ -217,7 +227,8 @@ impl<'a> PlanCalculator<'a> {
         cost.host.output += output(model, reserve, request);
         // One estimated graph makes the whole term an estimate.
         let on_host = of.graph.flash.is_on_host();
-        cost.sure &= architecture::is_compared(model, request.engine, kind.key, kind.rollback > 0, on_host);
+        cost.sure &=
+            !graph || architecture::is_compared(model, request.engine, kind.key, kind.rollback > 0, on_host);
         cost.growth.bytes_per_token += kv::bytes_per_token(&model.hyper, of.layers.clone(), reserve, kind);
         for (card, pool) in pools(request, of, reserve, cells(of, reserve, request)) {
             cost.growth.pool += pool.growth;

@@ -12,7 +12,7 @@ use std::fmt;
 
 pub use merge::{exact, priced};
 pub use transcript::{
-    BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, Transcript,
+    BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, MARGIN, Transcript,
 };
 
 /// The cause of a refusal.
@@ -44,53 +44,40 @@ pub struct EngineRefusal {
     pub line: Option<String>,
 }
 
+/// Causes, the most specific first, each with the words of its messages and a hint. Where the hint is empty, the engine's
+/// own message is all that is known.
+#[rustfmt::skip]
+const CAUSES: &[(EngineRefusalKind, &[&str], &str)] = &[
+    (EngineRefusalKind::RowSplit, &["does not support split buffers"],
+     "use -sm layer; llama.cpp's CUDA backend has not split rows since about b9900"),
+    (EngineRefusalKind::CacheNeedsFlashAttention,
+     &["V cache requires flash_attn", "V cache quantization requires flash_attn", "requires Flash Attention"],
+     "use -fa on, or -ctv f16"),
+    (EngineRefusalKind::Architecture, &["unknown model architecture", "unsupported model architecture"],
+     "use a newer engine"),
+    (EngineRefusalKind::NoBackend, &["invalid device: ", "incompatible API version"],
+     "the engine has no CUDA backend and none for ROCm or Vulkan, or the loader cannot find one of the backend's \
+      libraries; name another engine with --exact=ENGINE"),
+    (EngineRefusalKind::StaticRuntime, &[],
+     "the engine links the CUDA runtime statically; use a build that links it dynamically (cmake \
+      -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"),
+    (EngineRefusalKind::Flag, &["invalid argument", "error while handling argument"],
+     "remove the flag, or name an engine that supports it with --exact=ENGINE"),
+    (EngineRefusalKind::Memory, &["out of memory", "unable to allocate", "failed to allocate"], ""),
+    (EngineRefusalKind::File, &["error loading model"], ""),
+    (EngineRefusalKind::Other, &["failed to initialize the context"], ""),
+];
+
 impl EngineRefusal {
     fn from_complaints(complaints: &[String]) -> Self {
         // By the order of the table, not of the log: later messages repeat the first in general terms.
-        let told = TELLING.iter().flat_map(|(kind, words)| words.iter().map(move |word| (*kind, word)));
+        let told = CAUSES.iter().flat_map(|(kind, words, _)| words.iter().map(move |word| (*kind, word)));
         let named =
             |(kind, word): (_, &&str)| Some((kind, complaints.iter().find(|line| line.contains(*word))?));
         let (kind, line) = told.into_iter().find_map(named).unzip();
         Self { kind: kind.unwrap_or(EngineRefusalKind::Other), line: line.or(complaints.first()).cloned() }
     }
-
-    fn hint(&self) -> Option<&'static str> {
-        Some(match self.kind {
-            EngineRefusalKind::RowSplit => {
-                "use -sm layer; llama.cpp's CUDA backend has not split rows since about b9900"
-            }
-            EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
-            EngineRefusalKind::Architecture => "use a newer engine",
-            EngineRefusalKind::NoBackend => {
-                "the engine has no CUDA backend and none for ROCm or Vulkan, or the loader cannot find one of the backend's \
-                 libraries; name another engine with --exact=ENGINE"
-            }
-            EngineRefusalKind::StaticRuntime => {
-                "the engine links the CUDA runtime statically; use a build that links it dynamically (cmake \
-                 -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
-            }
-            EngineRefusalKind::Flag => {
-                "remove the flag, or name an engine that supports it with --exact=ENGINE"
-            }
-            // The engine's own message is all that is known of these.
-            EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
-        })
-    }
 }
-
-/// Words of error messages, the most specific first.
-#[rustfmt::skip]
-const TELLING: &[(EngineRefusalKind, &[&str])] = &[
-    (EngineRefusalKind::RowSplit, &["does not support split buffers"]),
-    (EngineRefusalKind::CacheNeedsFlashAttention,
-     &["V cache requires flash_attn", "V cache quantization requires flash_attn", "requires Flash Attention"]),
-    (EngineRefusalKind::Architecture, &["unknown model architecture", "unsupported model architecture"]),
-    (EngineRefusalKind::NoBackend, &["invalid device: ", "incompatible API version"]),
-    (EngineRefusalKind::Flag, &["invalid argument", "error while handling argument"]),
-    (EngineRefusalKind::Memory, &["out of memory", "unable to allocate", "failed to allocate"]),
-    (EngineRefusalKind::File, &["error loading model"]),
-    (EngineRefusalKind::Other, &["failed to initialize the context"]),
-];
 
 impl fmt::Display for EngineRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,6 +85,9 @@ impl fmt::Display for EngineRefusal {
             Some(line) => write!(f, "the engine refuses: {line}")?,
             None => f.write_str("the engine ended without a message")?,
         }
-        self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+        match CAUSES.iter().find(|(kind, ..)| *kind == self.kind) {
+            Some((.., hint)) if !hint.is_empty() => write!(f, "\nhint: {hint}"),
+            _ => Ok(()),
+        }
     }
 }

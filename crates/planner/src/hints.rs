@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint};
+use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint, kept_by_driver};
 use plimsoll_flags::{FlashAttention, GpuLayers, ProgramKind, SplitMode};
 use plimsoll_model::{TensorType, types};
 
@@ -227,9 +227,11 @@ pub(super) fn smaller_of(a: TensorType, b: TensorType) -> TensorType {
 /// A card that would be large enough if other processes left it.
 fn free_card((card, terms): (&Card, &Terms)) -> Option<Hint> {
     let need = peak(terms);
-    let held = card.total.saturating_sub(card.free);
-    // No other process can free more than the card has.
-    let enough = need > card.free && need <= card.total;
+    // No other process can free what the driver keeps.
+    let kept = if card.kind == CardKind::Host { Bytes::ZERO } else { kept_by_driver(card.total) };
+    let most = card.total.saturating_sub(kept);
+    let held = most.saturating_sub(card.free);
+    let enough = need > card.free && need <= most;
     enough.then(|| {
         let card = card.id.to_string();
         Hint::saving(Advice::FreeCard { card }, held)

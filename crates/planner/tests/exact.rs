@@ -123,6 +123,21 @@ impl Asked {
     }
 }
 
+impl Row {
+    /// The engine's answer. `llama-fit-params --fit-print` writes a row of mebibytes for each device, where a server writes
+    /// a line for each buffer.
+    fn said(&self) -> Transcript {
+        let line = |line: &String| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [place, weights, cache, compute] if compute.parse::<u64>().is_ok() => {
+                let sizes = [("model", weights), ("KV", cache), ("compute", compute)];
+                sizes.map(|(kind, mib)| format!("fit: {place} {kind} buffer size = {mib}.00 MiB")).join("\n")
+            }
+            _ => line.clone(),
+        };
+        Transcript::read(&self.log.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+}
+
 /// Largest error that the default plan may have.
 #[derive(Debug, PartialEq)]
 enum Class {
@@ -179,7 +194,7 @@ fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
             Err(PlanError::QuantisedCacheNeedsFlashAttention { .. }) if *build < 9400 => continue,
             Err(error) => panic!("{} {}: {error}", row.model, row.args),
         };
-        let transcript = Transcript::read(&row.log.join("\n"));
+        let transcript = row.said();
         let said = exact(&request, &transcript, "llama-server", Ok(None)).unwrap();
         let class = class(&estimate, &asked.model);
         architectures.insert(asked.model.architecture.clone());
@@ -282,7 +297,7 @@ fn every_recorded_row_of_the_older_build_is_read_whole() {
     let older = older();
     assert_eq!((older.build, older.rows.len()), (8799, 104));
     for row in &older.rows {
-        let transcript = Transcript::read(&row.log.join("\n"));
+        let transcript = row.said();
         let whole = transcript.ready || transcript.has_context();
         let said = row.log.iter().filter(|line| line.contains(" buffer size = ")).count();
         assert!(whole && transcript.buffers.len() == said, "{} {}", row.model, row.args);
@@ -421,16 +436,6 @@ fn the_end_of_a_context_is_read_from_the_graphs_line_of_every_build() {
     for line in ["sched_reserve: graph splits = 3", "sched_reserve: graph", "load: graph: nodes = 1"] {
         assert!(!Transcript::read(line).has_context(), "{line}");
     }
-}
-
-/// `llama-fit-params --fit-print on`, of both devices.
-#[test]
-fn a_table_of_whole_mebibytes_is_read_with_its_margin() {
-    let transcript = Transcript::read("CUDA0 4650 512 258 \nCUDA1 1 2 3 \nHost 281 0 20 \n");
-    assert!(transcript.ready);
-    assert_eq!(transcript.sum(BufferPlace::Card(1), BufferKind::Cache), Bytes::mib(2));
-    assert_eq!(transcript.sum(BufferPlace::Host, BufferKind::Compute), Bytes::mib(20));
-    assert_eq!(transcript.margin(), Bytes::mib(1));
 }
 
 proptest! {

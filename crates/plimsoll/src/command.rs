@@ -14,6 +14,7 @@ pub(crate) mod calibrate;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
+pub(crate) mod fleet;
 pub(crate) mod import;
 pub(crate) mod look;
 pub(crate) mod plan;
@@ -58,6 +59,8 @@ enum Command {
             \x20 plimsoll engine remove\n\n\
             Exit status: 0, or 1 if there is no engine or the installation failed.")]
     Engine(engine::Arguments),
+    /// List, drain and move what a fleet of hosts serves, or try a fleet on this machine
+    Fleet(fleet::Arguments),
     /// Write a configuration from llama-swap's YAML, a preset of llama-server, or Ollama's models
     Import(import::Arguments),
     /// Load a model in a running server
@@ -146,6 +149,24 @@ enum Command {
     Warden(warden::Arguments),
 }
 
+/// The verbs that a server consists of, parsed by themselves: the descriptions of all the others take a tenth of its
+/// start.
+#[derive(clap::Parser)]
+enum OftenStarted {
+    Serve(Box<serve::Arguments>),
+    Look(look::Arguments),
+    Warden(warden::Arguments),
+}
+
+impl OftenStarted {
+    /// `None` for other verbs, and for what only the whole command line can answer: help, and mistakes.
+    fn read() -> Option<Self> {
+        let verb = std::env::args_os().nth(1)?;
+        let is_often_started = ["serve", "look", "warden"].iter().any(|often| verb == *often);
+        is_often_started.then(|| Self::try_parse().ok()).flatten()
+    }
+}
+
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
     // Every load of a model waits for this verb. It also changes its user and its mounts, for which a process must have
@@ -153,9 +174,14 @@ pub fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
         return exec_child::run(&exec_child::Arguments::parse_from(std::env::args_os().skip(1)));
     }
-    let command = match Cli::try_parse_from(plan::spelled(std::env::args_os())) {
-        Ok(cli) => cli.command,
-        Err(error) => return misread(&error),
+    let command = match OftenStarted::read() {
+        Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),
+        Some(OftenStarted::Look(arguments)) => Command::Look(arguments),
+        Some(OftenStarted::Warden(arguments)) => Command::Warden(arguments),
+        None => match Cli::try_parse_from(plan::spelled(std::env::args_os())) {
+            Ok(cli) => cli.command,
+            Err(error) => return misread(plan::meant(error)),
+        },
     };
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let wish = match &command {
@@ -177,6 +203,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Engine(arguments) => engine::run(arguments),
         Command::Import(arguments) => import::run(&arguments),
+        Command::Fleet(arguments) => fleet::run(arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
@@ -207,7 +234,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Prints help, or a wrong command line in the words of every other failure.
-fn misread(error: &clap::Error) -> ExitCode {
+fn misread(error: clap::Error) -> ExitCode {
     let text = error.render().ansi().to_string();
     // A failed write has no reader.
     let _ = match error.use_stderr() {

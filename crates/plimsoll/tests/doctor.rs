@@ -75,6 +75,29 @@ fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     assert_eq!(stderr, "");
 }
 
+/// Logs of different programs have no common cause, so each that shows another one is named.
+#[test]
+fn of_several_logs_each_with_another_cause_is_named() {
+    let logs =
+        ["kv_cache_too_large.h200.llama.log", "foreign_process.vllm.log", "kv_cache_too_large.llama.log"];
+    let [cache, foreign, same] = logs.map(log);
+    let output = doctor(&[&cache, &foreign, &same]).output().unwrap();
+    let (text, _) = said(&output);
+    assert!(text.starts_with("kv_cache_too_large: "), "{text}");
+    let expected = format!("\n{foreign} alone shows foreign_process: other processes hold the memory");
+    assert!(
+        text.contains(&expected) && text.ends_with(&format!("hint: plimsoll doctor {foreign}\n")),
+        "{text}"
+    );
+    assert_eq!(text.matches(" alone shows ").count(), 1, "{text}");
+    let verdict = json(&doctor(&["--json", &cache, &foreign, &same]).output().unwrap());
+    assert_eq!(verdict["alone"][0]["log"], *foreign);
+    assert_eq!(verdict["alone"][0]["cause"], "foreign_process");
+    assert!(verdict["alone"][1].is_null(), "{verdict}");
+    let one = json(&doctor(&["--json", &cache]).output().unwrap());
+    assert!(one["alone"].is_null(), "{one}");
+}
+
 #[test]
 fn the_status_says_whether_a_cause_is_named() {
     let unknown = doctor(&[&log("other.unknown.nothing.log")]).output().unwrap();
@@ -158,6 +181,22 @@ fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
     );
     let missing = doctor(&["--", "/no/such/program"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));
+}
+
+/// A program from a package manager may come without the library; the program is run all the same, and said to be.
+#[test]
+fn without_guard_a_program_is_run_and_its_end_is_its_own() {
+    let output = doctor(&["--", "sh", "-c", "echo out; exit 3"])
+        .env("PLIMSOLL_GUARD_LIBRARY", "/no/such/library.so")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let (stdout, stderr) = said(&output);
+    assert!(
+        stdout.starts_with("out\nthe program ended with status 3\nthe program ran without guard"),
+        "{stdout}"
+    );
+    assert!(!stderr.contains("cargo xtask guard"), "{stderr}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Reader of the GGUF headers of a model's files.
 //!
-//! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only `--exact` needs the whole
+//! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only an engine that is asked needs the whole
 //! header.
 
 use std::fs::File;
-use std::io;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +15,6 @@ use plimsoll_model::{Dialect, Model, ModelError};
 
 /// Bytes that are read of a file at once where its vocabulary is passed over.
 const PIECE: usize = 64 << 10;
-const FIRST_WINDOW: u64 = 1 << 20;
-/// Beyond this no real header goes; the largest vocabularies take a few mebibytes.
-const LAST_WINDOW: u64 = 1 << 30;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadModelError {
@@ -41,8 +39,8 @@ pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError
 }
 
 /// Reads the heads of all files of the set that `path` is the only or the first file of.
-pub fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<HeaderWindow>, ReadModelError> {
-    each_file(path, |path| HeaderWindow::open(path, dialect))
+pub fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<FileHead>, ReadModelError> {
+    each_file(path, |path| FileHead::read(path, dialect))
 }
 
 fn each_file<T>(
@@ -94,68 +92,53 @@ fn wrong_in(path: &Path) -> impl Fn(GgufError) -> ReadModelError {
     |error| ReadModelError::Header { path: path.to_owned(), error }
 }
 
-/// Beginning of a file, long enough to contain its header.
+/// The head of a model file: everything before its data.
 #[derive(Debug)]
-pub struct HeaderWindow {
-    path: PathBuf,
-    length: u64,
+pub struct FileHead {
+    pub path: PathBuf,
+    /// Bytes of the whole file, and of its head.
+    pub length: u64,
+    pub end: u64,
+    pub has_vocabulary: bool,
+    /// Hash of the head's bytes.
+    pub digest: u64,
     dialect: Dialect,
-    bytes: Vec<u8>,
 }
 
-impl HeaderWindow {
-    fn open(path: &Path, dialect: Dialect) -> Result<Self, ReadModelError> {
+impl FileHead {
+    fn read(path: &Path, dialect: Dialect) -> Result<Self, ReadModelError> {
+        // One piece for both passes: the first access to each page of a larger buffer costs more than reading it.
+        let mut piece = vec![0; PIECE];
+        let (_, excerpt) = excerpt(path, dialect, &mut piece)?;
+        let header = excerpt.header().map_err(wrong_in(path))?;
+        let (end, has_vocabulary) = (header.data_offset, header.has_vocabulary());
         let (file, length) = open(path)?;
-        let mut window = Self { path: path.to_owned(), length, dialect, bytes: Vec::new() };
-        let mut wanted = FIRST_WINDOW;
+        let (mut head, mut hasher) = (file.take(end), DefaultHasher::new());
         loop {
-            window.grow(&file, wanted)?;
-            match Header::read(&window.bytes, length, dialect) {
-                // Doubled, so that a header of many small parts is not read again for each.
-                Err(GgufError::Truncated { needed, .. }) if wanted < length.min(LAST_WINDOW) => {
-                    wanted = needed.max(wanted * 2);
-                }
-                _ => return Ok(window),
+            match head.read(&mut piece).map_err(unread(path))? {
+                0 => break,
+                read => hasher.write(&piece[..read]),
             }
         }
+        Ok(Self { path: path.to_owned(), length, end, has_vocabulary, digest: hasher.finish(), dialect })
     }
 
-    fn grow(&mut self, file: &File, to: u64) -> Result<(), ReadModelError> {
-        // Never beyond the file: an exact read fails there, while the parser can say which part is missing.
-        let to = usize::try_from(to.min(self.length).min(LAST_WINDOW)).unwrap_or(usize::MAX);
-        let from = self.bytes.len();
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.resize(to.max(from), 0);
-        let offset = u64::try_from(from).unwrap_or(u64::MAX);
-        let read = file.read_exact_at(&mut bytes[from..], offset);
-        read.map_err(unread(&self.path))?;
-        self.bytes = bytes;
-        Ok(())
+    /// The bytes of the head, which must not have changed.
+    pub fn bytes(&self) -> Result<Vec<u8>, ReadModelError> {
+        let (file, _) = open(&self.path)?;
+        let mut bytes = Vec::new();
+        file.take(self.end).read_to_end(&mut bytes).map_err(unread(&self.path))?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&bytes);
+        if hasher.finish() != self.digest {
+            return Err(unread(&self.path)(io::Error::other("it changes while it is read")));
+        }
+        Ok(bytes)
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The length of the whole file.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-
-    /// The file up to where its data starts.
-    pub fn head(&self) -> Result<&[u8], ReadModelError> {
-        // The window may be longer than the header, because its last step was at least a doubling.
-        let end = usize::try_from(self.header()?.data_offset).unwrap_or(usize::MAX);
-        Ok(&self.bytes[..end.min(self.bytes.len())])
-    }
-
-    /// [`Self::head`] with its vocabulary taken out; `None` if it has none.
-    pub fn without_vocabulary(&self) -> Result<Option<Vec<u8>>, ReadModelError> {
-        Ok(self.header()?.without_vocabulary(&self.bytes))
-    }
-
-    fn header(&self) -> Result<Header<'_>, ReadModelError> {
-        Header::read(&self.bytes, self.length, self.dialect).map_err(wrong_in(&self.path))
+    /// The head of these bytes with its vocabulary taken out.
+    pub fn without_vocabulary(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        Header::read(bytes, self.length, self.dialect).ok()?.without_vocabulary(bytes)
     }
 }
 
@@ -172,5 +155,39 @@ mod tests {
         std::fs::write(&path, "not a model").unwrap();
         let error = read_model(&path, Dialect::Ggml).unwrap_err();
         assert!(matches!(error, ReadModelError::Header { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_head_is_that_of_its_file_and_one_that_changed_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("x.gguf"), folder.path().join("y.gguf"));
+        let file = plimsoll_model::tiny::TinyModel::default().file();
+        std::fs::write(&path, &file).unwrap();
+        let heads = read_heads(&path, Dialect::Ggml).unwrap();
+        let head = &heads[0];
+        let bytes = head.bytes().unwrap();
+        assert_eq!(
+            (bytes.len(), head.length),
+            (usize::try_from(head.end).unwrap(), u64::try_from(file.len()).unwrap())
+        );
+        assert!(file.starts_with(&bytes) && head.has_vocabulary);
+        let lean = head.without_vocabulary(&bytes).unwrap();
+        assert!(lean.len() < bytes.len());
+        // The data is no part of the head, and every byte before it is.
+        let changed = |at: usize| {
+            let mut changed = file.clone();
+            changed[at] ^= 1;
+            std::fs::write(&other, changed).unwrap();
+            read_heads(&other, Dialect::Ggml).map(|heads| heads[0].digest)
+        };
+        assert_eq!(changed(file.len() - 1).unwrap(), head.digest);
+        let name = bytes.windows(4).position(|text| text == b"tiny").unwrap();
+        assert_ne!(changed(name).unwrap(), head.digest);
+        for cut in [0, 10, bytes.len() - 1] {
+            std::fs::write(&path, &file[..cut]).unwrap();
+            let error = head.bytes().unwrap_err().to_string();
+            assert!(error.contains("x.gguf: it changes while it is read"), "{error}");
+            assert!(read_heads(&path, Dialect::Ggml).is_err());
+        }
     }
 }

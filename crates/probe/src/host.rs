@@ -43,7 +43,8 @@ impl HostMemory {
         Some(memory)
     }
 
-    pub(super) fn card(self) -> Card {
+    /// The host as a card of its own.
+    pub fn card(self) -> Card {
         Card {
             id: CardId::new(HOST_CARD),
             kind: CardKind::Host,

@@ -12,6 +12,7 @@ pub mod headers;
 mod host;
 pub mod library;
 mod lookout;
+pub mod own_file;
 pub mod process;
 mod resident;
 mod sampler;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
-pub use resident::resident;
+pub use resident::{resident, resident_less_cache};
 pub use sampler::{Sampler, StartSamplerError};
 
 /// State of a machine at one moment.

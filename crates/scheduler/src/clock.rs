@@ -2,7 +2,7 @@
 
 use super::time::Moment;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
     now: Moment,
     wake: Moment,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, End, MemoryModel, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, End, MemoryModel, Priority, Reason, RunId};
 
 use super::depth::RequestDepth;
 use super::spec::ModelSpec;
@@ -15,7 +15,7 @@ pub enum SchedulerEvent {
     /// The configuration was read, at start or again. Carries the differences to the one before.
     Configured(Vec<(ModelId, ConfigChange)>),
     /// A request arrived. It is refused if it still waits at `deadline`.
-    Arrived { request: RequestId, model: ModelId, client: ClientId, deadline: Moment },
+    Arrived { request: RequestId, model: ModelId, client: ClientId, priority: Priority, deadline: Moment },
     /// The client left, whether the request was waiting or in flight.
     Abandoned { request: RequestId },
     /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts

@@ -19,7 +19,7 @@ const LIMITED_FROM: u32 = 2;
 /// That limit, as a share of the plan.
 const LIMIT: (u64, u64) = (25, 100);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FailureRecord {
     strikes: u32,
     held_until: Moment,

@@ -38,6 +38,6 @@ pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
 pub use state::{
     CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, WaitView, WhatIf,
-    WhatIfVerdict, YieldView,
+    WhatIfKeptFree, WhatIfVerdict, YieldView,
 };
 pub use time::{ClientId, ModelId, Moment, RequestId};

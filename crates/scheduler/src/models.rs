@@ -13,7 +13,7 @@ pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, Room
 use super::effect::ModelState;
 use super::time::{ModelId, Moment};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ModelTable {
     /// Models by number; `None` for unused numbers.
     slots: Vec<Option<ModelSlot>>,

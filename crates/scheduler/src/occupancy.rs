@@ -10,7 +10,7 @@ use super::time::RequestId;
 // In a shared cache, the tokens that idle slots keep are added. Memory follows the greatest depth so far,
 // because a pool never shrinks.
 /// Depth of one run (its tokens in the KV cache), request by request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
     planned: Curve,
     /// The plan's curve, corrected by observation.

@@ -12,7 +12,7 @@ use crate::place::Ledger;
 /// Remembered sets of idle runs that made no room.
 const FAILED_SETS: usize = 16;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Placements {
     pub(crate) ledger: Ledger,
     /// Something happened that may let a waiting model in.

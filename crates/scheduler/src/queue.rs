@@ -4,13 +4,13 @@
 
 mod line;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use plimsoll_base::RunId;
+use plimsoll_base::{IdMap, Priority, RunId};
 
-use self::line::LineTurn;
 pub(crate) use self::line::RequestLine;
+use self::line::{LineAge, LineTurn};
 use super::depth::RequestDepth;
 use super::time::{ClientId, ModelId, Moment, RequestId};
 
@@ -22,6 +22,7 @@ const LATELY: Duration = Duration::from_secs(10);
 pub(crate) struct RequestState {
     pub(crate) model: ModelId,
     pub(crate) client: ClientId,
+    pub(crate) priority: Priority,
     pub(crate) arrived: Moment,
     pub(crate) deadline: Moment,
     /// A run has died under it, or was about to.
@@ -43,10 +44,17 @@ pub(crate) enum RequestPlace {
 }
 
 impl RequestState {
-    pub(crate) fn new(model: ModelId, client: ClientId, arrived: Moment, deadline: Moment) -> Self {
+    pub(crate) fn new(
+        model: ModelId,
+        client: ClientId,
+        priority: Priority,
+        arrived: Moment,
+        deadline: Moment,
+    ) -> Self {
         Self {
             model,
             client,
+            priority,
             arrived,
             deadline,
             bounced: false,
@@ -56,11 +64,15 @@ impl RequestState {
             turn: LineTurn::default(),
         }
     }
+
+    fn age(&self, id: RequestId) -> LineAge {
+        LineAge { priority: self.priority, arrived: self.arrived, id }
+    }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    requests: HashMap<RequestId, RequestState>,
+    requests: IdMap<RequestId, RequestState>,
     /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
     /// The start of the current span, and the most requests that were open at once in it and in the one before.
@@ -93,14 +105,14 @@ impl Queue {
     }
 
     pub(crate) fn push_back(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
-        let turn = line.push_back(id, request.client, request.arrived);
+        let turn = line.push_back(request.client, request.age(id));
         self.enter(id, RequestState { turn, ..request });
     }
 
     /// Queues a request that has waited before ahead of all others.
     pub(crate) fn push_front(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
         // Its deadline still counts from its arrival.
-        let turn = line.push_front(id, request.arrived);
+        let turn = line.push_front(request.age(id));
         self.enter(id, RequestState { turn, ..request });
     }
 
@@ -111,7 +123,7 @@ impl Queue {
 
     /// Sends the front of the line to `run`.
     pub(crate) fn send_front(&mut self, line: &mut RequestLine, run: RunId) -> Option<RequestId> {
-        let id = line.pop_front(|id| self.requests.get(&id).map(|request| request.arrived))?;
+        let id = line.pop_front(|id| self.requests.get(&id).map(|request| request.age(id)))?;
         if let Some(request) = self.requests.get_mut(&id) {
             // From here on the engine decides how long it takes; the deadline is for waiting only.
             request.place = RequestPlace::Sent(run);
@@ -135,7 +147,7 @@ impl Queue {
         let request = self.requests.remove(&id)?;
         if request.place == RequestPlace::Queued {
             self.deadlines.remove(&(request.deadline, id));
-            line.into_iter().for_each(|line| line.remove(request.turn, (request.arrived, id)));
+            line.into_iter().for_each(|line| line.remove(request.turn, request.age(id)));
         }
         Some(request)
     }
@@ -202,8 +214,8 @@ impl Queue {
     pub(crate) fn bring_forward(&mut self, line: &mut RequestLine, id: RequestId) {
         let request = self.requests.get_mut(&id).filter(|request| request.place == RequestPlace::Queued);
         if let Some(request) = request {
-            line.remove(request.turn, (request.arrived, id));
-            request.turn = line.push_front(id, request.arrived);
+            line.remove(request.turn, request.age(id));
+            request.turn = line.push_front(request.age(id));
         }
     }
 }

@@ -260,9 +260,9 @@ pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason)
 fn holders(ledger: &Ledger) -> impl Iterator<Item = Reason> {
     ledger.accounts().iter().flat_map(|account| {
         account.claims().iter().map(|claim| {
-            let card = &account.card().id;
-            let text = format!("{} holds {} on {card}", claim.holder, claim.bytes);
-            Reason::new("holder", text).fact("card", card.as_str()).fact("holds", claim.bytes)
+            let card = account.card();
+            let text = format!("{} holds {} on {}", claim.holder, claim.bytes, card.name);
+            Reason::new("holder", text).fact("card", card.id.as_str()).fact("holds", claim.bytes)
         })
     })
 }

@@ -6,7 +6,7 @@ use plimsoll_base::RunId;
 
 use super::time::ModelId;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Runs {
     living: BTreeMap<RunId, ModelId>,
     /// Ended, with memory outstanding.

@@ -16,7 +16,7 @@ mod running;
 mod timers;
 mod yields;
 
-use plimsoll_base::{MemoryModel, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, MemoryModel, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
@@ -27,7 +27,7 @@ use super::queue::{Queue, RequestState};
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
-use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf};
+use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf, WhatIfKeptFree};
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
 use crate::place::Ledger;
@@ -43,7 +43,7 @@ use crate::refusal;
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize};
+/// use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize, Priority};
 /// use plimsoll_scheduler::*;
 ///
 /// let card = Card {
@@ -69,7 +69,7 @@ use crate::refusal;
 ///
 /// tell(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 /// let deadline = now + Duration::from_secs(60);
-/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, client: ClientId(0), deadline }), [SchedulerEffect::Survey { model }]);
+/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, client: ClientId(0), priority: Priority::Normal, deadline }), [SchedulerEffect::Survey { model }]);
 ///
 /// let result = Ok(Arc::new(DeclaredSize(Bytes::gib(24))) as Arc<_>);
 /// assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
@@ -87,7 +87,7 @@ use crate::refusal;
 /// assert!(matches!(&effects[..], [SchedulerEffect::AwaitMemory { .. }]));
 /// assert_eq!(tell(SchedulerEvent::MemoryReturned { run }), []);
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scheduler {
     settings: SchedulerSettings,
     models: ModelTable,
@@ -106,7 +106,7 @@ pub struct Scheduler {
 
 impl Scheduler {
     pub fn new(mut settings: SchedulerSettings) -> Self {
-        let ledger = Ledger::new(std::mem::take(&mut settings.cards));
+        let ledger = Ledger::new(std::mem::take(&mut settings.cards)).with_most_runs(settings.models_max);
         Self {
             settings,
             models: ModelTable::default(),
@@ -141,8 +141,9 @@ impl Scheduler {
 
     fn handle(&mut self, event: SchedulerEvent) {
         match event {
-            SchedulerEvent::Arrived { request, model, client, deadline } => {
-                self.arrived(request, RequestState::new(model, client, self.clock.now(), deadline))
+            SchedulerEvent::Arrived { request, model, client, priority, deadline } => {
+                let arrived = self.clock.now();
+                self.arrived(request, RequestState::new(model, client, priority, arrived, deadline))
             }
             SchedulerEvent::Finished { request, tokens } => self.finished(request, tokens),
             SchedulerEvent::Abandoned { request } => self.over(request, None),
@@ -195,9 +196,27 @@ impl Scheduler {
         self.at(now).what_if(id, demand)
     }
 
+    /// Dry run of an operator's order to keep so much of a card free.
+    pub fn what_if_kept_free(&self, card: &CardId, bytes: Bytes, now: Moment) -> WhatIfKeptFree {
+        let mut dry = self.clone();
+        let order = SchedulerEvent::YieldWanted { card: card.clone(), bytes, until: Moment::NEVER };
+        dry.on_event(now, order, &mut Vec::new());
+        let leaving: Vec<RunId> = dry.yielding.on(card).collect();
+        let given: Bytes = leaving.iter().map(|run| dry.state().held_by(*run, card)).sum();
+        let lacks = dry.ledger().account(card).map_or(Bytes::ZERO, |account| account.overdrawn());
+        let named = leaving.iter().filter_map(|run| Some(dry.state().model_of(*run)?.1.name.to_string()));
+        WhatIfKeptFree { stops: named.collect(), lacks: lacks.saturating_sub(given) }
+    }
+
     /// What may happen to each model next.
     pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
         self.at(now).outlook()
+    }
+
+    /// The run that is sent a request of the model as soon as it arrives; `None` if it may have to wait.
+    pub fn free_run(&self, model: ModelId) -> Option<RunId> {
+        let slot = self.models.get(model).filter(|slot| !slot.removed && self.closing.is_none())?;
+        slot.free_run()
     }
 
     /// Runs that could be sent a request and have none.

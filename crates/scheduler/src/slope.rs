@@ -26,7 +26,7 @@ struct GrowthSample {
 }
 
 /// Samples of a model's run, and the slope that follows from them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct GrowthTracker {
     run: Option<RunId>,
     first: Option<GrowthSample>,

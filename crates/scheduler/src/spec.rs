@@ -1,8 +1,9 @@
 //! Scheduler settings of one model, such as its cards and its timeouts, and settings for all models.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use plimsoll_base::{CardId, CardLimit};
+use plimsoll_base::{CardId, CardLimit, Priority};
 
 /// Settings for the admission of one model. Its memory need is determined by the survey before each load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,10 @@ pub struct ModelSpec {
     pub hold: Duration,
     /// Requests that the engine gets at once; the rest wait here.
     pub concurrency: Option<u32>,
+    /// Importance of a load beside those of other models.
+    pub priority: Priority,
+    /// Requests after which the engine gets no more and is started again.
+    pub max_requests: Option<u32>,
     /// A load without progress for this long is killed.
     pub load_timeout: Duration,
     /// Time after which a stopping engine is killed.
@@ -38,6 +43,8 @@ impl ModelSpec {
             ttl: None,
             hold: Duration::from_secs(10),
             concurrency: None,
+            priority: Priority::default(),
+            max_requests: None,
             // A large model reads its file for minutes, but reports progress meanwhile.
             load_timeout: Duration::from_secs(120),
             stop_timeout: Duration::from_secs(10),
@@ -51,6 +58,8 @@ impl ModelSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerSettings {
     pub cards: Vec<CardLimit>,
+    /// The most models that run at a time; `None` if memory alone limits them.
+    pub models_max: Option<NonZeroUsize>,
     /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is
     /// protected before it can be a victim itself.
     pub patience: Duration,
@@ -73,6 +82,7 @@ impl SchedulerSettings {
     pub fn new(cards: Vec<CardLimit>) -> Self {
         Self {
             cards,
+            models_max: None,
             patience: Duration::from_secs(5),
             drain: Duration::from_secs(30),
             queue: 1024,

@@ -18,11 +18,11 @@ mod what_if;
 
 pub use outlook::{ModelOutlook, WaitView};
 pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot, YieldView};
-pub use what_if::{WhatIf, WhatIfVerdict};
+pub use what_if::{WhatIf, WhatIfKeptFree, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
 
-use plimsoll_base::{Bytes, CardId, RunId};
+use plimsoll_base::{Bytes, CardId, Priority, RunId};
 
 use self::budgets::BudgetRequests;
 use super::models::{ModelSlot, ModelTable};
@@ -80,6 +80,13 @@ impl<'a> StateRef<'a> {
     /// The arrival of the request that has waited for the model longest, or of the wish to load it.
     pub(crate) fn waits_since(self, slot: &ModelSlot) -> Moment {
         [slot.line.oldest(), slot.load_wanted].into_iter().flatten().min().unwrap_or(Moment::NEVER)
+    }
+
+    /// The same as [`Self::waits_since`], later by the delays of the requests' priorities and of the model's.
+    pub(crate) fn counts_since(self, slot: &ModelSlot) -> Moment {
+        let wish = slot.load_wanted.map(|since| since + Priority::Normal.delay());
+        let first = [slot.line.first_counted(), wish].into_iter().flatten().min();
+        first.map_or(Moment::NEVER, |since| since + slot.spec.priority.delay())
     }
 
     /// The earliest time at which a run becomes easier to stop: its protection after the load, or its hold

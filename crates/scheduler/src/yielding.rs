@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_base::{CardId, Reason, RunId};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Yielding(BTreeMap<RunId, (CardId, Reason)>);
 
 impl Yielding {
@@ -23,6 +23,11 @@ impl Yielding {
 
     pub(crate) fn runs(&self) -> impl Iterator<Item = RunId> {
         self.0.keys().copied()
+    }
+
+    /// Runs that leave for memory of this card.
+    pub(crate) fn on(&self, card: &CardId) -> impl Iterator<Item = RunId> {
+        self.0.iter().filter(move |(_, (from, _))| from == card).map(|(run, _)| *run)
     }
 
     pub(crate) fn reason(&self, run: RunId) -> Option<Reason> {

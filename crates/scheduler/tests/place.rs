@@ -12,7 +12,7 @@ use plimsoll_base::{
 };
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
-    CardStanding, CardTenant, ClaimError, DemandCache, Ledger, PlacementQuery, PlacementVerdict,
+    AuditError, CardStanding, CardTenant, ClaimError, DemandCache, Ledger, PlacementQuery, PlacementVerdict,
     Reservations, place,
 };
 use proptest::prelude::*;
@@ -337,6 +337,39 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
     assert!(never.crowded_out);
     let hints: Vec<String> = never.hints.iter().map(ToString::to_string).collect();
     assert_eq!(hints, [format!("unpin {}, which holds {} on a", holder(), Bytes::gib(8))]);
+    // No other program holds anything, whatever the card lacks for the model.
+    assert!(!hints.iter().any(|hint| hint.contains("other processes")), "{hints:?}");
+}
+
+#[test]
+fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
+    let limited = |most| ledger(&[("a", 24)]).with_most_runs(std::num::NonZeroUsize::new(most));
+    let verdict = |ledger: &Ledger, tenants: &[CardTenant]| placed(ledger, &declared(1), &[], tenants);
+    let idle = |run, last_used| tenant(run, CardStanding::Idle, last_used);
+    let mut two = limited(2);
+    assert_eq!(verdict(&two, &[idle(1, 1)]), PlacementVerdict::Fits(on("a", 1)));
+    for run in [1, 2] {
+        two.claim(RunId(run), &holder(), &on("a", 1)).unwrap();
+    }
+    two.audit().unwrap();
+    assert_eq!(
+        verdict(&two, &[idle(1, 2), idle(2, 1)]),
+        PlacementVerdict::FitsAfter { placement: on("a", 1), evict: vec![RunId(2)] }
+    );
+    let busy = [tenant(1, CardStanding::Stays, 1), tenant(2, CardStanding::Busy, 2)];
+    assert_eq!(
+        verdict(&two, &busy),
+        PlacementVerdict::WaitsFor { placement: on("a", 1), busy: vec![RunId(2)] }
+    );
+    // Pins end, so that it is no refusal.
+    let pinned = [1, 2].map(|run| tenant(run, CardStanding::Stays, run));
+    assert_eq!(verdict(&two, &pinned), PlacementVerdict::Later);
+    assert_eq!(verdict(&limited(0), &[idle(1, 1), idle(2, 2)]), PlacementVerdict::Fits(on("a", 1)));
+    two.claim(RunId(3), &holder(), &on("a", 1)).unwrap();
+    assert_eq!(two.audit(), Err(AuditError::TooManyRuns { runs: 3, most: 2 }));
+    // A model that takes no memory of a card counts as well.
+    let none = placed(&limited(1), &declared(0), &[id("none")], &[idle(1, 1)]);
+    assert!(matches!(none, PlacementVerdict::FitsAfter { evict, .. } if evict == [RunId(1)]));
 }
 
 #[test]

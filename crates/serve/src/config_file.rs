@@ -4,8 +4,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::{ConfigError, Configuration, ServeSettings};
-use plimsoll_flags::{FlagOrigin, Warning};
+use plimsoll_config::{
+    ConfigError, Configuration, ConfiguredKey, ConfiguredModel, KeySecret, Launch, ServeSettings,
+};
+use plimsoll_flags::{FlagOrigin, Options, Warning};
+use plimsoll_hub::DownloadedModel;
+
+use crate::route::digest_of;
 
 /// Error in the configuration file, or in a key file that it names.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +21,10 @@ pub enum ReadConfigError {
     Parse(#[from] ConfigError),
     #[error("cannot read the API keys in {}: {error}", path.display())]
     ReadKeys { path: PathBuf, error: io::Error },
+    #[error("cannot read an API key in {}: {why}", path.display())]
+    ReadKey { path: PathBuf, why: String },
+    #[error("{}: the API key `{name}` is given twice; give each client a key of its own", path.display())]
+    SameKey { path: PathBuf, name: String },
 }
 
 /// Warning of a file with API keys that every user of the machine may read.
@@ -29,11 +38,28 @@ fn open_to_all(path: &Path) -> Option<Warning> {
     })
 }
 
+/// Downloaded models, but for those whose names the configuration has.
+fn downloaded(roster: &Configuration) -> Vec<ConfiguredModel> {
+    let Some(folder) = &roster.serve.downloads else { return Vec::new() };
+    let known = |name: &str| roster.models.iter().any(|model| model.name == name);
+    let entry = |model: DownloadedModel| {
+        let path = |path: &PathBuf| folder.join(path).to_string_lossy().into_owned();
+        let mut argv = vec!["--model".to_owned(), path(model.files.first()?)];
+        argv.extend(model.projector.iter().flat_map(|file| ["--mmproj".to_owned(), path(file)]));
+        let origin = FlagOrigin::file(&folder.to_string_lossy().into(), 0);
+        let options = Options::from_argv(&argv).ok()?;
+        let launch = Launch::LlamaServer { program: None, options };
+        Some(ConfiguredModel { launch, ..ConfiguredModel::new(model.name, origin) })
+    };
+    DownloadedModel::all(folder).into_iter().filter(|model| !known(&model.name)).filter_map(entry).collect()
+}
+
 /// A configuration with the API keys from its key files.
 #[derive(Debug)]
 pub struct Config {
     pub roster: Configuration,
-    pub keys: Vec<String>,
+    /// As digests. Those of `api-keys` and of files have no name.
+    pub keys: Vec<ConfiguredKey>,
 }
 
 impl Config {
@@ -43,8 +69,9 @@ impl Config {
         let mut roster =
             plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok())?;
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
-        let mut keys = roster.serve.api_keys.clone();
-        if !keys.is_empty() {
+        let mut plain = std::mem::take(&mut roster.serve.api_keys);
+        let mut keys = std::mem::take(&mut roster.serve.keys);
+        if !plain.is_empty() || keys.iter().any(|key| matches!(key.secret, KeySecret::Text(_))) {
             roster.warnings.extend(open_to_all(path));
         }
         for file in &roster.serve.api_key_files {
@@ -52,7 +79,7 @@ impl Config {
             let text =
                 std::fs::read_to_string(&path).map_err(|error| ReadConfigError::ReadKeys { path, error })?;
             roster.warnings.extend(open_to_all(Path::new(file)));
-            keys.extend(
+            plain.extend(
                 text.lines()
                     // An editor may leave blanks and an empty last line.
                     .map(str::trim)
@@ -60,6 +87,22 @@ impl Config {
                     .map(str::to_owned),
             );
         }
+        for text in plain {
+            let bad = |why| ReadConfigError::ReadKey { path: path.to_owned(), why };
+            keys.push(ConfiguredKey::unlimited(String::new(), KeySecret::read(&text).map_err(bad)?));
+        }
+        for key in &mut keys {
+            if let KeySecret::Text(text) = &key.secret {
+                key.secret = KeySecret::Digest(digest_of(text.as_bytes()));
+            }
+        }
+        // Of two keys with the same text, one would have the rights of the other.
+        for (place, key) in keys.iter().enumerate().filter(|(_, key)| !key.name.is_empty()) {
+            if keys.iter().enumerate().any(|(other, it)| other != place && it.secret == key.secret) {
+                return Err(ReadConfigError::SameKey { path: path.to_owned(), name: key.name.clone() });
+            }
+        }
+        roster.models.extend(downloaded(&roster));
         Ok(Self { roster, keys })
     }
 
@@ -84,11 +127,13 @@ impl Config {
         }
     }
 
-    /// Logs settings of `[serve]` that differ from those of the start and take effect only at a restart.
-    pub fn warn_of_restart(&self, start: &ServeSettings) {
+    /// Logs settings of `[serve]` that differ from those of the start and take effect only at a restart, and returns them
+    /// as notes.
+    pub fn warn_of_restart(&self, start: &ServeSettings) -> Vec<String> {
         // Keys and models are applied at once; these are held by tasks that run already.
-        for name in self.roster.serve.differ_since(start) {
-            tracing::warn!("`{name}` under [serve] has changed; restart the server to apply it");
-        }
+        let differ = self.roster.serve.differ_since(start).into_iter();
+        let notes =
+            differ.map(|name| format!("`{name}` under [serve] has changed; restart the server to apply it"));
+        notes.inspect(|note| tracing::warn!("{note}")).collect()
     }
 }

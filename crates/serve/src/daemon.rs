@@ -10,12 +10,14 @@ mod service_manager;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
+use plimsoll_hub::Address;
 use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::SchedulerSnapshot;
@@ -24,10 +26,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::config_file::Config;
+use crate::event_loop::DaemonFuture;
+use crate::fleet::{FleetError, FleetMember};
 use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::counted;
-use crate::runtime::{ConfigureError, ExactAnswers, Forecast, Patience, Runtime, RuntimeSettings};
+use crate::runtime::{ConfigureError, ExactAnswers, Extension, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 use service_manager::ServiceManager;
 
@@ -80,6 +84,10 @@ pub enum DaemonError {
     Sampler(#[from] StartSamplerError),
     #[error("cannot open the log file {}: {error}", path.display())]
     OpenLog { path: PathBuf, error: std::io::Error },
+    #[error("`{0}` is no address; write http://HOST/PATH or https://HOST/PATH")]
+    Address(&'static str),
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
     #[error("cannot hear signals: {0}")]
     Signals(#[source] std::io::Error),
 }
@@ -94,15 +102,21 @@ pub struct ConfigCheck {
 impl ConfigCheck {
     /// Reads the cards and surveys every model, and waits for what engines say of their memory; starts no engine on
     /// a card and opens no port.
-    pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
+    pub fn of(setup: Setup) -> DaemonFuture<Result<Self, DaemonError>> {
+        Box::pin(Self::read(setup))
+    }
+
+    async fn read(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
         let config = config.whole().map_err(ConfigureError::Read)?;
         config.warn();
+        route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         // Cards of the command line may be those of another machine; those of the file will be served from.
-        if setup.serve.cards.is_empty() {
-            cards::warn_of_absent(&serve.cards, &machine);
+        match setup.serve.cards.is_empty() {
+            true => cards::warn_of_absent(&serve.cards, &machine),
+            false => cards::tell_of_absent(&serve.cards, &machine),
         }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
@@ -115,7 +129,9 @@ impl ConfigCheck {
         runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
         let answers = ExactAnswers::new(None);
         let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
-        let models = runtime::forecast(&entries, settings.engine.as_deref(), &limits, asking.as_ref());
+        let known = runtime::MeasuredNeeds::of(&settings.config).known();
+        let models =
+            runtime::forecast(&entries, settings.engine.as_deref(), &limits, asking.as_ref(), &known);
         answers.end();
         Ok(Self { cards: limits, models })
     }
@@ -144,8 +160,9 @@ impl fmt::Debug for DaemonHandle {
 
 impl DaemonHandle {
     /// Ends every engine and waits for it.
-    pub async fn shut_down(&self) {
-        self.0.shut_down().await;
+    pub fn shut_down(&self) -> DaemonFuture<()> {
+        let runtime = Rc::clone(&self.0);
+        Box::pin(async move { runtime.shut_down().await })
     }
 
     /// Returns models, cards and queues.
@@ -177,7 +194,11 @@ impl Daemon {
     }
 
     /// Binds, reads the configuration and applies its models; call inside a `LocalRuntime` or a `LocalSet`.
-    pub async fn start(setup: Setup) -> Result<Self, DaemonError> {
+    pub fn start(setup: Setup) -> DaemonFuture<Result<Self, DaemonError>> {
+        Box::pin(Self::begin(setup))
+    }
+
+    async fn begin(setup: Setup) -> Result<Self, DaemonError> {
         let (mut config, serve) = setup.read()?;
         // With no model left there is nothing to serve.
         if config.roster.models.is_empty() {
@@ -206,12 +227,19 @@ impl Daemon {
         settings.log_file = log_file;
         settings.needs_keys = !serve.open && !addresses.iter().all(|address| address.ip().is_loopback());
         engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
-        let (extensions, asks) = handlers::all(extensions, settings.cards());
+        let (mut extensions, asks) = handlers::all(extensions, settings.cards());
+        let fleet = FleetMember::of(&serve, address, settings.served())?.map(Rc::new);
+        extensions.extend(fleet.iter().map(|fleet| Rc::clone(fleet) as Rc<dyn Extension>));
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
+        if let Some(fleet) = fleet {
+            // Set once, here.
+            let _ = runtime.fleet.set(fleet);
+        }
         runtime.configure(config.roster).map_err(ConfigureError::Card)?;
         let settings = route::HttpSettings {
             keys,
+            models_max: serve.models_max.unwrap_or(0),
             origins: origins(serve.allow_origins),
             heartbeat: Some(serve.heartbeat.unwrap_or(HEARTBEAT)).filter(|every| !every.is_zero()),
             limits: Limits {
@@ -232,7 +260,11 @@ impl Daemon {
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
-    pub async fn run(self) {
+    pub fn run(self) -> DaemonFuture<()> {
+        Box::pin(self.serve())
+    }
+
+    async fn serve(self) {
         let Self { runtime, address, config, listeners, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
@@ -245,6 +277,7 @@ impl Daemon {
         let asked = Rc::clone(&runtime);
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
+                tracing::info!("audit reload: SIGHUP");
                 manager.reloading();
                 log.reopen();
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
@@ -255,6 +288,7 @@ impl Daemon {
                     ready();
                 });
             }
+            tracing::info!("audit stop: a signal");
             manager.stopping();
             let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
             if busy > 0 {
@@ -280,6 +314,9 @@ impl Daemon {
             () = manager.keep_alive() => {}
         }
         asked.end_questions();
+        if let Some(fleet) = asked.fleet.get() {
+            fleet.leave().await;
+        }
         tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }
 }
@@ -316,6 +353,7 @@ fn settings(
     }
     let mut scheduler = plimsoll_scheduler::SchedulerSettings::new(cards);
     // A setting that is not given keeps the scheduler's own value.
+    scheduler.models_max = serve.models_max.and_then(NonZeroUsize::new);
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
@@ -329,8 +367,16 @@ fn settings(
     };
     let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
     if !kept.is_empty() {
-        tracing::info!("engines do not inherit {}; `pass-env` passes them on", kept.join(", "));
+        let count = kept.len();
+        tracing::info!(
+            "engines do not inherit {count} variables of this environment; `pass-env` passes those that they need \
+            (--log-level debug lists them)"
+        );
+        tracing::debug!("engines do not inherit {}", kept.join(", "));
     }
+    let address = |key, text: &Option<String>| {
+        text.as_deref().map(Address::parse).transpose().map_err(|_| DaemonError::Address(key))
+    };
     let settings = RuntimeSettings {
         config: setup.config.clone(),
         serve: config.roster.serve.clone(),
@@ -340,7 +386,10 @@ fn settings(
         engine: serve.engine.clone(),
         wait: serve.wait.unwrap_or(WAIT),
         log_file: None,
+        warm: serve.warm.unwrap_or_default(),
         engine_user,
+        webhook: address("webhook", &serve.webhook)?,
+        traces: address("traces", &serve.traces)?,
         inherited,
     };
     Ok((settings, extensions))

@@ -6,11 +6,15 @@
 
 mod config_file;
 mod daemon;
+mod event_loop;
+mod fleet;
 mod handlers;
 mod route;
 mod runtime;
 
 pub use config_file::{Config, ReadConfigError};
 pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
+pub use event_loop::{DaemonFuture, on_one_thread};
+pub use fleet::FleetError;
 pub use route::Listen;
 pub use runtime::{ConfigureError, Forecast, UnknownCard, widest};

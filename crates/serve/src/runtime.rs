@@ -5,13 +5,16 @@
 //! [`Extension`]s add guard (the preloaded library), reclaim and metrics.
 
 mod admission;
+mod answer_tally;
 mod board;
+mod downloads;
 mod extension;
 mod forecast;
 mod health;
 mod holders;
 mod launch;
 mod memory;
+mod needs;
 mod operator_log;
 mod private_folder;
 mod registry;
@@ -19,19 +22,24 @@ mod reload;
 mod request_log;
 mod run;
 mod service;
+mod slots;
+mod state_file;
 mod status;
 mod survey;
+mod ticks;
+mod traces;
 mod yields;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Bytes, Card, CardId};
+use plimsoll_base::{Bytes, Card, CardId, IdMap};
 use plimsoll_config::{Configuration, ConfiguredModel, ServeSettings};
+use plimsoll_hub::Address;
 use plimsoll_launch::{EngineUser, Launcher, Log, LogFile};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::{Reading, Sampler};
@@ -45,17 +53,23 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::spawn_local;
 
 use self::admission::AdmissionAnswer;
-use self::board::Board;
+use self::board::{Board, Webhook};
+use self::downloads::Downloads;
 use self::operator_log::OperatorLog;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
+use self::slots::WarmSlots;
 use self::status::ModelStatuses;
+use self::traces::Traces;
 use crate::config_file::ReadConfigError;
+use crate::fleet::FleetMember;
 use crate::route::{self, ApiKeys, Events};
 
+pub(crate) use admission::RunPass;
 pub(crate) use extension::{BeforeLoad, Extension};
 pub(crate) use forecast::forecast;
 pub use forecast::{Forecast, widest};
+pub(crate) use needs::MeasuredNeeds;
 pub(crate) use operator_log::{in_a_line, label};
 pub use registry::UnknownCard;
 pub(crate) use run::EngineRun;
@@ -86,6 +100,12 @@ pub(crate) struct RuntimeSettings {
     pub(crate) log_file: Option<LogFile>,
     /// The user that engines run as, if not the daemon's own.
     pub(crate) engine_user: Option<EngineUser>,
+    /// Receiver of failures.
+    pub(crate) webhook: Option<Address>,
+    /// Collector of traces.
+    pub(crate) traces: Option<Address>,
+    /// Bound of the folder of saved slots; zero saves none.
+    pub(crate) warm: Bytes,
     /// What engines inherit of the daemon's environment.
     pub(crate) inherited: Vec<(OsString, OsString)>,
 }
@@ -104,7 +124,7 @@ impl RuntimeSettings {
     }
 
     /// The served cards, each with the memory that it would have for models if it were empty.
-    fn served(&self) -> Vec<Card> {
+    pub(crate) fn served(&self) -> Vec<Card> {
         forecast::served(&Ledger::new(self.scheduler.cards.clone()))
     }
 }
@@ -140,10 +160,15 @@ pub(crate) struct Runtime {
     /// The last reading of the cards.
     reading: RefCell<Reading>,
     state: RefCell<SchedulerState>,
+    /// Empty memory for the effects of the next event.
+    effects: Cell<Vec<SchedulerEffect>>,
     pub(crate) statuses: ModelStatuses,
     extensions: Vec<Rc<dyn Extension>>,
     operator_log: OperatorLog,
     board: Board,
+    /// Measured memory of engines that nothing plans.
+    needs: MeasuredNeeds,
+    traces: Option<Traces>,
     pub(crate) counts: RequestCounts,
     next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
@@ -153,12 +178,16 @@ pub(crate) struct Runtime {
     /// The private folders of engines; `None` where none can be made.
     folders: OnceCell<Option<OwnedFolder>>,
     next_folder: Cell<u64>,
+    slots: WarmSlots,
+    downloads: Downloads,
     /// Programs that did not create the socket that they were given.
     only_ports: RefCell<HashSet<PathBuf>>,
     /// Processes with precedence on each card, at the last reading.
     with_precedence: RefCell<HashSet<(CardId, u32)>>,
     /// What engines said of their memory.
     answers: ExactAnswers,
+    /// The fleet that this host belongs to.
+    pub(crate) fleet: OnceCell<Rc<FleetMember>>,
     /// Held by a forecast, so that forecasts are logged in the order in which they were begun.
     forecasting: tokio::sync::Mutex<()>,
 }
@@ -168,8 +197,8 @@ struct SchedulerState {
     scheduler: Scheduler,
     registry: ModelRegistry,
     /// Requests that the scheduler has not answered yet.
-    waiting: HashMap<RequestId, oneshot::Sender<AdmissionAnswer>>,
-    runs: HashMap<RunId, Rc<EngineRun>>,
+    waiting: IdMap<RequestId, oneshot::Sender<AdmissionAnswer>>,
+    runs: IdMap<RunId, Rc<EngineRun>>,
 }
 
 impl Runtime {
@@ -183,10 +212,16 @@ impl Runtime {
         let state = SchedulerState {
             scheduler: Scheduler::new(settings.scheduler.clone()),
             registry: ModelRegistry::default(),
-            waiting: HashMap::new(),
-            runs: HashMap::new(),
+            waiting: IdMap::default(),
+            runs: IdMap::default(),
         };
+        let slots = WarmSlots::new(settings.warm, settings.engine_user.is_some());
         let (news, heard) = mpsc::unbounded_channel();
+        // Without a thread there is no webhook and no trace, and the daemon serves all the same.
+        let webhook = settings.webhook.clone().and_then(|address| Webhook::start(address).ok());
+        let board = Board::of(&settings.config, webhook);
+        let needs = MeasuredNeeds::of(&settings.config);
+        let traces = settings.traces.clone().and_then(|address| Traces::start(address).ok());
         let runtime = Rc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             start: Instant::now(),
@@ -196,10 +231,13 @@ impl Runtime {
             reloading: Mutex::default(),
             reading: RefCell::default(),
             state: RefCell::new(state),
+            effects: Cell::default(),
             statuses: ModelStatuses::default(),
             extensions,
             operator_log: OperatorLog::default(),
-            board: Board::default(),
+            board,
+            needs,
+            traces,
             counts: RequestCounts::default(),
             next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
@@ -208,14 +246,18 @@ impl Runtime {
             log: Log::new("plimsoll", WHOLE_LOG),
             folders: OnceCell::new(),
             next_folder: Cell::new(0),
+            slots,
+            downloads: Downloads::default(),
             only_ports: RefCell::default(),
             with_precedence: RefCell::default(),
             answers: ExactAnswers::new(Some(news)),
+            fleet: OnceCell::new(),
             forecasting: tokio::sync::Mutex::default(),
         });
-        spawn_local(tick(Rc::clone(&runtime)));
+        spawn_local(ticks::tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
         spawn_local(board::publish(Rc::clone(&runtime)));
+        spawn_local(board::keep(Rc::clone(&runtime)));
         spawn_local(survey::hear(Rc::clone(&runtime), heard));
         for extension in &runtime.extensions {
             Rc::clone(extension).start(&runtime);
@@ -248,23 +290,28 @@ impl Runtime {
 
     /// The same at a time that the caller has just read.
     fn submit_at(&self, now: Moment, event: SchedulerEvent) {
-        let mut effects = Vec::new();
+        let mut effects = self.effects.take();
         let mut state = self.state.borrow_mut();
         state.scheduler.on_event(now, event, &mut effects);
         // Effects look up runs and models themselves.
         drop(state);
         let runtime = self.me();
-        for mut effect in effects {
+        for mut effect in effects.drain(..) {
             if let SchedulerEffect::Refuse { refusal, .. } = &mut effect {
                 self.name_holders(&mut refusal.reason);
             }
+            let was = match &effect {
+                SchedulerEffect::StateChanged { model, .. } => self.shown(*model),
+                _ => ModelState::Unloaded,
+            };
             self.carry_out(&effect);
-            self.mark_effect(&effect);
+            self.mark_effect(&effect, was);
             // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {
                 extension.on_effect(&runtime, &effect);
             }
         }
+        self.effects.set(effects);
         self.board.touch();
     }
 
@@ -439,23 +486,5 @@ impl Runtime {
     pub(crate) fn label(&self, id: &CardId) -> String {
         let cards: Vec<_> = self.settings.cards().collect();
         label(&cards, id)
-    }
-}
-
-/// Sends the scheduler its ticks: one sleep, moved whenever another wake-up is requested.
-async fn tick(runtime: Rc<Runtime>) {
-    let mut wake = runtime.wake.subscribe();
-    loop {
-        let moment = *wake.borrow_and_update();
-        // Taken anew in each round; a moment that has passed gives a sleep of zero.
-        let left = moment.since(runtime.now());
-        let changed = wake.changed();
-        if moment == Moment::NEVER {
-            let _ = changed.await;
-        } else if tokio::time::timeout(left, changed).await.is_err() {
-            // Cleared before the event, which may request the next wake-up.
-            runtime.wake.send_replace(Moment::NEVER);
-            runtime.submit(SchedulerEvent::Tick);
-        }
     }
 }

@@ -156,8 +156,10 @@ pub(crate) fn props(args: &Args) -> Value {
     })
 }
 
-pub(crate) fn slots(args: &Args, in_flight: u64) -> Value {
-    json!([{ "id": 0, "n_ctx": args.context, "speculative": false, "is_processing": in_flight > 0 }])
+pub(crate) fn slots(args: &Args, in_flight: u64, tokens: u64) -> Value {
+    json!([{
+        "id": 0, "n_ctx": args.context, "speculative": false, "is_processing": in_flight > 0, "n_prompt_tokens": tokens,
+    }])
 }
 
 pub(crate) fn embeddings(model: &str, prompt_tokens: u64) -> Value {

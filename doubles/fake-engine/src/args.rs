@@ -19,6 +19,8 @@ pub(crate) struct Args {
     pub(crate) model: String,
     pub(crate) api_key: Option<String>,
     pub(crate) context: u64,
+    /// Folder of saved slots, with its slash.
+    pub(crate) slots: Option<String>,
     /// True when a router started us and listens to our stdout.
     pub(crate) has_router: bool,
     pub(crate) script: Script,
@@ -55,6 +57,7 @@ impl Args {
             model: String::new(),
             api_key: None,
             context: 4096,
+            slots: None,
             has_router: false,
             script: Script::default(),
         }
@@ -78,6 +81,7 @@ impl Args {
                 "-m" | "--model" => self.model = value()?,
                 "--api-key" => self.api_key = Some(value()?),
                 "-c" | "--ctx-size" => self.context = number(&flag, &value()?)?,
+                "--slot-save-path" => self.slots = Some(value()?),
                 "--fake" => self.script.read(&value()?)?,
                 _ => skip_value(&mut words),
             }

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::args::Args;
 use crate::budget::Booking;
+use crate::cache::PromptCache;
 use crate::faults::Fault;
 use crate::http::Listener;
 use crate::{answers, control, death, load, log, serve};
@@ -36,6 +37,7 @@ pub(crate) struct Engine {
     pub(crate) hangs: Cell<bool>,
     /// Requests that it works on at once; the others wait. None for no limit.
     pub(crate) slots: Option<Semaphore>,
+    pub(crate) cache: PromptCache,
 }
 
 #[derive(Debug, Default)]
@@ -143,7 +145,8 @@ impl Engine {
         let slots = (args.script.slots > 0).then(|| Semaphore::new(args.script.slots));
         let (booking, stats, idle) = (OnceCell::new(), Stats::default(), Notify::new());
         let hangs = Cell::new(false);
-        Self { args, port, pid, model, signature, booking, stats, idle, hangs, slots }
+        let cache = PromptCache::default();
+        Self { args, port, pid, model, signature, booking, stats, idle, hangs, slots, cache }
     }
 
     /// Lets the requests in flight finish, then takes as long as the script says.

@@ -44,6 +44,11 @@ pub(crate) struct Script {
     pub(crate) idle_close: Duration,
     /// Requests that it works on at once; zero is no limit.
     pub(crate) slots: usize,
+    /// Time to compute a token of a prompt that is not cached; zero has no cache.
+    pub(crate) prompt: Duration,
+    /// Time to save the slot, and bytes of its file for each token.
+    pub(crate) save: Duration,
+    pub(crate) slot_bytes: u64,
     pub(crate) budget: Budget,
     pub(crate) hoard: Hoard,
 }
@@ -106,6 +111,9 @@ impl Default for Script {
             keep_alive_max: 100,
             idle_close: Duration::from_secs(5),
             slots: 0,
+            prompt: Duration::ZERO,
+            save: Duration::ZERO,
+            slot_bytes: 16,
             budget: Budget::default(),
             hoard: Hoard::default(),
         }
@@ -143,6 +151,9 @@ impl Script {
             "vram" => self.budget.base_bytes = parse(value).ok_or_else(bad)?,
             "vram_per_token" => self.budget.bytes_per_token = parse(value).ok_or_else(bad)?,
             "slots" => self.slots = parse(value).ok_or_else(bad)?,
+            "prompt_us" => self.prompt = millis()? / 1000,
+            "save_ms" => self.save = millis()?,
+            "slot_bytes" => self.slot_bytes = parse(value).ok_or_else(bad)?,
             "shared_pool" => self.budget.shared = value == "1",
             "vram_total" => self.budget.total_bytes = parse(value).ok_or_else(bad)?,
             "leak" => self.hoard.leak = parse(value).ok_or_else(bad)?,

@@ -21,6 +21,7 @@ pub(crate) struct Request {
     pub(crate) is_post: bool,
     /// Without the query.
     pub(crate) path: String,
+    pub(crate) query: String,
     /// From `Authorization: Bearer` or `X-Api-Key`.
     pub(crate) key: Option<String>,
     pub(crate) keep_alive: bool,
@@ -83,6 +84,7 @@ struct Head {
     length: usize,
     is_post: bool,
     path: String,
+    query: String,
     key: Option<String>,
     keep_alive: bool,
     expects_continue: bool,
@@ -133,8 +135,8 @@ impl Connection {
             Body::Length(length) => self.take(length).await?,
             Body::Chunked => self.take_chunks().await?,
         };
-        let Head { is_post, path, key, keep_alive, .. } = head;
-        Ok(Some(Request { is_post, path, key, keep_alive, body }))
+        let Head { is_post, path, query, key, keep_alive, .. } = head;
+        Ok(Some(Request { is_post, path, query, key, keep_alive, body }))
     }
 
     pub(crate) async fn answer(
@@ -257,6 +259,7 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
         length,
         is_post: parsed.method == Some("POST"),
         path: target.split('?').next().unwrap_or(target).to_owned(),
+        query: target.split_once('?').map_or("", |(_, query)| query).to_owned(),
         keep_alive: parsed.version == Some(1),
         ..Head::default()
     };

@@ -11,6 +11,7 @@
 mod answers;
 mod args;
 mod budget;
+mod cache;
 #[allow(unsafe_code, reason = "it calls a C library")]
 mod card;
 mod control;

@@ -1,6 +1,7 @@
 //! Connections and HTTP routes of the fake llama-server.
 
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 
 use serde_json::json;
@@ -121,7 +122,10 @@ async fn get(engine: &Engine, connection: &mut Connection, request: &Request) ->
         "/slots" if engine.hangs.get() => {
             return unless_gone(connection, std::future::pending()).await;
         }
-        "/slots" => answers::slots(args, engine.stats.in_flight.get() - 1).to_string(),
+        "/slots" => {
+            let tokens = engine.cache.tokens();
+            answers::slots(args, engine.stats.in_flight.get() - 1, tokens).to_string()
+        }
         "/metrics" => {
             return connection
                 .answer(200, "text/plain; version=0.0.4", &metrics(engine), request.keep_alive)
@@ -140,9 +144,14 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
         "/v1/chat/completions" | "/chat/completions" => Dialect::Chat,
         "/v1/completions" | "/completions" => Dialect::Completions,
         "/completion" | "/infill" => Dialect::Native,
+        path if path.starts_with("/slots/") => return act(engine, connection, request).await,
         _ => return post_plain(engine, connection, request, tokens).await,
     };
     let _dive = Dive::start(engine, tokens).await;
+    if !engine.args.script.prompt.is_zero() {
+        let time = engine.cache.compute(&request.body, engine.args.script.prompt);
+        unless_gone(connection, sleep(time)).await?;
+    }
     compute(engine, connection, tokens).await?;
     let script = &engine.args.script;
     let generation = Generation {
@@ -158,6 +167,29 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
     }
     let content = stream::content(0, script.answer_bytes);
     connection.answer(200, JSON, &generation.whole(&content), request.keep_alive).await
+}
+
+/// Saves or restores the slot (`server-context.cpp: handle_slots_save @ b11063`).
+async fn act(engine: &Engine, connection: &mut Connection, request: &Request) -> io::Result<()> {
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let path = engine.args.slots.as_ref().zip(body["filename"].as_str());
+    let path = path.map(|(folder, name)| Path::new(folder).join(name)).ok_or(io::ErrorKind::Unsupported);
+    let script = &engine.args.script;
+    let done = match (path, request.query.as_str()) {
+        (Ok(path), "action=save") => {
+            unless_gone(connection, sleep(script.save)).await?;
+            engine.cache.save(&path, script.slot_bytes)
+        }
+        (Ok(path), "action=restore") => engine.cache.restore(&path),
+        (Ok(_), _) => Err(io::ErrorKind::InvalidInput.into()),
+        (Err(kind), _) => Err(kind.into()),
+    };
+    match done {
+        Ok(answer) => connection.answer(200, JSON, &answer.to_string(), request.keep_alive).await,
+        Err(error) => {
+            connection.answer(400, JSON, &json!({ "error": error.to_string() }).to_string(), true).await
+        }
+    }
 }
 
 async fn post_plain(
@@ -192,7 +224,7 @@ async fn post_plain(
 }
 
 /// Four bytes a token, over the whole body: near enough for a double, and the same for every endpoint.
-fn depth_tokens(body: &[u8]) -> u64 {
+pub(crate) fn depth_tokens(body: &[u8]) -> u64 {
     u64::try_from(body.len() / 4).unwrap_or(u64::MAX)
 }
 
@@ -302,7 +334,8 @@ fn metrics(engine: &Engine) -> String {
     format!(
         "# HELP llamacpp:requests_processing Number of requests processing.\n\
          # TYPE llamacpp:requests_processing gauge\n\
-         llamacpp:requests_processing {}\n",
-        engine.stats.in_flight.get() - 1
+         llamacpp:requests_processing {}\n{}",
+        engine.stats.in_flight.get() - 1,
+        engine.cache.metrics()
     )
 }

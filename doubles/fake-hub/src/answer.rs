@@ -37,7 +37,7 @@ pub(super) fn answer(
             Fault::BadRedirect => "ftp://127.0.0.1/x".to_owned(),
             _ => format!("{}{}", shared.elsewhere, request.path),
         };
-        let headers = format!("Location: {to}\r\nX-Linked-ETag: \"{}\"\r\n", "ab".repeat(32));
+        let headers = format!("Location: {to}\r\nX-Linked-ETag: \"{}\"\r\n", file.stated());
         return status(stream, 302, &headers);
     }
     send(stream, request, file, number)
@@ -97,10 +97,9 @@ fn list(stream: &mut TcpStream, path: &str, request: &Request, shared: &Shared) 
 }
 
 fn item(path: &str, file: &HostedFile) -> serde_json::Value {
-    let digest = "ab".repeat(32);
     json!({
         "type": "file", "path": path, "oid": COMMIT, "size": file.length,
-        "lfs": { "oid": digest, "size": file.length, "pointerSize": 135 },
+        "lfs": { "oid": file.stated(), "size": file.length, "pointerSize": 135 },
     })
 }
 

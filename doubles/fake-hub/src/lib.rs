@@ -24,6 +24,8 @@ pub struct HostedFile {
     /// Zeros follow the header up to here.
     pub length: u64,
     pub fault: Fault,
+    /// SHA-256 that the hub states; without one a made-up one.
+    pub digest: Option<String>,
 }
 
 /// Misbehaviour of the server where a file is asked for.
@@ -89,7 +91,20 @@ impl HostedFile {
     pub fn of(draft: &DraftHeader) -> Self {
         let head: Arc<[u8]> = draft.header().into();
         let length = u64::try_from(head.len()).unwrap_or(0) + draft.data_length().get();
-        Self { head, length, fault: Fault::None }
+        Self { head, length, ..Self::default() }
+    }
+
+    /// A whole file, with its own digest.
+    pub fn whole(bytes: &[u8]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        let digest = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Self { head: bytes.into(), length, fault: Fault::None, digest: Some(digest) }
+    }
+
+    /// The digest that the hub states.
+    fn stated(&self) -> String {
+        self.digest.clone().unwrap_or_else(|| "ab".repeat(32))
     }
 
     #[must_use]

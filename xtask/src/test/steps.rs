@@ -94,7 +94,7 @@ pub(super) const STEPS: &[Step] = &[
     GUARD,
     CROSS,
     Step::chore("artifacts", artifacts::run),
-    Step::chore("page", page::run),
+    Step::chore("page", page::run_if_changed),
     Step::tests("tests", nextest::CI),
     Step { name: "doctests", action: Action::DocTests },
     Step::tests("loom", nextest::LOOM),

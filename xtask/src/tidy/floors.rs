@@ -47,7 +47,7 @@ const WITHOUT: &[(&str, &str, &str)] = &[
 ///
 /// `pool` and `wire` are `no_std`, which holds more.
 const PURE: &[&str] =
-    &["base", "config", "doctor", "flags", "host", "model", "planner", "scheduler", "telemetry"];
+    &["base", "config", "doctor", "flags", "fleet", "host", "model", "planner", "scheduler", "telemetry"];
 
 const PURITY: &str = "#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]";
 

@@ -10,7 +10,7 @@ use super::{Defaults, LlamaSwapReader, Unused};
 use crate::command;
 use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, ConfigProblem};
-use crate::roster::{ConfiguredModel, Launch, PORT};
+use crate::roster::{CHECK, ConfiguredModel, Launch, PORT};
 
 const READ: [&str; 13] = [
     "macros",
@@ -39,6 +39,9 @@ const WITHOUT_EFFECT: [Unused; 8] = [
     ("healthCheckTimeout", "llama-swap ignores this key too and uses the global value", true),
 ];
 
+/// Lines of a command that are searched for a flag.
+const LONGEST_COMMAND: usize = 200;
+
 /// Drops comment lines from commands before any macro could stand in one.
 pub(super) fn strip_comments(pair: &mut Pair) {
     let YamlTree::Map(models) = &mut pair.value.tree else {
@@ -58,6 +61,22 @@ pub(super) fn strip_comments(pair: &mut Pair) {
             }
         }
     }
+}
+
+/// The line of a word of the command that begins at line `from`, or that line for a word out of a macro.
+fn line_of(text: &str, word: &str, from: u32) -> u32 {
+    let is_key = |line: &str| {
+        line.trim_start().split_once(':').is_some_and(|(key, rest)| {
+            !key.contains(char::is_whitespace) && (rest.is_empty() || rest.starts_with(' '))
+        })
+    };
+    let holds = |line: &str| line.split_whitespace().any(|part| part.trim_matches(['"', '\'']) == word);
+    let first = usize::try_from(from).unwrap_or_default().saturating_sub(1);
+    let lines = (from..).zip(text.lines().skip(first)).take(LONGEST_COMMAND);
+    let own = lines.take_while(|(number, line)| *number == from || !is_key(line));
+    // A comment of the command may name the same flag.
+    let mut own = own.filter(|(_, line)| !line.trim_start().starts_with('#'));
+    own.find(|(_, line)| holds(line)).map_or(from, |(number, _)| number)
 }
 
 impl LlamaSwapReader<'_> {
@@ -103,12 +122,13 @@ impl LlamaSwapReader<'_> {
         };
         // `${PID}` is known only once the child runs, so it stays.
         let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
-        // The line of `cmd` itself, so that warnings about flags point at them.
-        let at = FlagOrigin::file(self.file, node.get("cmd").map_or(node.line, |cmd| cmd.line));
+        let line = node.get("cmd").map_or(node.line, |cmd| cmd.line);
+        let (file, text) = (self.file, self.text);
+        let at = |word: &str| FlagOrigin::file(file, line_of(text, word, line));
         Ok(Launch::Command {
             options: engine_flags(&argv, &at, &mut self.roster.warnings),
             proxy: self.proxy(node, &argv)?,
-            check: self.plain(node, "checkEndpoint")?.unwrap_or_else(|| "/health".to_owned()),
+            check: self.plain(node, "checkEndpoint")?.unwrap_or_else(|| CHECK.to_owned()),
             argv,
             stop,
         })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
+use plimsoll_base::Priority;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
@@ -11,7 +12,9 @@ use toml::Spanned;
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration::Length;
+use crate::engine_kind::CommandKind;
 use crate::guard::{GuardSettings, Size};
+use crate::key::{ExpiryText, KeyRight};
 use crate::log::{LogFormat, LogLevel};
 use crate::serve_values::{AskText, FileText, ReserveText};
 
@@ -24,11 +27,17 @@ pub(super) struct ConfigDocument {
     pub(super) serve: Serve,
     #[serde(default)]
     pub(super) engine: EngineTable,
+    #[serde(default)]
+    pub(super) fleet: FleetTable,
     /// The models, by name.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, ModelTable>")]
     // Names are spanned to point at a model's header.
     pub(super) models: BTreeMap<Spanned<String>, ModelTable>,
+    /// API keys with rights and limits, by name.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, KeyTable>")]
+    pub(super) keys: BTreeMap<Spanned<String>, KeyTable>,
 }
 
 /// The server itself.
@@ -54,6 +63,9 @@ pub(super) struct Serve {
     pub(super) api_keys: Vec<Spanned<String>>,
     /// Files with one API key per line.
     pub(super) api_key_files: Vec<String>,
+    /// The most models that are loaded at a time, whatever memory is free, as with `--models-max`. Default: `0`, memory
+    /// alone limits them.
+    pub(super) models_max: Option<usize>,
     /// Time for which a loaded model may keep another model waiting before it stops accepting requests, e.g.
     /// `10s`.
     pub(super) patience: Option<Length>,
@@ -74,6 +86,13 @@ pub(super) struct Serve {
     /// Programs with precedence, e.g. `["blender", "ComfyUI"]`: when one begins to use a card, the idle models on
     /// that card leave.
     pub(super) yield_to: Vec<String>,
+    /// Disk space for saved prompts, e.g. `8GiB`: a llama-server saves what it has computed of its prompts before its
+    /// model leaves, and restores it after the next load. The files hold users' prompts. Default: `0`, nothing is
+    /// saved.
+    pub(super) warm: Option<ReserveText>,
+    /// Folder for models that `POST /models` downloads, in the layout of Hugging Face's cache. Its models are served beside
+    /// those of this file. Without it, models are not downloaded.
+    pub(super) downloads: Option<FileText>,
     /// File to which the output of the engines is appended.
     pub(super) log_file: Option<FileText>,
     /// Guard settings for models on CUDA cards that set none of their own.
@@ -95,6 +114,10 @@ pub(super) struct Serve {
     /// Environment variables of the server that engines inherit in addition to the usual ones; `NAME` or
     /// `BEGINNING*`.
     pub(super) pass_env: Vec<String>,
+    /// Address that gets each failure as JSON, e.g. `https://example.org/hooks/plimsoll`.
+    pub(super) webhook: Option<String>,
+    /// Address that gets the traces of requests by OTLP (HTTP, JSON), e.g. `http://127.0.0.1:4318/v1/traces`.
+    pub(super) traces: Option<String>,
     /// The least important lines in the server's log. Default: `info`.
     pub(super) log_level: Option<LogLevel>,
     /// Format of the server's log. Default: `text`.
@@ -108,6 +131,20 @@ pub(super) struct EngineTable {
     /// The program, with its first arguments if it takes any. Default: `llama-server`.
     #[schemars(with = "Option<WordList>")]
     pub(super) command: Option<Spanned<WordList>>,
+}
+
+/// A fleet of hosts that serve the same models behind every host's address.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct FleetTable {
+    /// The fleet's store: `etcd://HOST,HOST,HOST`, with ports and `/FLEET` if they are not 2379 and `default`.
+    pub(super) store: Option<String>,
+    /// This host's name in the fleet. Default: the machine's host name.
+    pub(super) host: Option<String>,
+    /// `ADDRESS:PORT` at which other hosts reach this one. Default: the first address of `listen`.
+    pub(super) address: Option<String>,
+    /// File with the key that all hosts of the fleet share.
+    pub(super) key_file: Option<std::path::PathBuf>,
 }
 
 /// A model: either `model` and `flags` for llama-server, or `cmd` for any program that speaks the OpenAI
@@ -126,12 +163,16 @@ pub(super) struct ModelTable {
     /// A whole command; `${PORT}` stands for the port on which the program must listen.
     #[schemars(with = "Option<WordList>")]
     pub(super) cmd: Option<Spanned<WordList>>,
+    /// The kind of program that `cmd` starts, which says when it is ready and what it takes. Default: by the names in the
+    /// command.
+    pub(super) kind: Option<CommandKind>,
     /// Command that stops the program instead of a signal; may contain `${PID}` and `${PORT}`.
     #[schemars(with = "Option<WordList>")]
     pub(super) stop: Option<Spanned<WordList>>,
     /// Address on which a `cmd` listens. Default: `http://127.0.0.1:${PORT}`.
     pub(super) proxy: Option<String>,
-    /// The path that answers 200 once the program of `cmd` is ready, or `none`. Default: `/health`.
+    /// The path that answers 200 once the program of `cmd` is ready, or `none`. Default: that of its kind,
+    /// else `/health`.
     pub(super) check: Option<String>,
     /// Other names of the model. A `*` stands for any characters: `claude-*`.
     pub(super) aliases: Vec<String>,
@@ -157,8 +198,17 @@ pub(super) struct ModelTable {
     /// Concurrent requests.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) concurrency: Option<NonZeroU32>,
+    /// Importance of a load: with `high` or `low`, it counts as waiting for a minute more or less. Default: `normal`.
+    #[schemars(with = "PriorityWord")]
+    pub(super) priority: Priority,
+    /// Requests after which the engine ends and is started anew, against memory that an engine loses over time.
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub(super) max_requests: Option<NonZeroU32>,
     /// Longest time for loading the model, e.g. `10m`.
     pub(super) load_timeout: Option<Length>,
+    /// With `warm` under `[serve]`: the model's prompts are saved too. Default: true.
+    #[serde(default = "yes")]
+    pub(super) warm: bool,
     /// Time that the engine has to exit before it is killed, e.g. `10s`.
     pub(super) stop_timeout: Option<Length>,
     /// The model's name in requests to the program, if it differs from the name here.
@@ -172,6 +222,44 @@ pub(super) struct ModelTable {
     /// Default: true.
     #[serde(default = "yes")]
     pub(super) depth_admission: bool,
+}
+
+/// An API key with a name, which the log uses instead of the key.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct KeyTable {
+    /// The key, or `sha256:` and the SHA-256 digest of the key in hexadecimal digits.
+    #[schemars(with = "String")]
+    pub(super) key: Option<Spanned<String>>,
+    /// Models that the key may use, by name or alias. A `*` stands for any characters. Default: all models.
+    pub(super) models: Option<Vec<String>>,
+    /// What the key may do. Default: `["use"]`.
+    pub(super) rights: Option<Vec<KeyRight>>,
+    /// Requests to models in a minute; more are refused with 429.
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub(super) requests_per_minute: Option<NonZeroU32>,
+    /// Tokens of prompts and answers in a minute. A request is refused with 429 while earlier ones have used them up.
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub(super) tokens_per_minute: Option<NonZeroU32>,
+    /// Requests at a time, waiting ones included; more are refused with 429.
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub(super) concurrency: Option<NonZeroU32>,
+    /// Importance of its requests: with `high` or `low`, they count as waiting for a minute more or less.
+    /// Default: `normal`.
+    #[schemars(with = "PriorityWord")]
+    pub(super) priority: Priority,
+    /// Time from which the key is refused, e.g. `"2027-01-31"` (its first second, UTC) or `"2027-01-31T18:00:00Z"`.
+    pub(super) expires: Option<ExpiryText>,
+}
+
+/// Values of [`Priority`] for the schema.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", rename = "Priority")]
+#[expect(dead_code, reason = "the type of a schema only")]
+enum PriorityWord {
+    High,
+    Normal,
+    Low,
 }
 
 fn yes() -> bool {

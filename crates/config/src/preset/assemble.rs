@@ -110,10 +110,6 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
     let say = |text: String, hint: &'static str| Some(Warning::new(origin.clone(), text).hint(hint));
     match found.flag.name() {
         "--alias" | "--api-key-file" => None,
-        "--models-max" => say(
-            format!("`{}` has no effect in a section", line.key),
-            "the number of loaded models is limited by memory, not by a count",
-        ),
         "dedup-cache-models" => say(format!("`{}` has no effect in Plimsoll", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
             format!("`{}` has no effect in a section: it is a setting of the server", line.key),

@@ -23,13 +23,15 @@ use crate::parse::word;
 use crate::serve_settings::ServeSettings;
 use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
 
-const OF_SERVER: [&str; 21] = [
+const OF_SERVER: [&str; 24] = [
     "listen",
+    "models-max",
     "patience",
     "wait",
     "heartbeat",
     "yield-below",
     "yield-to",
+    "warm",
     "engine",
     "api-key-file",
     "reclaim-before-load",
@@ -39,6 +41,7 @@ const OF_SERVER: [&str; 21] = [
     "open",
     "card",
     "reserve",
+    "downloads",
     "log-file",
     "ask",
     "allow-origin",
@@ -46,7 +49,7 @@ const OF_SERVER: [&str; 21] = [
     "strict-names",
     "autoload",
 ];
-const OF_MODEL: [&str; 14] = [
+const OF_MODEL: [&str; 16] = [
     "memory",
     "cards",
     "ttl",
@@ -55,8 +58,10 @@ const OF_MODEL: [&str; 14] = [
     "pin",
     "preload",
     "unlisted",
+    "warm",
     "load-timeout",
     "concurrency",
+    "max-requests",
     "program",
     "guard",
     "too-large",
@@ -76,6 +81,11 @@ pub(super) fn of_server<'a>(
             "default" => serve.default = Some(line.value.clone()),
             "strict-names" => serve.strict_names = switch(file, line)?,
             "autoload" => serve.autoload = Some(switch(file, line)?),
+            "models-max" => {
+                let most = line.value.parse();
+                serve.models_max =
+                    Some(most.map_err(|_| bad(file, line, "a number of models; 0 for no limit"))?);
+            }
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
             "heartbeat" => serve.heartbeat = Some(length(file, line)?),
@@ -97,6 +107,8 @@ pub(super) fn of_server<'a>(
                 serve.yield_below = Some(read::<ReserveText>(file, line, "a size such as 1GiB")?.0);
             }
             "yield-to" => serve.yield_to.extend(words(file, line)?),
+            "warm" => serve.warm = Some(read::<ReserveText>(file, line, "a size such as 8GiB")?.0),
+            "downloads" => serve.downloads = Some(read::<FileText>(file, line, "the path of a folder")?.0),
             "log-file" => serve.log_file = Some(read::<FileText>(file, line, "the path of a file")?.0),
             "ask" => serve.ask = Some(read::<AskText>(file, line, "a time with its unit, such as 500ms")?.0),
             "allow-origin" => serve.allow_origins.push(text(file, line, web_origin)?),
@@ -135,11 +147,10 @@ pub(super) fn apply(
         }
         "pin" => entry.pinned = switch(file, line)?,
         "preload" => entry.preload = switch(file, line)?,
+        "warm" => entry.warm = switch(file, line)?,
         "unlisted" => entry.unlisted = switch(file, line)?,
-        "concurrency" => {
-            let count = line.value.parse().ok().filter(|&count| count > 0);
-            entry.concurrency = Some(count.ok_or_else(|| bad(file, line, "a number of at least 1"))?);
-        }
+        "concurrency" => entry.concurrency = Some(count(file, line)?),
+        "max-requests" => entry.max_requests = Some(count(file, line)?),
         "program" => {
             // Sections of a preset always start a llama-server; other launches cannot occur.
             if let Launch::LlamaServer { program, .. } = &mut entry.launch {
@@ -157,6 +168,11 @@ pub(super) fn apply(
         _ => return Err(unknown(file, line)),
     }
     Ok(())
+}
+
+fn count(file: &Arc<str>, line: &PresetLine) -> Result<u32, ConfigError> {
+    let count = line.value.parse().ok().filter(|&count| count > 0);
+    count.ok_or_else(|| bad(file, line, "a number of at least 1"))
 }
 
 fn bad(file: &Arc<str>, line: &PresetLine, expected: &'static str) -> ConfigError {

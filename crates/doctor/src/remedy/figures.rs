@@ -17,10 +17,16 @@ pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
     match name {
         "asked" => text(torch.map(|torch| torch.asked).or_else(|| facts.refusal()?.asked)),
         "free" => torch.and_then(|torch| torch.free).map(|free| free.to_string()),
+        // A card that is nearly full has no share left to give.
+        "spare" => {
+            let (free, card) = (torch.and_then(|torch| torch.free)?, facts.card()?);
+            (free.scaled(20, 1) > card).then(|| free.to_string())
+        }
         "idle" => text(torch.and_then(|torch| torch.idle)),
         "card" => text(facts.card()),
         "weights" => text(needed(facts, Purpose::Weights).or(facts.model.weights)),
         "kv" => text(needed(facts, Purpose::Cache)),
+        "half" => half_of_the_cache(facts).map(|half| half.to_string()),
         "context" => facts.options.context_tokens.map(|tokens| tokens.to_string()),
         "room" => room(facts).map(|room| room.to_string()),
         "left" => room(facts)?.checked_sub(needed(facts, Purpose::Compute)?).map(|left| left.to_string()),
@@ -79,6 +85,12 @@ fn room(facts: &Facts) -> Option<Bytes> {
 
 fn missing(facts: &Facts) -> Option<Bytes> {
     facts.refusal()?.asked?.checked_sub(room(facts)?)
+}
+
+/// Half of the placed cache, where that is all that is missing.
+fn half_of_the_cache(facts: &Facts) -> Option<Bytes> {
+    let half = facts.placed(Purpose::Cache).scaled(1, 2);
+    (half >= missing(facts)?).then_some(half)
 }
 
 /// Upper bound of the context: the refused cache in the room that there is, or the cache less what a later

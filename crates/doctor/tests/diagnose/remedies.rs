@@ -54,6 +54,63 @@ graph_reserve: failed to allocate compute buffers
     );
 }
 
+/// llama.cpp refuses a quantised V cache without flash attention, and the context is what is too long.
+#[test]
+fn a_quantised_cache_is_no_first_advice_where_flash_attention_is_off() {
+    for (off, context) in
+        [("flash_attn = 0", 1048576), ("flash_attn    = disabled", 65536), ("flash_attn    = 0", 65536)]
+    {
+        let text = hints(&format!(
+            "llama_new_context_with_model: n_ctx      = {context}\nllama_new_context_with_model: {off}\n\
+             ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 8589934624\n\
+             llama_kv_cache_init: failed to allocate buffer for kv cache\n"
+        ));
+        assert!(text.starts_with("use a shorter context (-c)"), "{text}");
+        assert!(text.contains(&format!("8192 MiB were needed for {context} tokens")), "{text}");
+        assert!(text.contains("-fa on -ctk q8_0 -ctv q8_0"), "{text}");
+    }
+}
+
+/// A pool's first request fails on a full card too, so that without signs of work neither cause is certain, and
+/// both are named.
+#[test]
+fn a_pool_that_is_refused_before_any_work_leaves_two_causes() {
+    let log = "\
+Error: an unknown error was encountered while running the model CUDA error: out of memory
+  current device: 0, in function alloc at /go/src/github.com/ollama/ollama/llm/llama.cpp/ggml-cuda.cu:233
+  hipMalloc((void **) &ptr, look_ahead_size)
+";
+    let diagnosis = read(log);
+    assert!(diagnosis.confidence < 0.5, "{}", diagnosis.reason);
+    assert_eq!(diagnosis.cause.code(), "foreign_process", "{}", diagnosis.reason);
+    assert!(
+        diagnosis.reason.to_string().contains("another possible cause is pool_growth"),
+        "{}",
+        diagnosis.reason
+    );
+}
+
+/// Weights fill most of the card, and the cache is what can be made smaller without loss of speed.
+#[test]
+fn llama_cpp_is_told_of_the_cache_where_half_of_it_is_what_is_missing() {
+    let log = |weights: &str, cache: &str| {
+        format!(
+            "{LLAMA}load_tensors:        CUDA0 model buffer size = {weights} MiB\n\
+             llama_kv_cache:      CUDA0 KV buffer size =  {cache} MiB\n\
+             ggml_backend_cuda_buffer_type_alloc_buffer: allocating 300.75 MiB on device 0: cudaMalloc failed: out of memory\n\
+             ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 315359232\n\
+             graph_reserve: failed to allocate compute buffers\n"
+        )
+    };
+    let text = hints(&log("9524.00", "2048.00"));
+    assert!(
+        text.contains("store the KV cache as q8_0 (-ctk q8_0 -ctv q8_0), which saves about 1024 MiB"),
+        "{text}"
+    );
+    let text = hints(&log("11600.00", "64.00"));
+    assert!(!text.contains("KV cache"), "{text}");
+}
+
 #[test]
 fn llama_cpp_is_told_how_many_layers_fit_at_most() {
     let refused = "\
@@ -130,6 +187,23 @@ llama_init_from_model: failed to initialize the context: failed to allocate buff
         "{text}"
     );
 }
+
+/// Its log seldom says `ollama`, but names the files of its sources in a way of its own.
+#[test]
+fn ollama_is_known_by_the_form_of_its_lines() {
+    for line in [
+        "level=INFO source=server.go:168 msg=offload library=cuda",
+        "level=INFO source=routes.go:1234 msg=Listening",
+        "level=INFO source=runner.go:963 msg=\"starting go runner\"",
+    ] {
+        let text = hints(&format!("time=2025-11-20T10:00:00.000Z {line}\n{REFUSED_CACHE}"));
+        assert!(text.contains("OLLAMA_KV_CACHE_TYPE=q8_0") && !text.contains("-ctk"), "{text}");
+    }
+}
+const REFUSED_CACHE: &str = "\
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory
+llama_kv_cache_init: failed to allocate buffer for kv cache
+";
 
 #[test]
 fn vllm_is_told_of_its_options_with_the_figures_that_it_printed() {
@@ -224,4 +298,20 @@ whisper_init_state: failed to allocate compute buffers
         assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
         assert!(!OF_LLAMA.iter().any(|word| text.contains(word)), "{text}");
     }
+}
+
+#[test]
+fn a_full_card_is_not_told_to_give_a_larger_share() {
+    let log = |free: &str| {
+        format!(
+            "INFO vllm.worker: gpu_memory_utilization=0.8\ntorch.OutOfMemoryError: CUDA out of memory. Tried to \
+             allocate 16.00 GiB. GPU 0 has a total capacity of 44.53 GiB of which {free} is free. Process 7 has \
+             40.00 GiB memory in use. Of the allocated memory 39.50 GiB is allocated by PyTorch, and 335.07 MiB is \
+             reserved by PyTorch but unallocated.\n"
+        )
+    };
+    let full = hints(&log("187.94 MiB"));
+    assert!(full.contains("--cpu-offload-gb") && !full.contains("raise the share"), "{full}");
+    let spare = hints(&log("4.50 GiB"));
+    assert!(spare.contains("(--gpu-memory-utilization): 4608 MiB of it are free"), "{spare}");
 }

@@ -77,8 +77,9 @@ fn misread(setting: &Setting) -> Option<Warning> {
         "m" | "M" => 1 << 20,
         _ => 0,
     };
-    let name = flag.name();
-    let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
+    let short = flag.names.iter().find(|name| !name.starts_with("--"));
+    let short = short.map_or_else(String::new, |short| format!(" ({short})"));
+    let what = format!("llama-server reads `{}` after {}{short} as {number}", quoted(text), flag.name());
     let meant = number.checked_mul(scale).filter(|&meant| meant != 0);
     Some(Warning::new(origin.clone(), what).hint(match meant {
         Some(meant) => format!("write the number in full: {meant}"),
@@ -181,7 +182,9 @@ mod tests {
         let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
         assert_eq!(
             remarks,
-            ["command line: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192"]
+            [
+                "command line: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192"
+            ]
         );
     }
 

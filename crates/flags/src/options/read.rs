@@ -35,7 +35,12 @@ impl Options {
 
     /// Reads the variables that llama-server reads; it lets its command line win over them.
     pub fn from_env(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, FlagError> {
-        let variables: HashMap<String, String> = variables.into_iter().collect();
+        // Most environments have none of them, and the names of 300 flags are made for nothing.
+        let variables: HashMap<String, String> =
+            variables.into_iter().filter(|(name, _)| is_variable(name)).collect();
+        if variables.is_empty() {
+            return Ok(Self::default());
+        }
         let set = FLAGS.iter().filter_map(|flag| variable(flag, &variables));
         set.filter_map(Result::transpose).collect()
     }
@@ -101,6 +106,11 @@ impl<F: Fn(usize) -> FlagOrigin> Iterator for ArgumentReader<'_, F> {
     }
 }
 
+/// True for a name that begins as the variables of flags do.
+pub fn is_variable(name: &str) -> bool {
+    ["LLAMA_", "HF_", "MTMD_", "__PRESET_"].iter().any(|beginning| name.starts_with(beginning))
+}
+
 /// `common_arg::get_value_from_env`: the negative variable says no by being there, whatever it holds.
 fn variable(
     flag: &'static Flag,
@@ -139,6 +149,14 @@ mod tests {
 
     use super::*;
     use crate::table::KnownFlag;
+
+    #[test]
+    fn the_variables_of_flags_are_known_by_their_beginnings() {
+        for flag in FLAGS.iter() {
+            let names = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
+            assert!(names.into_iter().all(|name| is_variable(&name)), "{}", flag.name());
+        }
+    }
 
     /// Any spelling of any flag, with values that look like values.
     fn flag_with_values() -> impl Strategy<Value = Vec<String>> {

@@ -148,6 +148,11 @@ impl SoakResults {
             .collect()
     }
 
+    /// Median of the rounds in thousandths: the speed, or the time to the first token.
+    pub fn middle(course: &TrendCourse) -> Option<u64> {
+        middle(course.buckets())
+    }
+
     /// Slowdown in per cent from the first quarter to the last; negative if the server got faster.
     pub fn slower_percent(&self) -> Option<f64> {
         let buckets = self.speed.buckets();
@@ -156,14 +161,17 @@ impl SoakResults {
         if quarter < 3 {
             return None;
         }
-        let middle = |buckets: &[plimsoll_telemetry::trend::Bucket]| {
-            let mut speeds: Vec<f64> = buckets.iter().map(|bucket| thousands(bucket.last)).collect();
-            median(&mut speeds)
-        };
-        let before = middle(&buckets[..quarter])?;
-        let after = middle(&buckets[buckets.len() - quarter..])?;
+        let before = thousands(middle(&buckets[..quarter])?);
+        let after = thousands(middle(&buckets[buckets.len() - quarter..])?);
         (before > 0.0).then(|| (100.0 * (before - after) / before * 10.0).round() / 10.0)
     }
+}
+
+/// The median of the last values of the buckets.
+fn middle(buckets: &[plimsoll_telemetry::trend::Bucket]) -> Option<u64> {
+    let mut rounds: Vec<u64> = buckets.iter().map(|bucket| bucket.last).collect();
+    rounds.sort_unstable();
+    rounds.get(rounds.len() / 2).copied()
 }
 
 impl SoakVerdict<'_> {
@@ -201,6 +209,16 @@ mod tests {
             results.see(look((100 << 20) + round * 20 * 1024));
         }
         results
+    }
+
+    #[test]
+    fn one_slow_last_round_is_not_the_speed_of_the_run() {
+        let mut course = TrendCourse::default();
+        for round in 1..=40 {
+            course.push(round, if round == 40 { 3 } else { 2000 });
+        }
+        assert_eq!(SoakResults::middle(&course), Some(2000));
+        assert_eq!(SoakResults::middle(&TrendCourse::default()), None);
     }
 
     #[test]

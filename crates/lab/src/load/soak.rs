@@ -18,6 +18,8 @@ use super::server::LoadTarget;
 const CALM: Duration = Duration::from_millis(20);
 /// Interval of progress reports during a round.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Readings of a test with a time limit whose rounds are paced; a verdict needs about half of them.
+const READINGS: u32 = 40;
 /// Pause after a round without an answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -32,6 +34,8 @@ pub struct SoakLimit {
 pub struct SoakSettings {
     pub limit: SoakLimit,
     pub round: Round,
+    /// Shorten the rounds of a short test, so that it has enough readings for a verdict.
+    pub paced: bool,
     pub clients: usize,
     /// Time limit of one answer.
     pub patience: Duration,
@@ -57,6 +61,14 @@ impl SoakLimit {
 
     fn left(&self, results: &SoakResults) -> u64 {
         self.requests.map_or(u64::MAX, |most| most.saturating_sub(results.requests))
+    }
+
+    /// The requests of a round that takes its part of the time limit, by the pace so far.
+    fn paced(&self, results: &SoakResults, held: Duration, clients: usize) -> u64 {
+        let least = u64::try_from(clients).unwrap_or(u64::MAX);
+        let Some(time) = self.time else { return u64::MAX };
+        let part = u128::from(results.requests) * (time / READINGS).as_millis();
+        u64::try_from(part / held.as_millis().max(1)).unwrap_or(u64::MAX).max(least)
     }
 }
 
@@ -101,7 +113,10 @@ impl SoakRun<'_> {
         let (mut stop, mut ticks) = (pin!(stopped()), interval(TELL_EVERY));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !settings.limit.is_reached(&self.results, self.start.elapsed()) {
-            let left = settings.limit.left(&self.results);
+            let mut left = settings.limit.left(&self.results);
+            if settings.paced {
+                left = left.min(settings.limit.paced(&self.results, self.start.elapsed(), settings.clients));
+            }
             let work = round.hold(clients, &self.server.model, self.results.rounds, left);
             let Some((back, tally)) = self.watch(work, &mut ticks, &mut stop).await else {
                 // A round that is cut short is not counted: its requests would make the measurement
@@ -177,5 +192,25 @@ async fn stopped() {
     tokio::select! {
         _ = signal::ctrl_c() => {}
         _ = terminated => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_of_a_short_test_take_a_fortieth_of_its_time() {
+        let limit = |seconds| SoakLimit { time: Some(Duration::from_secs(seconds)), requests: None };
+        let mut results = SoakResults::new(String::new(), String::new());
+        let paced = |limit: SoakLimit, results: &SoakResults, held| {
+            limit.paced(results, Duration::from_secs(held), 4)
+        };
+        assert_eq!(paced(limit(60), &results, 0), 4, "a first round shows the pace");
+        results.requests = 100;
+        assert_eq!(paced(limit(60), &results, 10), 15);
+        assert_eq!(paced(limit(60), &results, 1000), 4);
+        assert_eq!(paced(limit(8 * 3600), &results, 10), 7200);
+        assert_eq!(paced(SoakLimit::default(), &results, 10), u64::MAX);
     }
 }

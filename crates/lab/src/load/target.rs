@@ -1,4 +1,4 @@
-//! Address of the server under test: `http://host:port[/v1]`.
+//! Address of a server: `http://host:port[/v1]`, `host:port`, or a port of this machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,16 +28,20 @@ impl FromStr for Target {
     type Err = ReadTargetError;
 
     fn from_str(text: &str) -> Result<Self, ReadTargetError> {
+        let wrong_port = |_| ReadTargetError::Port { text: text.to_owned() };
         let rest = match text.split_once("://") {
             Some(("http", rest)) => rest,
             Some(_) => {
                 return Err(ReadTargetError::Scheme { text: text.to_owned() });
             }
+            // As `--listen` takes it, and without a host, since no machine is called 8080.
+            None if is_port(text) => {
+                return Ok(Self::here(text.trim_start_matches(':').parse().map_err(wrong_port)?));
+            }
             // A bare `host:port` is accepted, since that is how servers print their address.
             None => text,
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let wrong_port = |_| ReadTargetError::Port { text: text.to_owned() };
         let (host, port) = match authority.rsplit_once(':') {
             // `[::1]` has colons of its own: a last part that ends in `]` is no port.
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(wrong_port)?),
@@ -53,7 +57,17 @@ impl FromStr for Target {
     }
 }
 
+/// A port alone, or after a colon.
+fn is_port(text: &str) -> bool {
+    let digits = text.strip_prefix(':').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 impl Target {
+    fn here(port: u16) -> Self {
+        Self { host: "127.0.0.1".to_owned(), port, base: String::new() }
+    }
+
     /// True if the server runs on this machine, where its processes are visible.
     pub fn is_here(&self) -> bool {
         let address: Option<std::net::IpAddr> = self.host.parse().ok();
@@ -89,11 +103,15 @@ mod tests {
             ("localhost:9", "http://localhost:9", true),
             ("http://[::1]:81/upstream/a", "http://[::1]:81/upstream/a", true),
             ("http://box", "http://box:80", false),
+            ("8080", "http://127.0.0.1:8080", true),
+            (":8080", "http://127.0.0.1:8080", true),
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!((target.to_string().as_str(), target.is_here()), (shown, here), "{text}");
         }
-        for text in ["https://a", "http://", "http://:8080", "http://a:b", "http://a:70000", "a b"] {
+        for text in
+            ["https://a", "http://", "http://:8080", "http://a:b", "http://a:70000", "a b", "70000", ":", ""]
+        {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
     }

@@ -14,6 +14,10 @@ const WORDS: &str = "tokenizer.ggml.tokens";
 const KEPT: &str = "tokenizer.ggml.token_type_count";
 
 impl Header<'_> {
+    pub fn has_vocabulary(&self) -> bool {
+        matches!(self.array(WORDS), Ok(Some(_)))
+    }
+
     /// The bytes before the tensor data, without the vocabulary; `None` if the header has no vocabulary.
     /// `window` holds the bytes from which the header was read.
     pub fn without_vocabulary(&self, window: &[u8]) -> Option<Vec<u8>> {

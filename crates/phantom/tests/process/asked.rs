@@ -20,9 +20,6 @@ fn every_version_of_the_runtime_sees_the_cards_that_were_told() {
         );
         let major = version.split('.').next().unwrap();
         assert!(said.err.contains(&format!("plimsoll_phantom: CUDA runtime {major}\n")), "{}", said.err);
-        let load = said.events("load")[0];
-        assert_eq!(load["runtime"].to_string(), major);
-        assert_eq!((&load["cards"][0]["cc"], &load["cards"][1]["sms"]), (&"9.0".into(), &16.into()));
     }
 }
 

@@ -22,8 +22,6 @@ impl Transcript {
             return false;
         }
         match text.split_once(": ") {
-            // A row of --fit-print has no function name, so it is tried first.
-            _ if self.row(text).is_some() => true,
             Some((function, rest)) if is_name(function) => self.of_function(function, rest.trim(), text),
             _ => self.announced(text),
         }
@@ -109,28 +107,6 @@ impl Transcript {
             [place, "opened", "cuBLAS"] => self.card_mut(card(place)?)?.cublas = true,
             _ => return None,
         }
-        Some(())
-    }
-
-    /// A row of `llama-fit-params --fit-print`, which `common/fit.cpp: common_fit_print` writes in whole mebibytes,
-    /// rounded down: `CUDA0 4650 512 258 `.
-    fn row(&mut self, text: &str) -> Option<()> {
-        let mut words = text.split_ascii_whitespace();
-        let place = words.next().filter(|&name| name == "Host" || device_number(name).is_some())?;
-        let mut next = || words.next()?.parse().ok().map(Bytes::mib);
-        let sizes = [next()?, next()?, next()?];
-        if words.next().is_some() {
-            return None;
-        }
-        let place = place_of(place)?;
-        for (kind, bytes) in
-            [BufferKind::Weights, BufferKind::Cache, BufferKind::Compute].into_iter().zip(sizes)
-        {
-            self.add(place, kind, bytes);
-        }
-        self.coarse = true;
-        // The host's row comes last.
-        self.ready |= place == BufferPlace::Host;
         Some(())
     }
 }

@@ -2,12 +2,14 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Counting, Reason, Source};
 
-use super::transcript::{BufferKind, BufferPlace, CardInterface, EngineBuffer, Transcript};
+use super::transcript::{BufferKind, BufferPlace, CardInterface, EngineBuffer, MARGIN, Transcript};
 use crate::{
     HostTerms, Plan, PlanCalculator, PlanError, PlanPrice, PlanRequest, PlanTerm, RequestCost, Terms,
     assemble, calibration, reasons,
 };
 
+/// [`MARGIN`] for display.
+const OFF: &str = "0.01 MiB";
 const WEIGHTS: [BufferKind; 2] = [BufferKind::Weights, BufferKind::Adapter];
 
 /// The plan of a request with the engine's terms. `largest_context` is the answer of
@@ -48,11 +50,8 @@ fn merged(
     calculator: &PlanCalculator<'_>,
     program: &str,
 ) -> Result<RequestCost, PlanError> {
-    let mut cost = calculator.at(u64::from(request.wish.context))?;
-    let source =
-        Source::Engine(format!("{}, ± {}", named(program, transcript), margin(transcript.margin())).into());
-    // The engine's own numbers need no mirror of its graph.
-    cost.sure = true;
+    let mut cost = calculator.without_graph(u64::from(request.wish.context))?;
+    let source = Source::Engine(format!("{}, ± {OFF}", named(program, transcript)).into());
     // The engine may have rounded the context differently from this planner.
     if let Some(context) = transcript.context {
         cost.reserve.context = context;
@@ -146,12 +145,11 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
         ),
     };
     let text = format!(
-        "{} reported the sizes of weights, cache and compute buffers, each exact to {}; {unsaid}",
+        "{} reported the sizes of weights, cache and compute buffers, each exact to {OFF}; {unsaid}",
         named(program, transcript),
-        margin(transcript.margin()),
     );
     Reason::new("engine_said", text)
-        .fact("margin", transcript.margin())
+        .fact("margin", MARGIN)
         .fact("buffers", u64::try_from(transcript.buffers.len()).unwrap_or(u64::MAX))
 }
 
@@ -170,13 +168,6 @@ fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
         })
     };
     (0..cards).filter_map(beyond).collect()
-}
-
-fn margin(margin: Bytes) -> String {
-    match margin.get() >> 20 {
-        0 => "0.01 MiB".to_owned(),
-        whole => format!("{whole} MiB"),
-    }
 }
 
 fn remarks(transcript: &Transcript) -> Vec<Reason> {

@@ -9,6 +9,8 @@ use super::{EngineRefusal, EngineRefusalKind};
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
+/// Rounding error of each number: the log has two decimals of a mebibyte, and half of the last is 5242.88 bytes.
+pub const MARGIN: Bytes = Bytes::new(5243);
 /// Error messages beyond these repeat the first.
 const MOST_COMPLAINTS: usize = 32;
 
@@ -107,8 +109,6 @@ pub struct Transcript {
     pub(super) reserved: bool,
     /// Contexts and projectors that have begun: the buffers that follow are those of the last.
     pub(super) parts: u32,
-    /// The numbers are whole mebibytes, rounded down.
-    pub(super) coarse: bool,
     complaints: Vec<String>,
     cards: BTreeMap<usize, CardMemory>,
 }
@@ -173,16 +173,9 @@ impl Transcript {
         self.cards.values().find_map(|memory| Some(memory.grown?.tokens))
     }
 
-    /// Rounding error of each number.
-    pub fn margin(&self) -> Bytes {
-        // The log has two decimals: half of the last is 5242.88 bytes.
-        const HALF_A_PLACE: Bytes = Bytes::new(5243);
-        if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
-    }
-
     /// True if another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
-        let said = |log: &Self| (log.context, log.flash_attention_off, log.copies_dropped, log.coarse);
+        let said = |log: &Self| (log.context, log.flash_attention_off, log.copies_dropped);
         self.buffers == other.buffers && said(self) == said(other)
     }
 

@@ -5,7 +5,7 @@ use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
 use super::change::{RequestChange, changed, saturated};
-use super::price::{CostModel, PlanPrice, QuickEstimate, headroom};
+use super::price::{CostModel, PlanPrice, headroom};
 use super::scale::FitScale;
 use super::search::FitBound;
 use crate::fit::split;
@@ -123,7 +123,6 @@ pub(crate) struct FitQuestion<'a, P> {
     pub(crate) request: &'a PlanRequest<'a>,
     pub(crate) price: &'a P,
     pub(crate) asked: PlanPrice,
-    outline: Option<QuickEstimate<'a>>,
 }
 
 /// The text of an answer after the price model has stopped answering.
@@ -134,7 +133,7 @@ const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
 
 impl<'a, P: CostModel> FitQuestion<'a, P> {
     pub(crate) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: PlanPrice) -> Self {
-        Self { request, price, outline: QuickEstimate::new(request, &asked), asked }
+        Self { request, price, asked }
     }
 
     pub(crate) fn priced(&self, changes: &[RequestChange]) -> Option<PlanPrice> {
@@ -205,13 +204,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     /// The best on a scale, with other changes made as well.
     pub(crate) fn best(&self, scale: &FitScale, guarded: bool, beside: &[RequestChange]) -> Option<FitBound> {
         let with = |&steps: &u64| [beside, &[scale.change(steps)]].concat();
-        // Only steps that move whole tensors need the outline: elsewhere a straight line finds the answer.
-        let outline = self.outline.as_ref().filter(|_| scale.has_steps());
-        let estimate = |steps| {
-            let changes = with(&steps);
-            let slack = self.price.estimate(&changes);
-            slack.or_else(|| outline?.slack(&changes))
-        };
+        let estimate = |steps| self.price.estimate(&with(&steps));
         let guess = scale.best(false, None, None, estimate).map(|guess| guess.at);
         let foresee = |steps: &[u64]| self.price.foresee(&steps.iter().map(with).collect::<Vec<_>>());
         scale.best(guarded, guess, Some(Box::new(foresee)), |steps| {

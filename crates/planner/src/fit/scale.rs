@@ -120,11 +120,6 @@ impl FitScale {
         steps.saturating_mul(self.unit)
     }
 
-    /// True if a step moves whole tensors, so that memory does not follow a straight line.
-    pub(super) fn has_steps(&self) -> bool {
-        matches!(self.dimension, Dimension::Layers | Dimension::Experts)
-    }
-
     /// Formats a value with its unit.
     pub(super) fn words(&self, value: u64) -> String {
         match self.dimension {

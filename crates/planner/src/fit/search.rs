@@ -87,20 +87,48 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         }
     }
 
-    /// The largest number that fits below one that does not, or the end of the range.
+    /// The largest number that fits below one that does not, or the end of the range. Numbers are tried with the one above
+    /// each.
     pub(crate) fn largest(&mut self) -> Option<FitBound> {
         let (start, end) = (*self.range.start(), *self.range.end());
+        let (mut low, mut high) = (None, None);
         if start > end {
             return None;
         }
-        if let Some(guess) = self.guess {
-            return self.around(guess, start, end);
+        // Most requests fit as a whole, so without a guess the end comes first.
+        let mut at = self.guess.unwrap_or(end);
+        for round in 0.. {
+            self.foresee(at..=at.saturating_add(1));
+            if !self.fits(at) {
+                high = Some(at);
+            } else if at == end || !self.fits(at + 1) {
+                return Some(FitBound { at, above: (at < end).then_some(at + 1) });
+            } else {
+                low = Some(at + 1);
+            }
+            at = match (low, high) {
+                (None, Some(high)) if high <= start => return None,
+                (Some(low), None) if low == end => return Some(FitBound { at: end, above: None }),
+                (Some(low), Some(high)) if high - low == 1 => {
+                    return Some(FitBound { at: low, above: Some(high) });
+                }
+                // Lines and halves in turn: a line is quick, and halves end any search.
+                (Some(low), Some(high)) if round % 2 == 1 => {
+                    crossing((low, self.slack(low)), (high, self.slack(high)))
+                }
+                (Some(low), Some(high)) => low + (high - low) / 2,
+                (None, Some(_)) if self.guess.is_none() => start,
+                (None, Some(high)) => {
+                    // A line needs two points.
+                    if at < end && self.known.len() == 1 {
+                        self.slack(at + 1);
+                    }
+                    self.onward(at, round).clamp(start, high - 1)
+                }
+                (low, None) => self.onward(at, round).clamp(low.unwrap_or(start), end),
+            };
         }
-        // Most requests fit as a whole, so the end comes first.
-        if self.fits(end) {
-            return Some(FitBound { at: end, above: None });
-        }
-        self.fits(start).then(|| self.between(start, end))
+        None
     }
 
     /// [`Self::largest`], and a few numbers above it fail too.
@@ -122,45 +150,6 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         Some(found)
     }
 
-    /// Searches from a guess, two neighbours at a time, until one fits and the other does not.
-    fn around(&mut self, guess: u64, start: u64, end: u64) -> Option<FitBound> {
-        let (mut low, mut high): (Option<u64>, Option<u64>) = (None, None);
-        let mut at = guess;
-        for round in 0.. {
-            self.foresee(at..=at.saturating_add(1));
-            if self.fits(at) {
-                low = Some(at);
-                if at < end && self.fits(at + 1) {
-                    low = Some(at + 1);
-                } else if at < end {
-                    high = Some(at + 1);
-                }
-                high = high.filter(|high| low < Some(*high));
-            } else {
-                high = Some(at);
-                // A line needs two points.
-                if at < end && self.known.len() == 1 {
-                    self.slack(at + 1);
-                }
-            }
-            match (low, high) {
-                (None, Some(high)) if high == start => return None,
-                (Some(low), None) if low == end => {
-                    return Some(FitBound { at: low, above: None });
-                }
-                (Some(low), Some(high)) if high - low == 1 => {
-                    return Some(FitBound { at: low, above: Some(high) });
-                }
-                (Some(low), Some(high)) if round >= STRAIGHT => return Some(self.between(low, high)),
-                _ => {}
-            }
-            // Never back beyond what is already decided.
-            let (floor, ceiling) = (low.unwrap_or(start), high.map_or(end, |high| high - 1));
-            at = self.onward(at, round).clamp(floor, ceiling);
-        }
-        None
-    }
-
     /// The number after `at`: the zero of a line through it and its nearest neighbour, else a stride away.
     fn onward(&self, at: u64, round: u32) -> u64 {
         let here = self.known.get(&at).copied().unwrap_or(i64::MIN);
@@ -175,35 +164,6 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         // Doubling strides, where no line can be drawn or it has misled too often.
         let stride = 1_u64.checked_shl(round).unwrap_or(u64::MAX);
         if here >= 0 { at.saturating_add(stride).saturating_add(1) } else { at.saturating_sub(stride) }
-    }
-
-    /// `low` fits and `high` does not.
-    fn between(&mut self, mut low: u64, mut high: u64) -> FitBound {
-        let mut halve = false;
-        while high - low > 1 {
-            let middle = if halve {
-                low + (high - low) / 2
-            } else {
-                let middle = crossing((low, self.slack(low)), (high, self.slack(high)));
-                self.foresee(middle..=middle + 1);
-                middle
-            };
-            if self.fits(middle) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-            // The line rounds down, so its zero is often the result itself.
-            if !halve && low == middle && high - low > 1 {
-                if self.fits(low + 1) {
-                    low += 1;
-                } else {
-                    high = low + 1;
-                }
-            }
-            halve = !halve;
-        }
-        FitBound { at: low, above: Some(high) }
     }
 }
 

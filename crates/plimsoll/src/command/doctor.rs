@@ -18,6 +18,7 @@ use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnos
 use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
+use self::log::LogAlone;
 use crate::report::{ErrorReport, NO_VERDICT, print_as};
 
 const MORE: &str = "\
@@ -35,7 +36,7 @@ such file or process); 1 if plimsoll fails. With -- COMMAND, the exit status of 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Logs to read, the oldest first; - is stdin
+    /// Logs of one failure, the oldest first; - is stdin. A log that shows another cause alone is named after the verdict
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     logs: Vec<PathBuf>,
     /// Examine a running process
@@ -84,10 +85,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     }
     // After the rules, because a plan is only made for causes that a smaller setting can fix.
     planned::add(&mut diagnosis, &arguments.command);
+    let alone = log::alone(&arguments.logs, &diagnosis)?;
     let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
-    let json = shown_as_json(&diagnosis, &findings.seen)?;
+    let json = shown_as_json(&diagnosis, &findings.seen, &alone)?;
     print_as(arguments.json.as_deref(), &json, || {
-        in_words(&diagnosis, &findings.seen, failed, arguments.pid.is_some())
+        let words = in_words(&diagnosis, &findings.seen, failed, arguments.pid.is_some());
+        alone.iter().fold(words, |words, log| words + &log.in_words())
     })?;
     // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.
     let named = diagnosis.confidence > 0.0 || arguments.logs.is_empty();
@@ -103,11 +106,14 @@ fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
         || matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
 }
 
-fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorReport> {
+fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason], alone: &[LogAlone]) -> Result<Value, ErrorReport> {
     let mut json = serde_json::to_value(diagnosis)?;
     if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
         // Left out when empty, so that the JSON of a log is the same as that of `serve`.
         fields.insert("seen".to_owned(), serde_json::to_value(seen)?);
+    }
+    if let (Value::Object(fields), false) = (&mut json, alone.is_empty()) {
+        fields.insert("alone".to_owned(), alone.iter().map(LogAlone::as_json).collect());
     }
     Ok(json)
 }

@@ -10,8 +10,8 @@ pub(crate) mod fit;
 mod models;
 mod quants;
 mod remote;
+mod spelling;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,12 +24,13 @@ use self::asked::{HostSize, Room};
 use self::exact::ExactQuery;
 use self::models::Models;
 use self::remote::RemoteFiles;
+pub(crate) use self::spelling::{meant, spelled};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 
 const MORE: &str = "\
 Examples:
-  plimsoll plan model.gguf --card 3090
+  plimsoll plan model.gguf --card 3090 -c 65536
   plimsoll plan --card 2x3060 -- llama-server -m model.gguf -c 65536 -ctk q8_0 -ctv q8_0
   plimsoll plan -hf ggml-org/gemma-3-4b-it-GGUF --quants --card 3060
   plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
@@ -82,7 +83,7 @@ pub(crate) struct Arguments {
     margin: Option<Bytes>,
     /// Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as
     /// name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine
-    #[arg(long = "card", value_name = "SPEC")]
+    #[arg(long = "card", alias = "gpu", value_name = "SPEC")]
     cards: Vec<CardSpec>,
     /// Host memory of the machine in the plan, e.g. 32GiB. By default this machine's, if the plan is for this
     /// machine's cards
@@ -111,7 +112,7 @@ pub(crate) struct Arguments {
     /// With --exact: neither read nor write the cache of the engine's answers
     #[arg(long, requires = "exact")]
     no_cache: bool,
-    /// Flags of the engine, optionally after the engine's name
+    /// Flags of the engine, optionally after the engine's name. `--` is needed only in front of that name
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
@@ -199,24 +200,6 @@ fn page(
         &besides,
     );
     Ok(screen::html(plan, &points))
-}
-
-/// The spellings of llama-server that clap would read as several flags of one letter, in front of `--`.
-const SPELLED: [(&str, &str); 4] =
-    [("-hf", "--hf-repo"), ("-hfr", "--hf-repo"), ("-hff", "--hf-file"), ("-mu", "--model")];
-
-/// The command line with llama-server's short flags written out, where it is that of a plan.
-pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut words: Vec<OsString> = words.collect();
-    if words.get(1).is_some_and(|command| command == "plan") {
-        let own = words.iter_mut().take_while(|word| *word != "--");
-        for word in own {
-            if let Some((_, long)) = SPELLED.iter().find(|(short, _)| word == short) {
-                *word = (*long).into();
-            }
-        }
-    }
-    words
 }
 
 impl Arguments {

@@ -18,7 +18,7 @@ use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
 use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
 
-use self::folder::Folder;
+pub(crate) use self::folder::Folder;
 use self::talk::{patiently, quote, say, title};
 use super::{engine as engines, serve};
 use crate::report::ErrorReport;
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     })
 }
 
-fn install(home: &EngineHome) -> Result<EngineProgram, ErrorReport> {
+pub(crate) fn install(home: &EngineHome) -> Result<EngineProgram, ErrorReport> {
     title("an engine: the program that runs a model, here llama.cpp for the CPU");
     let report = |step| engines::report(step, &mut anstream::stderr());
     let engine = patiently(|| engine::install(home, report))?;

@@ -16,7 +16,6 @@ use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Forecast, Listen, Setup, widest};
 use serde_json::{Value, json};
-use tokio::runtime::{self, LocalOptions};
 
 mod unit;
 
@@ -53,7 +52,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
     /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several
     /// between commas [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = plimsoll_config::listen_address)]
+    #[arg(long, alias = "port", value_name = "ADDRESS", value_delimiter = ',', value_parser = plimsoll_config::listen_address)]
     listen: Vec<SocketAddr>,
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
@@ -64,6 +63,13 @@ pub(crate) struct Arguments {
     /// Memory to leave free on each card, e.g. 512MiB
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     reserve: Option<Bytes>,
+    /// Most models that are loaded at a time, whatever memory is free [default: 0, memory alone limits them]
+    #[arg(long, value_name = "COUNT")]
+    models_max: Option<usize>,
+    /// Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and restored
+    /// after the next load [default: 0, nothing is saved]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
+    warm: Option<Bytes>,
     /// llama-server for models that are configured with flags only
     #[arg(long, value_name = "PROGRAM")]
     engine: Option<PathBuf>,
@@ -95,6 +101,9 @@ pub(crate) struct Arguments {
     /// origin's host also becomes an accepted Host name
     #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = web_origin)]
     origins: Vec<String>,
+    /// Serve as a host of a fleet whose store is this etcd, e.g. etcd://10.0.0.1,10.0.0.2,10.0.0.3
+    #[arg(long, value_name = "STORE")]
+    fleet: Option<String>,
     /// Print a systemd unit that runs this program as a service of the machine, then exit
     #[arg(long, conflicts_with = "check")]
     print_unit: bool,
@@ -118,6 +127,8 @@ impl Arguments {
             open: self.open,
             cards: self.cards,
             reserve: self.reserve,
+            models_max: self.models_max,
+            warm: self.warm,
             engine: self.engine.map(|path| vec![path.to_string_lossy().into_owned()]),
             log_file: self.log_file,
             log_level: level,
@@ -126,6 +137,7 @@ impl Arguments {
             ask: self.ask.map(Duration::from_millis),
             reclaim_before_load: self.reclaim_before_load,
             allow_origins: self.origins,
+            fleet: self.fleet,
             ..ServeSettings::default()
         }
     }
@@ -226,22 +238,12 @@ fn fix_allocator_thresholds() {
     }
 }
 
-/// Time in which threads that read files end, when all else has.
-const HUNG_DISK: Duration = Duration::from_secs(1);
-
 /// Runs the daemon's one thread.
-///
-/// DECISION: a local runtime instead of a `LocalSet`. In a `LocalSet` every wake-up of a task also writes to
-/// the reactor's eventfd, and a small request took 20 µs longer.
 pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>>) -> Result<T, ErrorReport> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())
+    let mut done = None;
+    plimsoll_serve::on_one_thread(Box::pin(async { done = Some(work.await) }))
         .map_err(ErrorReport::of("cannot start the server's event loop"))?;
-    let done = runtime.block_on(work);
-    // A file on a hung disk is still being opened, and would keep the process for ever.
-    runtime.shutdown_timeout(HUNG_DISK);
-    done
+    done.unwrap_or_else(|| Err(ErrorReport::new("the server's event loop ended before its work")))
 }
 
 /// Prints the address on stdout, where scripts that asked for port 0 read it.
@@ -263,6 +265,9 @@ mod tests {
         ("--open", "[serve]\nopen = true"),
         ("--card=name=H200,total=80GiB", "[serve]\ncards = ['name=H200,total=80GiB']"),
         ("--reserve=512MiB", "[serve]\nreserve = '512MiB'"),
+        ("--models-max=2", "[serve]\nmodels-max = 2"),
+        ("--warm=8GiB", "[serve]\nwarm = '8GiB'"),
+        ("--fleet=etcd://a", "[fleet]\nstore = 'etcd://a'"),
         ("--engine=/opt/llama-server", "[engine]\ncommand = '/opt/llama-server'"),
         ("--log-file=engines.log", "[serve]\nlog-file = 'engines.log'"),
         ("--log-level=warn", "[serve]\nlog-level = 'warn'"),

@@ -5,11 +5,12 @@
 
 mod address;
 mod give_way;
+mod list;
+mod load;
 mod stop;
 mod top;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,35 +21,17 @@ use hyper::body::Incoming;
 use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
 use serde_json::{Value, json};
 
-use crate::report::{ErrorReport, print_as};
-use crate::screen;
+use crate::report::ErrorReport;
 
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
 pub(crate) use give_way::{Yield, give_way};
+pub(crate) use list::{List, list, status};
+pub(crate) use load::{Load, load};
 pub(crate) use stop::{Stop, stop};
 pub(crate) use top::{Top, top};
 
 /// Longest answer that is read: a status of some thousand models.
 const LONGEST_ANSWER: usize = 16 << 20;
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples: plimsoll ps 127.0.0.1:8081; plimsoll status --json\n\nExit status: 0, \
-        or 1 if the server does not answer.")]
-pub(crate) struct List {
-    #[command(flatten)]
-    server: ServerArgument,
-    /// Print the server's status as JSON, or write it to FILE
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
-    json: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Load {
-    /// Name or alias of the model
-    model: String,
-    #[command(flatten)]
-    server: ServerAddress,
-}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Unload {
@@ -101,14 +84,16 @@ pub(crate) struct Logs {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerVerbError {
     #[error(
-        "{url} does not answer\nhint: is `plimsoll serve` running at this address? choose another \
-        address with --url"
+        "{url} does not answer\nhint: is `plimsoll serve` running at this address? choose another address with --url\n\
+        hint: `plimsoll top` shows this machine's cards, and what holds their memory, without a server"
     )]
     Unreachable {
         url: String,
         #[source]
         error: HttpClientError,
     },
+    #[error("{model} is not loaded: {why}")]
+    NotLoaded { model: String, why: String },
     #[error("{url} refuses: {message}")]
     Refused { url: String, message: String, status: StatusCode },
     #[error(
@@ -116,7 +101,7 @@ pub(crate) enum ServerVerbError {
         user or root, in its container, or with `systemctl stop plimsoll`"
     )]
     NotOwn { url: String },
-    #[error("the answer from {url} is not from a plimsoll server")]
+    #[error("the answer from {url} is not from a plimsoll server\nhint: choose another address with --url")]
     Foreign {
         url: String,
         #[source]
@@ -142,24 +127,6 @@ pub(super) fn report(error: ServerVerbError) -> ErrorReport {
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
 
-pub(crate) fn list(arguments: &List) -> Result<ExitCode, ErrorReport> {
-    arguments.show(|_| String::new())
-}
-
-/// The list, below what concerns the server itself.
-pub(crate) fn status(arguments: &List) -> Result<ExitCode, ErrorReport> {
-    arguments.show(|status| screen::server(status, &arguments.server.server().url.to_string()))
-}
-
-impl List {
-    fn show(&self, head: impl FnOnce(&Value) -> String) -> Result<ExitCode, ErrorReport> {
-        let status =
-            self.server.server().ask_json(Method::GET, "/api/status", &Value::Null).map_err(report)?;
-        print_as(self.json.as_deref(), &status, || head(&status) + &screen::status(&status))?;
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
 pub(crate) fn pin(arguments: &Pin) -> Result<ExitCode, ServerVerbError> {
     // Rounded up, because a pin of no second is none.
     let seconds = |time: Duration| format!("?for={}", time.as_millis().div_ceil(1000));
@@ -179,12 +146,6 @@ pub(crate) fn unpin(arguments: &Unpin) -> Result<ExitCode, ServerVerbError> {
     done(format_args!("{} is no longer pinned", arguments.model))
 }
 
-pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
-    let body = json!({ "model": arguments.model });
-    arguments.server.ask_json(Method::POST, "/models/load", &body)?;
-    done(format_args!("{} is being loaded; `plimsoll ps` shows when it is ready", arguments.model))
-}
-
 pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
     match &arguments.model {
         Some(model) => {
@@ -201,7 +162,9 @@ pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
 pub(crate) fn reload(arguments: &Reload) -> Result<ExitCode, ServerVerbError> {
     let answer = arguments.server.server().ask_json(Method::GET, "/models?reload=1", &Value::Null)?;
     let models = answer["data"].as_array().map_or(0, Vec::len);
-    done(format_args!("the configuration was read again; models listed: {models}"))
+    let notes = answer["reload"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let notes: String = notes.map(|note| format!("\n{note}")).collect();
+    done(format_args!("the configuration was read again; models listed: {models}{notes}"))
 }
 
 /// Prints what was done.
@@ -216,11 +179,8 @@ pub(crate) fn logs(arguments: &Logs) -> Result<ExitCode, ServerVerbError> {
         server.follow(&format!("/logs/stream/{}", model.as_deref().map(encoded).unwrap_or_default()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lines = server.ask(Method::GET, "/logs", &Value::Null)?;
-    // Each line starts with its model's name; the server has no list of one model's kept lines.
-    let wanted = model.as_ref().map(|model| format!("[{model}] "));
-    let is_wanted = |line: &&str| wanted.as_ref().is_none_or(|wanted| line.starts_with(wanted));
-    let lines: String = lines.split_inclusive('\n').filter(is_wanted).collect();
+    let path = model.as_deref().map_or_else(String::new, |model| format!("?model={}", encoded(model)));
+    let lines = server.ask(Method::GET, &format!("/logs{path}"), &Value::Null)?;
     io::stdout().write_all(lines.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -285,13 +245,18 @@ impl ServerAddress {
         }
         let status = answer.status();
         let body = collect_body(answer, LONGEST_ANSWER).await.map_err(|error| self.unreachable(error))?;
-        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let url = self.url.to_string();
+        // Every refusal of a server of ours is JSON.
+        let problem: Value = serde_json::from_slice(&body)
+            .map_err(|error| ServerVerbError::Foreign { url: url.clone(), error })?;
         let mut message =
             problem["error"]["message"].as_str().map_or_else(|| status.to_string(), str::to_owned);
         for hint in problem["error"]["hints"].as_array().into_iter().flatten() {
             message += &format!("\nhint: {}", hint["text"].as_str().unwrap_or_default());
         }
-        let url = self.url.to_string();
+        if status == StatusCode::UNAUTHORIZED {
+            message += "\nhint: pass a key with --api-key, or in the variable PLIMSOLL_API_KEY";
+        }
         Err(ServerVerbError::Refused { url, message, status })
     }
 

@@ -21,6 +21,8 @@ use crate::screen::{SoakReport, lasted};
 
 /// Requests of a soak without `--for` and `--requests`.
 const REQUESTS: u64 = 2000;
+/// Requests of a round without `--round`.
+const ROUND: u64 = 20;
 const EVERY_ON_TERMINAL: Duration = Duration::from_secs(1);
 /// Interval of progress lines in a log, which may cover eight hours and is read afterwards.
 const EVERY_IN_LOG: Duration = Duration::from_secs(30);
@@ -49,9 +51,9 @@ pub(crate) struct Arguments {
     /// Largest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     answer: u64,
-    /// Requests per round; memory is read between rounds, when no request is in flight
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    round: u64,
+    /// Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer with --for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    round: Option<u64>,
     /// Begin each prompt with a unique number, so that prompt caches have no effect
     #[arg(long)]
     fresh: bool,
@@ -68,7 +70,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Print the result as JSON (plimsoll.soak/1), or write it to FILE
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Write the result as an HTML page with plots
     #[arg(long, value_name = "FILE")]
@@ -127,10 +129,11 @@ fn settings(arguments: &Arguments) -> SoakSettings {
         round: Round {
             depths: arguments.depths.clone(),
             answer: arguments.answer,
-            requests: arguments.round,
+            requests: arguments.round.unwrap_or(ROUND),
             fresh: arguments.fresh,
             yardstick: WordLength::default(),
         },
+        paced: arguments.round.is_none(),
         clients: usize::from(arguments.clients),
         patience: arguments.patience,
         give_up: arguments.give_up,

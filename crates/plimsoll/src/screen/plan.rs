@@ -49,7 +49,7 @@ fn write_card(card: &CardPlan, paper: Paper, out: &mut String) -> fmt::Result {
     let cells = WIDTH.min(paper.width().saturating_sub(4));
     let cells = u64::try_from(cells).unwrap_or_default();
     writeln!(out, "  {}", bar(card, card.total).text(cells))?;
-    let others = (Some(held(card)), "held by other processes".to_owned());
+    let others = (Some(held(card)), "held by the system and other processes".to_owned());
     let own = terms(&card.terms).map(|term| (term.bytes, term.source.to_string()));
     for (style, (bytes, source)) in TERMS.iter().zip(std::iter::once(others).chain(own)) {
         // An unknown term is shown; a term of zero bytes would only be noise.

@@ -76,7 +76,7 @@ impl<'a> SoakReport<'a> {
         let results = self.results;
         let mut remarks = Vec::new();
         // Milli-tokens per second: courses store integers.
-        let speed = results.speed.buckets().last().map(|bucket| bucket.last);
+        let speed = SoakResults::middle(&results.speed);
         let change = results.slower_percent();
         remarks.extend(speed.map(|speed| {
             let change = change.map_or_else(String::new, |change| match change < 0.0 {
@@ -84,7 +84,10 @@ impl<'a> SoakReport<'a> {
                 true => format!(", {:.1} % faster at the end than at the beginning", -change),
                 false => format!(", {change:.1} % slower at the end than at the beginning"),
             });
-            format!("speed: {:.1} tokens per second for one client{change}", thousands(speed))
+            format!(
+                "speed: {:.1} tokens per second for one client, the median of all rounds{change}",
+                thousands(speed)
+            )
         }));
         for (kind, (count, texts)) in &results.failures {
             remarks.push(failed_so(kind, *count, texts).replace('\n', "\n    "));
@@ -143,7 +146,7 @@ impl<'a> SoakReport<'a> {
         let few = |figure: &&SoakVerdict<'_>| figure.trend.growth == TrendGrowth::Unknown;
         let figure = self.judged.iter().find(few)?;
         Some(format!(
-            "too few readings of the {figure}: {count}, but at least {least} are needed; run the test longer",
+            "too few readings of the {figure}: {count}, but at least {least} are needed; run the test longer, or with a smaller --round",
             figure = figure.name,
             count = figure.trend.looks,
             least = plimsoll_telemetry::trend::Trend::LEAST_LOOKS
@@ -175,16 +178,16 @@ impl<'a> SoakReport<'a> {
         }
         let speed = |value: u64| format!("{:.1} tokens/s", thousands(value));
         page.markup(&self.chart(
-            "speed for one client",
-            &[("median".to_owned(), &results.speed)],
+            &titled("speed for one client", &results.speed, &speed),
+            &[("last round".to_owned(), &results.speed)],
             Vec::new(),
             &speed,
             RoundSteps::Decimal,
         ));
         let time = |value: u64| format!("{:.1} ms", thousands(value));
         page.markup(&self.chart(
-            "time to the first token",
-            &[("median".to_owned(), &results.first_token)],
+            &titled("time to the first token", &results.first_token, &time),
+            &[("last round".to_owned(), &results.first_token)],
             Vec::new(),
             &time,
             RoundSteps::Decimal,
@@ -210,6 +213,12 @@ impl<'a> SoakReport<'a> {
         chart.marks.extend(marks);
         chart.svg()
     }
+}
+
+/// Title of a plot with the median of the run.
+fn titled(name: &str, course: &TrendCourse, text: &dyn Fn(u64) -> String) -> String {
+    SoakResults::middle(course)
+        .map_or_else(|| name.to_owned(), |middle| format!("{name}: median {}", text(middle)))
 }
 
 /// Verdict on one figure, in a sentence.

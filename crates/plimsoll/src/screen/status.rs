@@ -57,6 +57,38 @@ fn yielded(name: &Value, bytes: &Value, lacks: &Value, left: Option<f64>) -> Str
     format!("{name} keeps {bytes} free for other programs{left}{lacks}\n")
 }
 
+/// Loads, stops, failures and refusals that are shown, the newest last.
+const MARKS: usize = 10;
+
+/// Formats what the server did last, each with its reason.
+pub(crate) fn marks(status: &Value) -> String {
+    let list = |key: &str| status[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let now = status["now"].as_f64();
+    let name = |id: &Value| list("models").iter().find(|model| model["id"] == *id)?["name"].as_str();
+    let line = |mark: &Value| {
+        // A stop says why; the end of its process adds nothing.
+        let kind = mark["kind"].as_str().filter(|kind| *kind != "gone")?;
+        let at = now.zip(mark["at"].as_f64()).map_or_else(String::new, |(now, at)| ago(now - at));
+        let of = name(&mark["model"]).map_or_else(String::new, |name| format!(" {name}"));
+        let failure = in_a_line(&mark["failure"]["reason"]);
+        let why = if failure.is_empty() { mark["text"].as_str().unwrap_or_default() } else { &failure };
+        let colon = if why.is_empty() { "" } else { ": " };
+        Some((at, format!("{kind}{of}{colon}{why}")))
+    };
+    let lines: Vec<(String, String)> = list("marks").iter().filter_map(line).collect();
+    let lines = &lines[lines.len().saturating_sub(MARKS)..];
+    let width = lines.iter().map(|(at, _)| at.len()).max().unwrap_or_default();
+    let shown: String = lines.iter().map(|(at, what)| format!("  {at:width$}  {what}\n")).collect();
+    if shown.is_empty() { shown } else { format!("\nLATEST\n{shown}") }
+}
+
+/// A reason and its causes.
+pub(crate) fn in_a_line(reason: &Value) -> String {
+    let own = reason["text"].as_str().map(str::to_owned);
+    let causes = reason["because"].as_array().into_iter().flatten().map(in_a_line);
+    own.into_iter().chain(causes).collect::<Vec<_>>().join(": ")
+}
+
 /// Formats what concerns the server itself. Fields that are missing are shown as `?`.
 pub(crate) fn server(status: &Value, url: &str) -> String {
     let server = &status["server"];
@@ -80,7 +112,7 @@ pub(crate) fn server(status: &Value, url: &str) -> String {
     )
 }
 
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     // Rounded, as a time that another program computed is a fraction off.
     let time = Duration::try_from_secs_f64(seconds.round()).ok();
     let milliseconds = time.and_then(|time| u64::try_from(time.as_millis()).ok());

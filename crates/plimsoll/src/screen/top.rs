@@ -4,6 +4,7 @@
 //! commands that the keys ask for.
 
 mod draw;
+mod happened;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -14,6 +15,7 @@ use plimsoll_probe::{Machine, Reading};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
+use happened::Happened;
 use view::{TopRow, TopView, plain};
 
 /// A request to the server that a key asks for.
@@ -61,6 +63,7 @@ enum Mode {
 #[derive(Debug, Default)]
 pub(crate) struct TopScreen {
     view: TopView,
+    happened: Happened,
     /// Name of the selected row, which may move or leave.
     selected: Option<String>,
     order: RowOrder,
@@ -79,10 +82,12 @@ impl TopScreen {
     /// Shows a server's `/api/status`.
     pub(crate) fn show_server(&mut self, status: &Value, url: &str) {
         self.view = TopView::of_server(status, url);
+        self.happened.take(status);
     }
 
     pub(crate) fn show_machine(&mut self, machine: &Machine, reading: &Reading) {
         self.view = TopView::of_machine(machine, reading);
+        self.happened = Happened::default();
     }
 
     /// Shows a sentence in the last line, until the next key.

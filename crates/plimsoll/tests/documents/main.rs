@@ -13,6 +13,7 @@
 
 #[path = "../serve/built.rs"]
 mod built;
+mod named;
 mod page;
 #[path = "../pages/real.rs"]
 mod real;
@@ -86,6 +87,69 @@ fn the_book_is_true() {
     }
 }
 
+/// The commands of a page that are not run: those within a sentence, a table or an indented block.
+fn named_commands(page: &Page) -> Vec<String> {
+    let mut is_code = false;
+    let mut found = Vec::new();
+    for line in &page.lines {
+        if line.starts_with("```") {
+            is_code = !is_code;
+            continue;
+        }
+        let spans: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        let indented = line.strip_prefix("    ").filter(|_| spans.is_empty());
+        let named = spans.into_iter().chain(indented).filter(|_| !is_code);
+        // Only what stands before a pipe, a redirection or an alternative is ours.
+        let commands = named.filter_map(|text| text.split_once("plimsoll "));
+        let ours = commands.filter(|(before, _)| {
+            before.is_empty() || before.ends_with("sudo ") || before.ends_with("run -- ")
+        });
+        found.extend(
+            ours.map(|(_, rest)| rest.split(['|', '>', ';', '(']).next().unwrap_or_default().to_owned()),
+        );
+    }
+    found
+}
+
+/// A command that is named in a sentence has the verb and the options that it is said to have.
+#[test]
+fn every_command_that_is_named_exists() {
+    let help = |verb: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args([verb, "--help"])
+            .output()
+            .unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    };
+    let mut helps = std::collections::BTreeMap::new();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for path in pages() {
+        for command in named_commands(&Page::read(&path)) {
+            let words: Vec<&str> =
+                command.split_whitespace().map(|word| word.trim_matches(['[', ']', ','])).collect();
+            let Some(verb) = words.first().filter(|verb| verb.starts_with(char::is_lowercase)) else {
+                continue;
+            };
+            count += 1;
+            let help: &Option<String> = helps.entry((*verb).to_owned()).or_insert_with(|| help(verb));
+            let Some(help) = help else {
+                wrong.push(format!("{}: no verb in `plimsoll {command}`", path.display()));
+                continue;
+            };
+            let own = words.iter().skip(1).take_while(|word| **word != "--");
+            let flags = own
+                .filter(|word| word.starts_with("--"))
+                .map(|word| word.split('=').next().unwrap_or_default());
+            let missing: Vec<&str> = flags.filter(|flag| !help.contains(flag)).collect();
+            if !missing.is_empty() {
+                wrong.push(format!("{}: `plimsoll {command}` has no {missing:?}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count >= 50, "{count} commands\n{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_link_between_documents_leads_somewhere() {
     let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SPECIFICATION.md", "SECURITY.md"];
@@ -106,6 +170,22 @@ fn every_page_is_in_the_table_of_contents() {
     for page in pages().iter().skip(1) {
         let name = page.file_name().unwrap().to_str().unwrap();
         assert!(name == "SUMMARY.md" || contents.contains(&format!("({name})")), "{name}");
+    }
+}
+
+/// Every folder of a user's home that the program writes.
+#[test]
+fn the_guide_to_remove_everything_names_every_folder() {
+    let guide = std::fs::read_to_string(repository().join("docs/install.md")).unwrap();
+    let remove = guide.split_once("## Remove everything").unwrap().1;
+    for folder in [
+        "~/.cargo/lib/plimsoll",
+        "~/.cache/plimsoll",
+        "~/.config/plimsoll",
+        "~/.local/state/plimsoll",
+        "engine remove",
+    ] {
+        assert!(remove.contains(folder), "{folder}");
     }
 }
 

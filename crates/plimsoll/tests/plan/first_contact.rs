@@ -1,5 +1,5 @@
-//! What a first user types, and the whole answer: `first_contact.txt` holds the commands and their output, and
-//! `mistakes.txt` those that are wrong.
+//! What a first user types, and the whole answer: `first_contact.txt` holds the commands and their output,
+//! `mistakes.txt` those that are wrong, and `refusals.txt` those that ask for what cannot be had.
 //!
 //! `UPDATE_DOCUMENTS=1` writes today's output into it.
 
@@ -70,6 +70,13 @@ fn mistakes_are_answered_as_they_stand_in_the_file() {
         assert!(answer.contains("\nplimsoll: "), "{answer}");
         assert!(answer.contains("\n[exit 2]"), "{answer}");
     }
+}
+
+/// Every command of the file is right, and what it asks for cannot be had.
+#[test]
+fn refusals_are_answered_as_they_stand_in_the_file() {
+    let today = as_it_stands("refusals.txt");
+    assert_eq!(today.matches("\n[exit 1]").count(), today.matches("\n[exit ").count(), "{today}");
 }
 
 /// Commands are the reader's own, and errors are for a terminal to wrap.

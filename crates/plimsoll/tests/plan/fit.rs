@@ -165,5 +165,8 @@ fn a_number_that_the_engine_reads_otherwise_is_never_pasted() {
     let output = plimsoll(&["plan", "--fit", "ngl", "--card", CARD, "--", "-m", model, "-c", "64k"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let why = unwrapped(&output.stderr);
-    assert!(why.contains("reads `64k` after --ctx-size as 64") && why.contains("in full: 65536"), "{why}");
+    assert!(
+        why.contains("reads `64k` after --ctx-size (-c) as 64") && why.contains("in full: 65536"),
+        "{why}"
+    );
 }

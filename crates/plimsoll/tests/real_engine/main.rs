@@ -20,15 +20,20 @@ mod exact_rows;
 mod fleet;
 mod growth;
 mod hip;
+mod hip_rows;
+mod host_memory;
 mod leaving;
+mod open_webui;
 mod openai;
 mod quickstart;
 mod routes;
+mod shown;
 mod sockets;
 mod upstream;
 mod venv;
 mod vulkan;
 mod vulkan_rows;
+mod warm;
 mod words;
 
 #[allow(dead_code, reason = "shared with the tests of the engine, which use all of it")]

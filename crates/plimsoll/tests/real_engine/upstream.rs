@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fake_hub::{FakeHub, HostedFile};
 use tempfile::TempDir;
 
 use crate::child::program;
@@ -18,6 +19,8 @@ const SOURCE: &str = "llama-cpp-python==0.3.36";
 /// What the tests import, by the names of their `requirements.txt`.
 const PACKAGES: [&str; 7] = ["pytest", "pytest-xdist", "filelock", "numpy", "openai", "requests", "wget"];
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_engine/upstream");
+/// The repository that the tests of downloads fetch.
+const DOWNLOADED: &str = "ggml-org/test-model-router-download";
 /// Tests that pass bare and not through us: name, and the reason behind `|`.
 const DIFFERS: &str = include_str!("upstream/differs.txt");
 /// Tests that take seconds.
@@ -49,6 +52,8 @@ fn source() -> PathBuf {
 struct UpstreamTests {
     folder: TempDir,
     source: PathBuf,
+    /// The hub of downloads, with the model that the tests fetch.
+    hub: FakeHub,
 }
 
 impl UpstreamTests {
@@ -60,13 +65,15 @@ impl UpstreamTests {
             let changes = plimsoll_specimens::Changes { context: Some(2048), ..Default::default() };
             plimsoll_specimens::write(shape, &models.join(format!("{shape}.gguf")), &changes).unwrap();
         }
+        let tiny = HostedFile::whole(&fs::read(models.join("tiny.gguf")).unwrap());
+        let hub = FakeHub::start(vec![(DOWNLOADED, "model-F16.gguf", tiny)]).unwrap();
         let tree = source.join("source/vendor/llama.cpp");
         run(Command::new("python3").arg(Path::new(TOOLS).join("prepare.py")).args([
             &tree,
             &folder.path().join("tree"),
             &models,
         ]));
-        Self { folder, source }
+        Self { folder, source, hub }
     }
 
     /// Runs test files against `server`, each on a port of its own; returns the names of those that pass.
@@ -83,6 +90,7 @@ impl UpstreamTests {
             .env("PLIMSOLL_TEST_ENGINE", engine())
             .env("TMPDIR", self.folder.path())
             .env("LLAMA_CACHE", self.folder.path())
+            .env("MODEL_ENDPOINT", &self.hub.address)
             .output()
             .unwrap();
         let report = fs::read_to_string(&report);

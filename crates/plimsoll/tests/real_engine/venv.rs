@@ -11,6 +11,8 @@ use serde_json::Value;
 pub(crate) struct Environment {
     folder: &'static str,
     packages: &'static [&'static str],
+    /// The script beside this file that installs what the packages need, if that is not all that they name.
+    completed_by: Option<&'static str>,
     made: Mutex<bool>,
 }
 
@@ -21,10 +23,17 @@ pub(crate) static LANGCHAIN: Environment =
     Environment::new("langchain-venv", &["langchain-openai==1.7.3", "llm==0.36"]);
 pub(crate) static LITELLM: Environment = Environment::new("litellm-venv", &["litellm==1.106.2"]);
 pub(crate) static AIDER: Environment = Environment::new("aider-venv", &["aider-chat==0.86.2"]);
+pub(crate) static OPEN_WEBUI: Environment =
+    Environment::new("open-webui-venv", &["open-webui==0.12.4"]).completed_by("open_webui.py");
 
 /// The Python of CI's environment.
 pub(crate) fn python() -> PathBuf {
     CLIENTS.python()
+}
+
+/// A script beside this file.
+pub(crate) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real_engine").join(name)
 }
 
 /// Runs a client and reads the JSON in its last line; libraries print notices before it.
@@ -39,7 +48,11 @@ pub(crate) fn output(client: &mut Command) -> Value {
 
 impl Environment {
     const fn new(folder: &'static str, packages: &'static [&'static str]) -> Self {
-        Self { folder, packages, made: Mutex::new(false) }
+        Self { folder, packages, completed_by: None, made: Mutex::new(false) }
+    }
+
+    const fn completed_by(self, script: &'static str) -> Self {
+        Self { completed_by: Some(script), ..self }
     }
 
     pub(crate) fn python(&self) -> PathBuf {
@@ -65,8 +78,13 @@ impl Environment {
     fn install(&self, place: &Path) {
         let partial = place.with_extension(std::process::id().to_string());
         run(Command::new("python3").args(["-m", "venv"]).arg(&partial));
+        let python = partial.join("bin/python");
         let flags = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        run(Command::new(partial.join("bin/python")).args(flags).args(self.packages));
+        let alone = self.completed_by.map(|_| "--no-deps");
+        run(Command::new(&python).args(flags).args(alone).args(self.packages));
+        if let Some(script) = self.completed_by {
+            run(Command::new(&python).arg(self::script(script)).arg("install"));
+        }
         let _ = fs::remove_dir_all(place);
         fs::rename(&partial, place).unwrap();
     }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cuda;
@@ -30,48 +31,55 @@ const NVIDIA: Recording =
     Recording { file: "nvidia-580-0.5.0.json", card: "total=150754820096,cc=9.0,name=NVIDIA H200", rows: 47 };
 
 /// A row of the recording: sizes in order, below 0 where memory was given back.
-struct Row {
-    model: String,
-    flags: String,
-    events: Vec<i64>,
+#[derive(Deserialize)]
+pub(crate) struct Row {
+    pub(crate) model: String,
+    pub(crate) flags: String,
+    pub(crate) events: Vec<i64>,
+    /// The engine's lines on its buffers, where they were recorded.
+    #[serde(default)]
+    pub(crate) log: Vec<String>,
 }
 
-fn rows(recording: &Recording) -> Vec<Row> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/vulkan");
-    let rows: Vec<Value> = serde_json::from_slice(&fs::read(folder.join(recording.file)).unwrap()).unwrap();
-    assert_eq!(rows.len(), recording.rows);
-    let row = |row: &Value| Row {
-        model: row["model"].as_str().unwrap().to_owned(),
-        flags: row["flags"].as_str().unwrap().to_owned(),
-        events: row["events"].as_array().unwrap().iter().filter_map(Value::as_i64).collect(),
-    };
-    rows.iter().map(row).collect()
+/// The rows of a file below `data`.
+pub(crate) fn rows(file: &str) -> Vec<Row> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(file);
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// What the engine asked for until it made its slots.
-fn asked(row: &Row, card: &str, folder: &Path) -> Vec<i64> {
+/// What the engine of this command asked of a card until it made its slots, and what it logged.
+pub(crate) fn asked(
+    mut command: Command,
+    row: &Row,
+    device: &str,
+    card: &str,
+    folder: &Path,
+) -> (Vec<i64>, String) {
     let (report, socket) = (folder.join("report"), folder.join("s.sock"));
     let _ = (fs::remove_file(&report), fs::remove_file(&socket));
-    let mut command = Command::new(&cuda::engine().program);
     command
         .arg("-m")
         .arg(cuda::specimen(&row.model, folder))
         .args(row.flags.split_whitespace())
-        .args(["-t", "1", "-fit", "off", "-dev", "Vulkan0", "-lv", "4", "--no-warmup", "--host"])
+        .args(["-t", "1", "-fit", "off", "-dev", device, "-lv", "4", "--no-warmup", "--host"])
         .arg(&socket)
-        .env("GGML_BACKEND_PATH", cuda::vulkan_backend())
-        .env("LD_LIBRARY_PATH", libraries(folder))
         .env("LD_PRELOAD", built("libplimsoll_phantom.so", "plimsoll-phantom"))
         .env("PLIMSOLL_PHANTOM_CARDS", card)
         .env("PLIMSOLL_PHANTOM_REPORT", &report);
     let mut engine =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let log = BufReader::new(engine.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let ready = log.into_iter().any(|line| line.contains("n_slots"));
+    let mut log = String::new();
+    for line in BufReader::new(engine.stderr.take().unwrap()).lines().map_while(Result::ok) {
+        log.push_str(&line);
+        log.push('\n');
+        if line.contains("n_slots") {
+            break;
+        }
+    }
     engine.kill().unwrap();
     engine.wait().unwrap();
-    assert!(ready, "{} {}", row.model, row.flags);
-    events(&fs::read_to_string(&report).unwrap())
+    assert!(log.contains("n_slots"), "{} {}\n{log}", row.model, row.flags);
+    (events(&fs::read_to_string(&report).unwrap()), log)
 }
 
 fn events(report: &str) -> Vec<i64> {
@@ -93,13 +101,17 @@ fn events(report: &str) -> Vec<i64> {
 
 fn hold(recording: &Recording, models: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let rows = rows(recording);
+    let rows = rows(&format!("vulkan/{}", recording.file));
+    assert_eq!(rows.len(), recording.rows);
     let rows: Vec<&Row> =
         rows.iter().filter(|row| models.is_empty() || models.contains(&row.model.as_str())).collect();
     let wrong: Vec<String> = rows
         .iter()
         .filter_map(|row| {
-            let asked = asked(row, recording.card, folder.path());
+            let mut command = Command::new(&cuda::engine().program);
+            command.env("GGML_BACKEND_PATH", cuda::vulkan_backend());
+            command.env("LD_LIBRARY_PATH", libraries(folder.path()));
+            let (asked, _) = asked(command, row, "Vulkan0", recording.card, folder.path());
             (asked != row.events)
                 .then(|| format!("{} {}: {asked:?} for {:?}", row.model, row.flags, row.events))
         })

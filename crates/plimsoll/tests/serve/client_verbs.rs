@@ -1,8 +1,8 @@
 //! Tests of `plimsoll ps`, `status`, `load`, `unload`, `pin`, `reload`, `logs` and `stop` against a running server.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,8 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
     let list = || printed(&plimsoll(&daemon, "", &["ps"]));
     assert!(list().contains("alpha-2  unloaded"), "{}", list());
     let said = printed(&plimsoll(&daemon, "", &["load", "alpha-2"]));
-    assert_eq!(said, "alpha-2 is being loaded; `plimsoll ps` shows when it is ready\n");
+    let under_way = "alpha-2 is being loaded; `plimsoll ps` shows when it is ready\n";
+    assert!([under_way, "alpha-2 is ready\n"].contains(&said.as_str()), "{said}");
     until("alpha is ready", || list().contains("ready  612 MiB"));
     let json: Value = serde_json::from_str(&printed(&plimsoll(&daemon, "", &["ps", "--json"]))).unwrap();
     assert_eq!(json["cards"][0]["claimed"], 612 << 20);
@@ -47,6 +48,8 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
 
     let logs = printed(&plimsoll(&daemon, "", &["logs", "alpha-2"]));
     assert!(!logs.is_empty() && logs.lines().all(|line| line.starts_with("[alpha-2] ")), "{logs}");
+    let unknown = failed(&plimsoll(&daemon, "", &["logs", "gamma"]));
+    assert!(unknown.0 == Some(2) && unknown.1.contains("model 'gamma' not found"), "{}", unknown.1);
     printed(&plimsoll(&daemon, "", &["load", "beta"]));
     until("beta is ready", || list().contains("ready  200 MiB"));
     printed(&plimsoll(&daemon, "", &["unload", "alpha-2"]));
@@ -62,7 +65,7 @@ fn a_changed_configuration_is_read_again() {
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), text.replace("alpha", "omega")).unwrap();
     let said = printed(&plimsoll(&daemon, "", &["reload"]));
-    assert_eq!(said, "the configuration was read again; models listed: 1\n");
+    assert_eq!(said, "the configuration was read again; models listed: 1\n2 models changed\n");
     daemon.told("plimsoll.toml: read again, 2 models changed");
     until("omega is listed", || printed(&plimsoll(&daemon, "", &["ps"])).contains("omega"));
     std::fs::write(daemon.config_file(), "[models").unwrap();
@@ -81,12 +84,107 @@ fn a_wrong_key_and_a_missing_server_are_clear_errors() {
     assert!(printed(&plimsoll(&daemon, "secret", &["ps"])).contains("alpha"));
     let (status, error) = failed(&plimsoll(&daemon, "wrong", &["ps"]));
     assert_eq!(status, Some(1));
-    assert!(error.contains("the request contains no valid API key"), "{error}");
+    assert!(
+        error.contains("the request contains no valid API key\nhint: pass a key with --api-key"),
+        "{error}"
+    );
+    let port = daemon.address.port();
+    for place in [format!("{port}"), format!(":{port}"), format!("localhost:{port}")] {
+        assert!(printed(&plimsoll(&daemon, "secret", &["ps", &place])).contains("alpha"), "{place}");
+    }
     let (status, error) = failed(&plimsoll(&daemon, "new\nline", &["ps"]));
     assert_eq!(status, Some(2), "{error}");
     let (status, error) = failed(&plimsoll(&daemon, "", &["ps", "--url", "http://127.0.0.1:1"]));
     assert_eq!(status, Some(1));
     assert!(error.contains("is `plimsoll serve` running at this address?"), "{error}");
+    assert!(error.contains("\nhint: `plimsoll top` shows this machine's cards"), "{error}");
+}
+
+#[test]
+fn another_program_at_the_address_is_told_from_a_refusal() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let answer = std::thread::spawn(move || {
+        let (mut client, _) = other.accept().unwrap();
+        let _ = client.read(&mut [0; 4096]).unwrap();
+        let page = "HTTP/1.0 404 File not found\r\nContent-Length: 15\r\n\r\n<h1>Error</h1>\n";
+        client.write_all(page.as_bytes()).unwrap();
+    });
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["ps", &address]).output().unwrap();
+    let (status, error) = failed(&output);
+    answer.join().unwrap();
+    assert_eq!(status, Some(1));
+    assert!(
+        error.contains(" is not from a plimsoll server\nhint: choose another address with --url"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_check_of_a_server_finds_its_engine_or_names_them() {
+    let daemon = Setup::new().model("alpha", "100MiB", "", "").model("beta", "100MiB", "", "").start();
+    let check =
+        || failed(&plimsoll(&daemon, "", &["plan", "--check", &format!("http://{}", daemon.address)]));
+    let (status, error) = check();
+    assert!(status == Some(2) && error.contains("has loaded no model\nhint: plimsoll load MODEL"), "{error}");
+    for model in ["alpha", "beta"] {
+        assert_eq!(chat(daemon.address, model).status, 200);
+    }
+    let (status, error) = check();
+    assert!(status == Some(2) && error.contains("give the PID of one: "), "{error}");
+    for engine in daemon.engines() {
+        assert!(error.contains(&format!("{engine} (")), "{error}");
+    }
+    let locked =
+        Setup::new().config("[serve]\napi-keys = ['secret']\n").model("alpha", "100MiB", "", "").start();
+    let url = format!("http://{}", locked.address);
+    let (_, error) = failed(&plimsoll(&locked, "wrong", &["plan", "--check", &url]));
+    assert!(error.contains("no valid API key\nhint: pass a key in the variable PLIMSOLL_API_KEY"), "{error}");
+    let (_, error) = failed(&plimsoll(&locked, "secret", &["plan", "--check", &url]));
+    assert!(error.contains("has loaded no model"), "{error}");
+}
+
+#[test]
+fn a_load_without_room_is_not_said_to_be_under_way() {
+    let daemon = Setup::new().model("alpha", "612MiB", "", "").model("large", "64GiB", "", "").start();
+    printed(&plimsoll(&daemon, "", &["yield", "900MiB", "--for", "1h"]));
+    let (status, error) = failed(&plimsoll(&daemon, "", &["load", "alpha"]));
+    assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: "), "{error}");
+    assert!(error.contains("a yield to other programs keeps free 900 MiB"), "{error}");
+    let status = printed(&plimsoll(&daemon, "", &["status"]));
+    assert!(status.contains("  refused alpha: alpha does not fit") && status.contains("900 MiB"), "{status}");
+    printed(&plimsoll(&daemon, "", &["yield", "--end"]));
+    let (status, error) = failed(&plimsoll(&daemon, "", &["load", "large"]));
+    assert!(status == Some(1) && error.contains("large is not loaded: "), "{error}");
+    let said = printed(&plimsoll(&daemon, "", &["load", "alpha"]));
+    assert!(said.starts_with("alpha is "), "{said}");
+}
+
+#[test]
+fn a_second_load_is_told_what_the_model_does() {
+    let daemon = Setup::new().model("alpha", "612MiB", "load_ms=3000", "").start();
+    let load = || plimsoll(&daemon, "", &["load", "alpha"]);
+    printed(&load());
+    let error = failed(&load()).1;
+    assert!(error.contains("model is already loading"), "{error}");
+    until("alpha is ready", || printed(&plimsoll(&daemon, "", &["ps"])).contains("ready"));
+    let error = failed(&load()).1;
+    assert!(error.contains("model is already running"), "{error}");
+}
+
+#[test]
+fn a_reload_says_what_it_changed_and_what_waits_for_a_restart() {
+    let daemon =
+        Setup::new().config("[serve]\napi-keys = ['old']\n").model("alpha", "100MiB", "", "").start();
+    let text = std::fs::read_to_string(daemon.config_file()).unwrap();
+    std::fs::write(daemon.config_file(), text.replace("['old']", "['new']\nreserve = '1MiB'")).unwrap();
+    assert_eq!(
+        printed(&plimsoll(&daemon, "old", &["reload"])),
+        "the configuration was read again; models listed: 1\n0 models changed\n\
+         `reserve` under [serve] has changed; restart the server to apply it\nthe API keys were replaced\n"
+    );
+    assert_eq!(failed(&plimsoll(&daemon, "old", &["ps"])).0, Some(1));
+    assert!(printed(&plimsoll(&daemon, "new", &["ps"])).contains("alpha"));
 }
 
 #[test]
@@ -141,6 +239,21 @@ fn the_status_begins_with_the_server_and_its_requests() {
     assert!(status.contains("requests: 1 answered, 1 failed, 0 abandoned; 0 in progress, 0 waiting\n\nCARD"));
     let json: Value = serde_json::from_str(&printed(&plimsoll(&daemon, "", &["status", "--json"]))).unwrap();
     assert_eq!(json["server"]["pid"], daemon.pid());
+}
+
+/// Who left for whom is seen by a client, and not in the server's log alone.
+#[test]
+fn the_status_ends_with_what_the_server_did_last_and_why() {
+    let daemon = Setup::new().model("alpha", "700MiB", "", "").model("beta", "700MiB", "", "").start();
+    assert!(!printed(&plimsoll(&daemon, "", &["status"])).contains("LATEST"));
+    for model in ["alpha", "beta"] {
+        assert_eq!(chat(daemon.address, model).status, 200);
+    }
+    let status = printed(&plimsoll(&daemon, "", &["status"]));
+    let latest = status.split_once("\nLATEST").expect("a list of what it did").1;
+    assert!(latest.contains(" ago  stop alpha: beta needs 700 MiB\n"), "{status}");
+    assert!(latest.find("  stop alpha") < latest.find("  ready beta\n"), "{status}");
+    assert!(!printed(&plimsoll(&daemon, "", &["ps"])).contains("LATEST"));
 }
 
 #[test]
@@ -259,4 +372,23 @@ fn stop_ends_no_process_but_the_one_that_listens() {
     assert!(bystander.try_wait().unwrap().is_none(), "it still runs");
     bystander.kill().unwrap();
     bystander.wait().unwrap();
+}
+
+#[test]
+fn a_watched_status_is_printed_again_until_the_server_ends() {
+    let daemon = Setup::new().model("alpha", "100MiB", "", "").start();
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["status", "--watch", "--url", &format!("http://{}", daemon.address)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut next = |words: &str| lines.any(|line| line.starts_with(words));
+    assert!(next("alpha  unloaded"));
+    assert_eq!(chat(daemon.address, "alpha").status, 200);
+    assert!(next("alpha  ready"));
+    printed(&plimsoll(&daemon, "", &["stop"]));
+    assert!(!next("never"), "the output ends");
+    assert_eq!(watch.wait().unwrap().code(), Some(1));
 }

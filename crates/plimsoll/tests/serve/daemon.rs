@@ -22,7 +22,7 @@ pub(crate) use built::built;
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
-    config: PathBuf,
+    pub(crate) config: PathBuf,
     _folder: TempDir,
     talk: Arc<Mutex<String>>,
 }
@@ -101,6 +101,7 @@ impl Setup {
             .arg(&config)
             .args(["--listen", "127.0.0.1:0"])
             .args(&self.arguments)
+            .env("XDG_STATE_HOME", folder.path())
             .envs(&self.environment)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -192,16 +193,17 @@ impl Daemon {
         http::get(self.address, "/api/status").json()
     }
 
-    /// Bytes that runs have claimed, over all cards.
+    /// Bytes that runs have claimed, over all cards but the host beside them.
     pub(crate) fn claimed(&self) -> u64 {
         let status = self.status();
-        status["cards"].as_array().expect("cards").iter().filter_map(|card| card["claimed"].as_u64()).sum()
+        let cards = status["cards"].as_array().expect("cards");
+        let own = cards.iter().filter(|card| cards.len() == 1 || card["id"] != "host");
+        own.filter_map(|card| card["claimed"].as_u64()).sum()
     }
 
     /// Live descendants: engines, but not the warden.
     pub(crate) fn engines(&self) -> Vec<u32> {
-        let serves = |pid: &u32| is_engine(&command_line(*pid)) && !is_asked(*pid);
-        descendants(self.pid()).into_iter().filter(serves).collect()
+        engines_of(self.pid())
     }
 
     pub(crate) fn open_files(&self) -> usize {
@@ -242,6 +244,12 @@ pub(crate) fn command_line(pid: u32) -> String {
 fn is_engine(command: &str) -> bool {
     !command.contains("exec-child")
         && ["fake-engine", "llama-server"].iter().any(|name| command.contains(name))
+}
+
+/// Engines of the daemon with this process id.
+pub(crate) fn engines_of(daemon: u32) -> Vec<u32> {
+    let serves = |pid: &u32| is_engine(&command_line(*pid)) && !is_asked(*pid);
+    descendants(daemon).into_iter().filter(serves).collect()
 }
 
 /// An engine that is asked for its memory runs over the stand-in for a card.

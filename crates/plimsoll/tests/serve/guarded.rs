@@ -157,8 +157,11 @@ fn what_a_page_says_is_measured_shown_and_counted_and_its_folder_goes_with_the_e
     let setup = with_page(Setup::with_cards(&[]), "alpha", "1GiB", "", &page, "");
     let daemon = one_card(setup, library());
     let pages = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
-    let measured = json!([{"card": CARD, "bytes": 900 * MIB}]);
-    until("the page is measured", || model(&daemon.status(), "alpha")["measured"] == measured);
+    let measured = json!({"card": CARD, "bytes": 900 * MIB});
+    until("the page is measured", || model(&daemon.status(), "alpha")["measured"][0] == measured);
+    let status = daemon.status();
+    let beside = &model(&status, "alpha")["measured"][1];
+    assert!(beside["card"] == "host" && beside["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{beside}");
     let running = get(daemon.address, "/running").json();
     assert_eq!(
         running["running"][0]["memory"],

@@ -63,12 +63,12 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 Server(("127.0.0.1", int(sys.argv[1])), Engine).serve_forever()
 "#;
 
-/// Bytes of the daemon in RAM.
+/// Bytes of the daemon in RAM, without pages of its program file, which come and go.
 fn resident(daemon: &Daemon) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))
         .expect("the daemon and this test talk");
     let line =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the daemon and this test talk");
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the daemon and this test talk");
     line.split_whitespace()
         .next()
         .expect("the daemon and this test talk")

@@ -58,7 +58,11 @@ fn each_child_names_only_its_own_cards_by_uuid() {
 fn the_daemon_maps_neither_libcuda_nor_the_library_that_maps_it() {
     let daemon = four_cards(Setup::with_cards(&[]).model("one", "1GiB", "", ""));
     assert_eq!(chat(daemon.address, "one").status, 200);
-    assert_eq!(daemon.status()["cards"].as_array().map(Vec::len), Some(4), "the cards are seen");
+    assert_eq!(
+        daemon.status()["cards"].as_array().map(Vec::len),
+        Some(5),
+        "four cards and the host are seen"
+    );
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", daemon.pid())).expect("it runs");
     for library in ["libcuda", "nvidia_ml", "nvidia-ml"] {
         assert!(!maps.contains(library), "{maps}");
@@ -117,6 +121,7 @@ fn a_model_that_its_flags_keep_off_the_cards_sees_none_by_any_runtime() {
 }
 
 /// What the cards say of claims, by UUID.
+/// Claims on each card, and on the host beside them.
 fn claims(daemon: &Daemon) -> Vec<u64> {
     let status = daemon.status();
     let cards = status["cards"].as_array().expect("cards").iter();
@@ -137,7 +142,7 @@ fn a_model_goes_to_the_card_that_its_flags_name_whatever_fills_the_other() {
         let (cards, device) = sent(&daemon, "--device");
         assert_eq!(cards, "GPU-bbbb", "{lines}");
         assert!(device.is_none_or(|device| device == "CUDA0"), "{lines}");
-        assert_eq!(claims(&daemon), [0, GIB], "{lines}");
+        assert_eq!(claims(&daemon), [0, GIB, 0], "{lines}");
     }
 }
 
@@ -179,7 +184,7 @@ fn a_variable_that_names_a_card_is_renumbered_for_the_child() {
 fn one_card_by_its_number_is_that_card_and_the_first_of_the_child() {
     let daemon = cards(preset("split-mode = none\nmain-gpu = 1"), &FILLED);
     assert_eq!(sent(&daemon, "--main-gpu"), ("GPU-bbbb".to_owned(), Some("0".to_owned())));
-    assert_eq!(claims(&daemon), [0, GIB]);
+    assert_eq!(claims(&daemon), [0, GIB, 0]);
 }
 
 #[test]

@@ -47,6 +47,31 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
+fn no_more_models_are_loaded_than_models_max_says() {
+    let daemon = Setup::new()
+        .config("[serve]\nmodels-max = 7\n")
+        .model("a", "64MiB", "", "hold = \"0s\"")
+        .model("b", "64MiB", "", "hold = \"0s\"")
+        .argument("--models-max")
+        .argument("1")
+        .start();
+    for name in ["a", "b", "a"] {
+        assert_eq!(chat(daemon.address, name).status, 200);
+        let running = get(daemon.address, "/running").json();
+        let running = running["running"].as_array().unwrap();
+        assert!(running.len() == 1 && running[0]["model"] == name, "{running:?}");
+    }
+    let props = get(daemon.address, "/props").json();
+    assert!(
+        props["max_instances"] == 1 && props["build_info"].as_str().unwrap().starts_with("b10605-plimsoll-")
+    );
+    for bad in ["-1", "1.5", "\"two\""] {
+        let said = Setup::new().config(&format!("[serve]\nmodels-max = {bad}\n")).refused();
+        assert!(said.contains("plimsoll.toml:2"), "{said}");
+    }
+}
+
+#[test]
 fn a_thousand_clients_of_a_cold_model_cause_one_load_and_all_are_answered() {
     let daemon = Setup::new().model("a", "100MiB", "load_ms=500", "concurrency = 8").start();
     let body = chat_body("a", false).to_string();

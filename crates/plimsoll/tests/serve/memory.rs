@@ -13,10 +13,10 @@ use crate::http::{self, chat, get};
 /// Bytes that a pipe holds (pipe(7)).
 const PIPE: usize = 65_536;
 
-/// Resident memory of the daemon in KiB.
+/// Resident memory of the daemon in KiB, without pages of its program file, which come and go.
 fn resident(daemon: &Daemon) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let size = line.and_then(|line| line.split_ascii_whitespace().next());
     size.and_then(|size| size.parse().ok()).expect("a size")
 }

@@ -76,7 +76,30 @@ fn a_check_warns_of_a_card_of_the_file_that_is_not_in_this_machine() {
     let told = "the card made-up is not a card of this machine";
     assert!(check(&[]).contains(told), "{}", check(&[]));
     // A plan for another machine, whose cards the command line describes.
-    assert!(!check(&["--card", "name=H200,total=80GiB"]).contains("is not a card of this machine"));
+    let planned = check(&["--card", "name=H200,total=80GiB"]);
+    assert!(!planned.contains("is not a card of this machine"), "{planned}");
+    assert!(planned.contains("H200 is planned as a CUDA card of another machine; kind=host"), "{planned}");
+}
+
+/// What the start of the server would refuse is no good configuration.
+#[test]
+fn a_check_refuses_an_address_that_nothing_permits() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("plimsoll.toml");
+    let check = |serve: &str| {
+        let text = format!("[serve]\n{serve}\n[models.a]\ncmd = \"sh ${{PORT}}\"\nmemory = \"1MiB\"\n");
+        std::fs::write(&config, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["serve", "--check", "--card", "kind=host,total=1GiB"]).arg(&config).output().unwrap()
+    };
+    let output = check("listen = \"0.0.0.0:8099\"");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("no API key is set"), "{error}");
+    for permitted in
+        ["listen = \"0.0.0.0:8099\"\nopen = true", "listen = \"0.0.0.0:8099\"\napi-keys = [\"k\"]"]
+    {
+        assert_eq!(check(permitted).status.code(), Some(0), "{permitted}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::daemon::{Daemon, Setup, until};
-use crate::http::chat;
+use crate::http::{chat, post};
 
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
@@ -20,11 +20,12 @@ struct Screen {
 
 impl Screen {
     fn start(daemon: &Daemon) -> Self {
-        let command = format!(
-            "stty cols 100 rows 30; exec {} top --url http://{}",
-            env!("CARGO_BIN_EXE_plimsoll"),
-            daemon.address
-        );
+        Self::of(&format!("exec {} top --url http://{}", env!("CARGO_BIN_EXE_plimsoll"), daemon.address))
+    }
+
+    /// Runs a command of the shell on a terminal.
+    fn of(command: &str) -> Self {
+        let command = format!("stty cols 100 rows 30; {command}");
         let mut child = Command::new("script")
             .args(["-qefc", &command, "/dev/null"])
             .env("TERM", "xterm-256color")
@@ -98,6 +99,48 @@ fn a_change_is_shown_at_once_and_keys_act_on_the_server() {
     let written = screen.written();
     assert!(written.contains(ENTER) && written.contains(LEAVE), "{written:?}");
     assert!(written.trim_end().ends_with("\u{1b}[?25h"), "{written:?}");
+}
+
+#[test]
+fn an_event_is_on_the_screen_within_a_tenth_of_a_second() {
+    let daemon = Setup::new().model("alpha", "100MiB", "", "").start();
+    let screen = Screen::start(&daemon);
+    screen.shows("alpha");
+    // A busy machine delays any single event, so each happens until one is shown in time.
+    let mut took = Vec::new();
+    for (path, pinned) in [("pin", true), ("unpin", false)].into_iter().cycle().take(12) {
+        thread::sleep(Duration::from_millis(150));
+        let body = serde_json::json!({ "model": "alpha" });
+        assert_eq!(post(daemon.address, &format!("/api/models/{path}"), &body).status, 200);
+        let asked = Instant::now();
+        while screen.text().contains("unloaded, pinned") != pinned {
+            assert!(asked.elapsed() < Duration::from_secs(30), "{}", screen.text());
+            thread::sleep(Duration::from_millis(1));
+        }
+        took.push(asked.elapsed());
+        if took.last().is_some_and(|took| *took < Duration::from_millis(100)) {
+            return;
+        }
+    }
+    panic!("shown after {took:?}");
+}
+
+#[test]
+fn a_panic_leaves_the_terminal_as_it_was() {
+    if std::env::var_os("PLIMSOLL_TEST_PANICS").is_some() {
+        // As `plimsoll top` begins, whose own code has no known panic.
+        let _terminal = ratatui::try_init().unwrap();
+        panic!("as the test asks");
+    }
+    let own = std::env::current_exe().unwrap();
+    let test = "top::a_panic_leaves_the_terminal_as_it_was --exact --nocapture";
+    let mut screen = Screen::of(&format!("PLIMSOLL_TEST_PANICS=1 {} {test}; stty -a", own.display()));
+    screen.child.wait().unwrap();
+    let echoes = |text: &str| text.contains(" icanon ") && text.contains(" echo ");
+    until("the end of stty", || echoes(&screen.written()));
+    let written = screen.written();
+    let (entered, left) = (written.find(ENTER).unwrap(), written.find(LEAVE).unwrap());
+    assert!(entered < left && left < written.find("as the test asks").unwrap(), "{written}");
 }
 
 #[test]

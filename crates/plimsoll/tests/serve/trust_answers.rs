@@ -1,5 +1,7 @@
-//! Test that a request which its engine drops fails for its own client only.
+//! Tests that a request which its engine drops, or cannot read, fails for its own client only.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
@@ -26,4 +28,23 @@ fn a_dropped_request_is_answered_502_and_the_engine_goes_on_serving_others() {
     }
     let whole = read(&stream);
     assert!(whole.whole && whole.text().contains("[DONE]"), "{}", whole.text());
+}
+
+/// Without this check it would load the model, and evict another, for an engine that can only refuse it.
+#[test]
+fn a_damaged_body_loads_nothing() {
+    let daemon = Setup::new().model("a", "256MiB", "", "").start();
+    let body = r#"{"model":"a", garbage"#;
+    let mut client = TcpStream::connect(daemon.address).unwrap();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close";
+    write!(client, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(
+        answer.contains("the request body is not JSON: key must be a string at line 1 column 15"),
+        "{answer}"
+    );
+    daemon.told("request a: 400");
+    assert!(daemon.engines().is_empty());
 }

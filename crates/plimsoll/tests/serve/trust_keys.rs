@@ -119,3 +119,57 @@ fn a_reload_of_a_file_that_hangs_stops_no_request_and_no_signal() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     drop(reload);
 }
+
+#[test]
+fn keys_have_names_and_rights_and_every_change_is_logged_with_its_key() {
+    let digest = "sha256:5551d8b68fe6d566047463be4af31e949db47623ebbf1252ce4eb996599a8574";
+    let config = format!(
+        "[keys.ops]\nkey = \"{digest}\"\nrights = [\"change\", \"operate\"]\n\
+        [keys.reader]\nkey = \"key-of-reader\"\n"
+    );
+    let daemon = Setup::new().config(&config).model("a", "64MiB", "", "").start();
+    let ask = |key: &str, method: &str, path: &str, body: Option<&serde_json::Value>| {
+        let key = format!("Authorization: Bearer {key}\r\n");
+        read(&open_with(daemon.address, method, path, &key, body)).status
+    };
+    let model = &serde_json::json!({ "model": "a" });
+    let model = Some(model);
+    assert_eq!(ask("key-of-reader", "POST", "/models/load", model), 403);
+    assert_eq!(ask("key-of-ops", "POST", "/models/load", model), 200);
+    daemon.told("INFO audit load a: key ops");
+    assert_eq!(ask("key-of-ops", "POST", "/v1/chat/completions", model), 403);
+    assert_eq!(ask("key-of-reader", "POST", "/v1/chat/completions", model), 200);
+    assert_eq!(ask(digest, "POST", "/models/unload", model), 401, "a digest is no key");
+    let text = std::fs::read_to_string(daemon.config_file()).unwrap();
+    let more = "[keys.new]\nkey = \"key-of-new\"\nrequests-per-minute = 1\n";
+    std::fs::write(daemon.config_file(), text.replace("[keys.reader]\nkey = \"key-of-reader\"\n", more))
+        .unwrap();
+    assert_eq!(ask("key-of-ops", "POST", "/api/reload", None), 200);
+    daemon.told("INFO audit reload: key ops");
+    daemon.told("INFO audit add key new: ");
+    daemon.told("INFO audit remove key reader: ");
+    assert_eq!(ask("key-of-reader", "GET", "/v1/models", None), 401);
+    assert_eq!(ask("key-of-new", "POST", "/v1/chat/completions", model), 200);
+    assert_eq!(ask("key-of-new", "POST", "/v1/chat/completions", model), 429);
+    daemon.signal("HUP");
+    daemon.told("INFO audit reload: SIGHUP");
+    assert_eq!(ask("key-of-new", "POST", "/v1/chat/completions", model), 429, "a reload refills nothing");
+    let talk = daemon.talk();
+    assert!(!talk.contains("key-of-") && !talk.contains(&digest["sha256:".len()..]), "{talk}");
+    assert!(!talk.contains("change key"), "{talk}");
+}
+
+#[test]
+fn two_keys_with_one_text_are_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plimsoll.toml");
+    let keys = "[keys.a]\nkey = \"same\"\n[serve]\napi-keys = [\"same\"]\n";
+    std::fs::write(&file, keys).unwrap();
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["serve"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&run.stderr);
+    assert!(error.contains("the API key `a` is given twice") && !run.status.success(), "{error}");
+}

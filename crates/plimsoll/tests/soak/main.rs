@@ -20,7 +20,7 @@ fn soak(url: &str, arguments: &[&str]) -> (Output, Value) {
 /// The same with these variables.
 fn soak_in(variables: &[(&str, String)], url: &str, arguments: &[&str]) -> (Output, Value) {
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["soak", url, "--json", "-"])
+        .args(["soak", url, "--json=-"])
         .args(arguments)
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())

@@ -10,7 +10,7 @@ use crate::time::Moment;
 const LATE: Duration = Duration::from_millis(100);
 
 /// The latest pauses of a model's clients. They outlive its engine process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ClientPauses {
     /// The end of the last request, until the next one arrives.
     answered: Option<Moment>,

@@ -17,13 +17,15 @@ const TALK_LIMIT: u32 = 10;
 /// succeeds.
 const SUSPECT_CLIENTS: usize = 3;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RunState {
     pub(crate) id: RunId,
     pub(crate) phase: RunPhase,
     pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) placement: Placement,
     in_flight: u32,
+    /// Requests that were sent to it since it was started.
+    sent: u32,
     /// Depth of the run, or the reason why it is not tracked.
     pub(crate) occupancy: Result<Occupancy, String>,
     /// Order of use over all runs.
@@ -101,6 +103,7 @@ impl RunState {
             demand,
             placement,
             in_flight: 0,
+            sent: 0,
             occupancy,
             stamp: 0,
             owed: 0,
@@ -135,10 +138,19 @@ impl RunState {
         self.in_flight
     }
 
-    /// One more request is in flight.
-    pub(crate) fn send(&mut self, stamp: u64) {
+    /// One more request is in flight. After `most` of them the run leaves.
+    pub(crate) fn send(&mut self, stamp: u64, most: Option<u32>) {
         self.in_flight += 1;
         self.stamp = stamp;
+        self.sent = self.sent.saturating_add(1);
+        if self.has_served(most) {
+            self.draining = Some(Drain::Leave);
+        }
+    }
+
+    /// True if it was sent all requests that it may be sent.
+    pub(crate) fn has_served(&self, most: Option<u32>) -> bool {
+        most.is_some_and(|most| self.sent >= most)
     }
 
     /// One request fewer is in flight.
@@ -156,6 +168,11 @@ impl RunState {
 
     pub(crate) fn takes_requests(&self) -> bool {
         self.is_ready() && self.draining.is_none() && self.suspect.is_none()
+    }
+
+    /// True if another request may be sent to it, of at most `limit` at once.
+    pub(crate) fn is_open(&self, limit: u32) -> bool {
+        self.takes_requests() && self.in_flight < limit
     }
 
     pub(crate) fn is_idle(&self) -> bool {

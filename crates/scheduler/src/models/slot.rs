@@ -16,7 +16,7 @@ use crate::queue::RequestLine;
 use crate::spec::ModelSpec;
 use crate::time::Moment;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ModelSlot {
     pub(crate) name: Arc<str>,
     pub(crate) spec: ModelSpec,
@@ -44,7 +44,7 @@ pub(crate) struct ModelSlot {
 }
 
 /// Progress of a model without a run towards its next run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum RequestedState {
     Nothing,
     Survey {
@@ -55,7 +55,7 @@ pub(crate) enum RequestedState {
 }
 
 /// Search for memory for a model that was surveyed and can load.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RoomSearch {
     pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) cache: DemandCache,
@@ -97,7 +97,7 @@ pub(crate) enum NeighbourQuery {
 }
 
 /// A running model's wait for memory that its next request needs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DepthWait {
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
@@ -213,9 +213,19 @@ impl ModelSlot {
 
     /// The run, if it may be sent a request now.
     pub(crate) fn open_run(&mut self) -> Option<&mut RunState> {
-        // Without a limit the engine queues requests itself, in its own order.
-        let limit = self.spec.concurrency.unwrap_or(u32::MAX);
-        self.run.as_mut().filter(|run| run.takes_requests() && run.in_flight() < limit)
+        let limit = self.limit();
+        self.run.as_mut().filter(|run| run.is_open(limit))
+    }
+
+    /// The run that takes a new request at once: no request waits, and depth costs nothing.
+    pub(crate) fn free_run(&self) -> Option<RunId> {
+        let run = self.run.as_ref().filter(|run| run.is_open(self.limit()))?;
+        (self.line.is_empty() && run.occupancy.is_err()).then_some(run.id)
+    }
+
+    /// The most requests at once. Without a limit the engine queues requests itself, in its own order.
+    fn limit(&self) -> u32 {
+        self.spec.concurrency.unwrap_or(u32::MAX)
     }
 
     /// The run, if its depth is tracked.

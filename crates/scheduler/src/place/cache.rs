@@ -13,7 +13,7 @@ type CardsAsked = Vec<(CardId, Bytes)>;
 const KEPT: usize = 256;
 
 /// Cached memory needs of one waiting model; not to be shared between models.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
 
 impl DemandCache {

@@ -39,7 +39,7 @@ pub(super) fn never(
     // Without this line a model would be refused for a need that neither plan nor configuration shows.
     if !query.learned.is_zero() {
         let learned = format!(
-            "the need includes {} more on each card, because the engine ran out of memory in an earlier run",
+            "the need includes {} more on each card, because the engine took more, or ran out of memory, in an earlier run",
             query.learned
         );
         reason = reason.because(Reason::new("learned", learned).fact("learned", query.learned));
@@ -89,7 +89,13 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         }
         true => format!("{name} would have to be empty, because the model's need is unknown"),
         false => {
-            format!("{name} has {} available, but the model needs {need}", capacity.saturating_sub(held))
+            let available = capacity.saturating_sub(held);
+            // 9.0 and 9.3 MiB read the same.
+            let more = match available.to_string() == need.to_string() {
+                true => format!(", {} more", need.saturating_sub(available)),
+                false => String::new(),
+            };
+            format!("{name} has {available} available, but the model needs {need}{more}")
         }
     };
     let mut reason = Reason::new("on_card", text)
@@ -136,7 +142,10 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
     };
     // Hints are computed for the memory that the cards could give, not for what is free now.
     let cards: Vec<Card> = usable().map(at_best).collect();
-    let mut hints = query.demand.hints(&cards);
+    let mut of_model = query.demand.hints(&cards);
+    // The demand takes what a card lacks for memory of other programs; here it is known who holds it.
+    of_model.retain(|hint| !matches!(hint.advice, Advice::FreeCard { .. }));
+    let mut hints = Vec::new();
     if crowded_out {
         for account in usable() {
             let card = &account.card().name;
@@ -154,6 +163,7 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
             }
         }
     }
+    hints.extend(of_model);
     if query.demand.alone() {
         hints.push(Hint::new(Advice::DeclareMemory));
     }

@@ -2,9 +2,11 @@
 //!
 //! A claim is granted only if it fits, and lasts until the driver reports the memory as free.
 
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, CardLimit, Placement, RunId, Share};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardLimit, Placement, RunId, Share};
 
 use crate::time::Moment;
 
@@ -180,18 +182,32 @@ pub enum AuditError {
     Company { card: CardId },
     #[error("{card}: {granted} of memory is reserved, but the limit is {limit}")]
     OverGranted { card: CardId, granted: Bytes, limit: Bytes },
+    #[error("{runs} runs of models have memory, but the limit is {most}")]
+    TooManyRuns { runs: usize, most: usize },
 }
 
 /// All cards of the machine with the claims on them.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     accounts: Vec<Account>,
+    most_runs: Option<NonZeroUsize>,
 }
 
 impl Ledger {
     pub fn new(cards: Vec<CardLimit>) -> Self {
         let accounts = cards.into_iter().map(Account::new).collect();
-        Self { accounts }
+        Self { accounts, most_runs: None }
+    }
+
+    /// Limits the runs at a time, beside memory.
+    #[must_use]
+    pub fn with_most_runs(self, most_runs: Option<NonZeroUsize>) -> Self {
+        Self { most_runs, ..self }
+    }
+
+    /// The most runs at a time; `None` if memory alone limits them.
+    pub(crate) fn most_runs(&self) -> Option<NonZeroUsize> {
+        self.most_runs
     }
 
     /// Accounts in the order of the machine's cards.
@@ -201,6 +217,13 @@ impl Ledger {
 
     pub fn account(&self, card: &CardId) -> Option<&Account> {
         self.accounts.iter().find(|account| account.card.id == *card)
+    }
+
+    /// True for the host's memory in a placement that has other cards as well.
+    pub(crate) fn is_beside(&self, card: &CardId, placement: &Placement) -> bool {
+        let kind = |card: &CardId| self.account(card).map(|account| account.card.kind);
+        kind(card) == Some(CardKind::Host)
+            && placement.cards().any(|other| kind(other) != Some(CardKind::Host))
     }
 
     fn account_mut(&mut self, card: &CardId) -> Option<&mut Account> {
@@ -243,7 +266,10 @@ impl Ledger {
     /// Takes the memory of `run` that the driver reports. Memory beyond its claim is added to the claim, also
     /// on a card that it was not given.
     pub fn measure(&mut self, run: RunId, holder: &Arc<str>, used: &[(CardId, Bytes)]) {
-        for account in &mut self.accounts {
+        let kinds: Vec<CardKind> =
+            used.iter().filter_map(|(card, _)| Some(self.account(card)?.card.kind)).collect();
+        // The host is read from the kernel: it answers also where the driver lists no process.
+        for account in self.accounts.iter_mut().filter(|account| kinds.contains(&account.card.kind)) {
             let on_card = used.iter().filter(|(card, _)| *card == account.card.id);
             let bytes: Bytes = on_card.map(|(_, bytes)| *bytes).sum();
             if let Some(claim) = account.claim_of(run) {
@@ -352,6 +378,11 @@ impl Ledger {
         self.shares(run, |claim| claim.measured)
     }
 
+    /// Memory of the run on each card: measured, or else claimed.
+    pub(crate) fn held_shares(&self, run: RunId) -> Vec<Share> {
+        self.shares(run, |claim| Some(claim.measured.unwrap_or(claim.bytes)))
+    }
+
     fn shares(&self, run: RunId, bytes: impl Fn(&LedgerClaim) -> Option<Bytes>) -> Vec<Share> {
         let of_run = self.accounts.iter().filter_map(|account| {
             let claim = account.claims.iter().find(|claim| claim.run == run)?;
@@ -360,9 +391,14 @@ impl Ledger {
         of_run.collect()
     }
 
-    /// Checks the ledger: no run has two claims on a card, no whole card is shared, and no more than a card's
-    /// limit is granted.
+    /// Checks the ledger: no run has two claims on a card, no whole card is shared, no more than a card's limit is
+    /// granted, and no more runs than their limit.
     pub fn audit(&self) -> Result<(), AuditError> {
+        let claims = self.accounts.iter().flat_map(|account| &account.claims);
+        let runs = claims.map(|claim| claim.run).collect::<BTreeSet<_>>().len();
+        if let Some(most) = self.most_runs.map(NonZeroUsize::get).filter(|most| runs > *most) {
+            return Err(AuditError::TooManyRuns { runs, most });
+        }
         for account in &self.accounts {
             let card = || account.card.id.clone();
             let claims = &account.claims;

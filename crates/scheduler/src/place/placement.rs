@@ -54,9 +54,12 @@ pub struct CardTenant {
     pub cost: u64,
 }
 
-/// Memory reserved for models that have waited longer.
+/// Memory and runs reserved for models that have waited longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reservations(Vec<Share>);
+pub struct Reservations {
+    shares: Vec<Share>,
+    runs: usize,
+}
 
 impl Reservations {
     /// Reserves the memory that `placement` needs beyond the memory that its own victims will free.
@@ -64,12 +67,17 @@ impl Reservations {
         for share in &placement.shares {
             let account = ledger.account(&share.card);
             let freed = account.map_or(Bytes::ZERO, |a| victims.iter().map(|run| a.held_by(*run)).sum());
-            self.0.push(Share::new(share.card.clone(), share.bytes.saturating_sub(freed)));
+            self.shares.push(Share::new(share.card.clone(), share.bytes.saturating_sub(freed)));
         }
     }
 
+    /// Reserves one more run, unless it begins in place of a victim.
+    pub fn reserve_run(&mut self, victims: &[RunId]) {
+        self.runs += usize::from(victims.is_empty());
+    }
+
     pub(crate) fn on(&self, card: &CardId) -> Bytes {
-        self.0.iter().filter(|share| share.card == *card).map(|share| share.bytes).sum()
+        self.shares.iter().filter(|share| share.card == *card).map(|share| share.bytes).sum()
     }
 }
 
@@ -245,8 +253,8 @@ impl Placer<'_> {
             let bytes = match alone {
                 true => account.capacity(),
                 // A card that the engine does not use gets no learned memory either, or it would be claimed
-                // for nothing.
-                false if bytes.is_zero() => bytes,
+                // for nothing. What was learned on cards says nothing of the host beside them.
+                false if bytes.is_zero() || !cards.iter().any(|of_set| of_set.id == card) => bytes,
                 false => bytes + self.query.learned,
             };
             Ok(Share::new(card, bytes))
@@ -282,7 +290,7 @@ impl Placer<'_> {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
     }
 
-    /// Missing memory on each card of the placement.
+    /// Missing memory on each card of the placement, and runs beyond their limit if they have one.
     fn deficits(&self, placement: &Placement) -> Vec<Bytes> {
         let missing = |card: &CardId| {
             let account = self.ledger.account(card)?;
@@ -290,14 +298,19 @@ impl Placer<'_> {
             let wanted = placement.on(card) + self.reserved.on(card) + account.claimed();
             Some(wanted.saturating_sub(account.capacity()))
         };
-        placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX)).collect()
+        let beyond = self.ledger.most_runs().map(|most| {
+            let wanted = self.tenants.len().saturating_add(self.reserved.runs).saturating_add(1);
+            Bytes::new(u64::try_from(wanted.saturating_sub(most.get())).unwrap_or(u64::MAX))
+        });
+        placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX)).chain(beyond).collect()
     }
 
     /// All runs that leave anyway and the cheapest others with a standing of at most `worst`.
     fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: CardStanding) -> Option<Vec<RunId>> {
         let frees = |run: RunId| -> Vec<Bytes> {
             let accounts = placement.cards().map(|card| self.ledger.account(card));
-            accounts.map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run))).collect()
+            let bytes = accounts.map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run)));
+            bytes.chain(self.ledger.most_runs().map(|_| Bytes::new(1))).collect()
         };
         // Runs that leave anyway come first: stopping another while their memory is on its way would be in
         // vain.
@@ -326,10 +339,8 @@ impl Placer<'_> {
 
     /// The verdict if no set of cards suits: an engine that needs no card starts all the same.
     fn without_cards(&self) -> PlacementVerdict {
-        match self.placement(&[], Account::free) {
-            Ok(placement) if placement.shares.is_empty() => PlacementVerdict::Fits(placement),
-            _ => PlacementVerdict::Never(Box::new(self.never())),
-        }
+        let way = self.way(&[]).filter(|way| way.placement.shares.is_empty());
+        way.map_or_else(|| PlacementVerdict::Never(Box::new(self.never())), PlacementOption::verdict)
     }
 
     fn never(&self) -> NoPlacement {

@@ -91,7 +91,10 @@ impl Scheduler {
                 self.take_slack(None, &placement, reserved);
                 self.start(id, placement);
             }
-            PlacementVerdict::Fits(placement) => reserved.reserve(&placement, &barred, self.ledger()),
+            PlacementVerdict::Fits(placement) => {
+                reserved.reserve(&placement, &barred, self.ledger());
+                reserved.reserve_run(&barred);
+            }
             // Every other way would stop a model, which a preload may not.
             _ if !pressing => self.skip_preload(id),
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
@@ -196,6 +199,7 @@ impl Scheduler {
         reserved: &mut Reservations,
     ) {
         reserved.reserve(placement, &victims, self.ledger());
+        reserved.reserve_run(&victims);
         self.drain_victims(id, &victims);
         self.set_victims(id, victims);
         self.note_need(id, placement);

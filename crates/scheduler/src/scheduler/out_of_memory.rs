@@ -14,7 +14,7 @@ const LEAST_SHORTFALL: Bytes = Bytes::mib(64);
 const UNSEEN: Bytes = Bytes::gib(1);
 
 /// Conclusion from a run that ran out of memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum MemoryCause {
     /// The model needs this much more than its claim.
     Need(Bytes),

@@ -23,12 +23,11 @@ impl Scheduler {
         if ready {
             ledger.settle(run_id);
         }
-        let claim: Bytes = ledger.claim_shares(run_id).iter().map(|share| share.bytes).sum();
-        self.learn_from(id, used, claim);
+        self.learn_from(id, used);
         self.mark_dirty();
     }
 
-    fn learn_from(&mut self, id: ModelId, used: &[(CardId, Bytes)], claim: Bytes) {
+    fn learn_from(&mut self, id: ModelId, used: &[(CardId, Bytes)]) {
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
@@ -37,15 +36,21 @@ impl Scheduler {
         if let Ok(occupancy) = &mut run.occupancy {
             occupancy.measured(used);
         }
-        let total: Bytes = used.iter().map(|(_, bytes)| *bytes).sum();
+        // What is learned is added on each card, and the host beside cards grows by caches of its own.
+        let ledger = &self.placements.ledger;
+        let is_own = |card: &CardId| !ledger.is_beside(card, &run.placement);
+        let on_cards = || used.iter().filter(|(card, _)| is_own(card));
+        let total: Bytes = on_cards().map(|(_, bytes)| *bytes).sum();
         if run.demand.alone() {
             // While it loads, a run of unknown need is measured too early; only a ready one shows its need.
             if !total.is_zero() && run.is_ready() {
+                let claims = ledger.claim_shares(run.id).into_iter();
+                let claim = claims.filter(|share| is_own(&share.card)).map(|share| share.bytes).sum();
                 slot.record.measured = slot.record.measured.max(Some(claim));
             }
             return;
         }
-        slot.record.measured_excess(excess(run, used));
+        slot.record.measured_excess(excess(run, on_cards()));
         // The claim has grown by as much; counting from there keeps the same excess from being learned twice.
         for (card, bytes) in used {
             run.grow_placement(card, *bytes);
@@ -86,8 +91,8 @@ impl Scheduler {
 }
 
 /// Measured memory of the run minus its placement, on the card with the largest difference.
-fn excess(run: &RunState, used: &[(CardId, Bytes)]) -> Bytes {
-    let over = used.iter().map(|(card, bytes)| match run.placement.on(card) {
+fn excess<'a>(run: &RunState, used: impl Iterator<Item = &'a (CardId, Bytes)>) -> Bytes {
+    let over = used.map(|(card, bytes)| match run.placement.on(card) {
         // A context on a card that the run was not given is no error of its plan.
         planned if planned.is_zero() => Bytes::ZERO,
         planned => bytes.saturating_sub(planned),

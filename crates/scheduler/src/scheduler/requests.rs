@@ -25,14 +25,17 @@ impl Scheduler {
         // Counts for the time to live from the arrival on, or a long queue would let the model expire.
         slot.last_used = Some(now);
         slot.pauses.end(now, slot.spec.hold, loaded);
-        // The fast path: where depth costs nothing and no request waits, there is nothing to decide.
-        if slot.line.is_empty()
-            && slot.tracked().is_none()
+        let most = slot.spec.max_requests;
+        // The fast path: there is nothing to decide.
+        if slot.free_run().is_some()
             && let Some(run) = slot.open_run()
         {
-            run.send(stamp);
-            let run = run.id;
+            run.send(stamp, most);
+            let (run, leaves) = (run.id, run.leaves());
             self.queue.insert_sent(id, request, run);
+            if leaves {
+                self.has_served(model);
+            }
             return self.emit(SchedulerEffect::Dispatch { request: id, run });
         }
         // A bound on waiting requests bounds their bodies, which stay in memory while they wait.
@@ -173,9 +176,10 @@ impl Scheduler {
             let Some(slot) = self.models.get_mut(model) else {
                 return;
             };
+            let most = slot.spec.max_requests;
             let Some(run) = slot.open_run() else { return };
-            run.send(stamp);
-            let (id, satisfied) = (run.id, run.owed == 1);
+            run.send(stamp, most);
+            let (id, satisfied, leaves) = (run.id, run.owed == 1, run.leaves());
             run.owed = run.owed.saturating_sub(1);
             let Some(request) = self.queue.send_front(&mut slot.line, id) else {
                 return;
@@ -186,6 +190,17 @@ impl Scheduler {
             if satisfied {
                 self.mark_dirty();
             }
+            if leaves {
+                self.has_served(model);
+            }
+        }
+    }
+
+    /// Handles a run that was sent its last request: a model that the configuration loads is loaded again after it.
+    fn has_served(&mut self, model: ModelId) {
+        self.models.mark_states_dirty();
+        if let Some(slot) = self.models.get_mut(model) {
+            slot.preload = slot.spec.preload;
         }
     }
 

@@ -118,7 +118,8 @@ impl Scheduler {
             return;
         };
         // Its last measurement is dropped with the claim below.
-        let measured = self.ledger().measured_shares(run_id);
+        let mut measured = self.ledger().measured_shares(run_id);
+        measured.retain(|share| !self.ledger().is_beside(&share.card, &run.placement));
         self.give_memory_back(run_id);
         let held = run.take_held();
         match (run.phase, &run.killed_for) {
@@ -204,7 +205,9 @@ impl Scheduler {
     /// load is tried once more when their memory is free, with a larger need if guard recorded one.
     fn retry_after_eviction(&mut self, id: ModelId, run: &RunState) {
         let mut after = vec![run.id];
-        let cards: Vec<CardId> = run.placement.cards().cloned().collect();
+        // It was a card that had too little: other models need not leave the host's memory.
+        let beside = |card: &&CardId| !self.ledger().is_beside(card, &run.placement);
+        let cards: Vec<CardId> = run.placement.cards().filter(beside).cloned().collect();
         for other in self.state().idle_on(&cards) {
             let run = self.models.get(other).and_then(|slot| slot.run.as_ref());
             after.extend(run.map(|run| run.id));
@@ -236,11 +239,7 @@ impl Scheduler {
 
     fn give_memory_back(&mut self, run: RunId) {
         let ledger = &mut self.placements.ledger;
-        let measured = ledger.measured_shares(run);
-        let taken = match measured.is_empty() {
-            true => ledger.claim_shares(run),
-            false => measured,
-        };
+        let taken = ledger.held_shares(run);
         ledger.leave(run);
         // At shutdown no load will ever need the memory, so the daemon does not wait for it.
         if taken.is_empty() || self.closing.is_some() {

@@ -7,7 +7,7 @@ use super::StateRef;
 use crate::place::{EvictionCandidate, cheapest};
 use crate::time::ModelId;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BudgetRequest {
     pub(crate) run: RunId,
     pub(crate) card: CardId,
@@ -18,7 +18,7 @@ pub(crate) struct BudgetRequest {
     pub(crate) after: Vec<RunId>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BudgetRequests(Vec<BudgetRequest>);
 
 impl BudgetRequests {

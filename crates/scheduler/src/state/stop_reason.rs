@@ -27,6 +27,7 @@ impl StateRef<'_> {
         let newcomer = evicted.then(|| self.newcomer(run)).flatten();
         newcomer
             .or_else(|| self.yielding.reason(run))
+            .or_else(|| served(slot))
             .or_else(|| reconfigured(slot))
             .or_else(|| expired(slot, self.now))
             .or_else(|| Some(Reason::new("unloaded", "the model was unloaded by hand")))
@@ -67,6 +68,16 @@ fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
     (slot.load_wanted.is_some()).then(|| Reason::new("reconfigured", text))
 }
 
+fn served(slot: &ModelSlot) -> Option<Reason> {
+    let most = slot
+        .spec
+        .max_requests
+        .filter(|most| slot.run.as_ref().is_some_and(|run| run.has_served(Some(*most))))?;
+    let text =
+        format!("the engine has had {most} requests, its `max-requests`, and starts anew with the next one");
+    Some(Reason::new("max_requests", text))
+}
+
 fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
     let ttl = slot.time_to_live()?;
     let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
@@ -79,7 +90,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize};
+    use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize, Priority};
 
     use super::*;
     use crate::scheduler::Scheduler;
@@ -119,7 +130,13 @@ mod tests {
         let model = ModelId(id);
         let deadline = Moment::START + Duration::from_secs(60);
         let request = RequestId(id.into());
-        let arrived = SchedulerEvent::Arrived { request, model, client: crate::ClientId(0), deadline };
+        let arrived = SchedulerEvent::Arrived {
+            request,
+            model,
+            client: crate::ClientId(0),
+            priority: Priority::Normal,
+            deadline,
+        };
         tell(scheduler, arrived);
         let result = Ok(Arc::new(DeclaredSize(Bytes::mib(600))) as Arc<_>);
         let mut effects = tell(scheduler, SchedulerEvent::Surveyed { model, result });

@@ -1,6 +1,7 @@
 //! Order in which waiting models get memory: usually the model that has waited longest comes first.
 //!
-//! A model that has waited longer than `patience` comes before all others; models to preload come last.
+//! A model that has waited longer than `patience` comes before all others; models to preload come last. A priority
+//! changes the time from which a wait counts.
 
 use std::cmp::Reverse;
 
@@ -18,6 +19,8 @@ pub(crate) struct QueueTurn {
     pub(crate) goal: TurnGoal,
     /// The start of the oldest wait for it.
     pub(crate) since: Moment,
+    /// The time from which its wait counts in the order, by its priority.
+    counted: Moment,
     /// Memory need of the model; `None` if only age counts.
     size: Option<Bytes>,
     /// The model has waited longer than the patience, so that only its age counts.
@@ -48,7 +51,7 @@ impl QueueTurn {
             // Overdue models have no size here and therefore come first.
             size.is_some(),
             Reverse(size.unwrap_or_default()),
-            self.since,
+            self.counted,
             self.model,
         )
     }
@@ -73,6 +76,7 @@ impl StateRef<'_> {
             model: id,
             goal,
             since,
+            counted: self.counts_since(slot),
             size: room.filter(|_| self.settings.largest_first).map(|room| room.size),
             overdue: due <= self.now && goal != TurnGoal::Preload,
             due,
@@ -127,6 +131,7 @@ mod tests {
             model: ModelId(id),
             goal,
             since,
+            counted: since,
             size: size.map(Bytes::gib),
             overdue: due <= Moment::at(Duration::from_secs(now)) && goal != TurnGoal::Preload,
             due,

@@ -1,6 +1,6 @@
 //! Dry run of a load: the cards that a model would get now, and the models that would have to stop for it.
 
-use plimsoll_base::{DeclaredSize, Hint, MemoryModel, Reason, Share};
+use plimsoll_base::{Bytes, DeclaredSize, Hint, MemoryModel, Reason, Share};
 use serde::Serialize;
 
 use super::StateRef;
@@ -19,6 +19,15 @@ pub struct WhatIf {
     pub reason: Option<Reason>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Hint>,
+}
+
+/// Result of a dry run of an order to keep memory of a card free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WhatIfKeptFree {
+    /// The names of the models that would stop; busy ones finish their requests first.
+    pub stops: Vec<String>,
+    /// What pinned models would still hold of it.
+    pub lacks: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

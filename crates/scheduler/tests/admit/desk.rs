@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{
-    AllocationLimit, Bytes, Card, CardId, CardKind, Counting, DeclaredSize, End, MemoryModel, Reason,
-    Shortfall, Stage, UnknownSize,
+    AllocationLimit, Bytes, Card, CardId, CardKind, Counting, DeclaredSize, End, MemoryModel, Priority,
+    Reason, Shortfall, Stage, UnknownSize,
 };
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, ModelState, ModelView, Moment, RequestId,
@@ -168,7 +168,13 @@ impl Desk {
         self.next_request += 1;
         let deadline = self.now + Duration::from_secs(seconds);
         let client = ClientId(client);
-        self.send(SchedulerEvent::Arrived { request, model: ModelId(model), client, deadline });
+        self.send(SchedulerEvent::Arrived {
+            request,
+            model: ModelId(model),
+            client,
+            priority: Priority::Normal,
+            deadline,
+        });
         request
     }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, DeclaredSize, End, RunId};
+use plimsoll_base::{Bytes, CardId, DeclaredSize, End, Priority, RunId};
 use plimsoll_scheduler::{
     ClientId, ConfigChange, ModelId, ModelSpec, Moment, RequestId, Scheduler, SchedulerEffect,
     SchedulerEvent, SchedulerSettings,
@@ -181,7 +181,13 @@ impl FourModels {
                 self.asked.push((client, model, self.now));
                 let deadline = Moment::at(Duration::from_millis(self.now + 600_000));
                 let client = ClientId(u64::try_from(client).unwrap());
-                self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), client, deadline });
+                self.tell(SchedulerEvent::Arrived {
+                    request,
+                    model: ModelId(model),
+                    client,
+                    priority: Priority::Normal,
+                    deadline,
+                });
             }
             Due::Surveyed(model) => {
                 let need = DeclaredSize(Bytes::mib(MODELS[usize::try_from(model.0).unwrap()]));

@@ -1,5 +1,6 @@
 //! Property tests of the scheduler's invariants, on a simulated machine with random faults.
 
+use plimsoll_base::Priority;
 use proptest::prelude::*;
 
 use crate::desk::PATIENCE;
@@ -19,14 +20,20 @@ fn need() -> impl Strategy<Value = Need> {
         ttl,
         prop::bool::weighted(0.05),
         prop::option::weighted(0.6, grows()),
+        prop::sample::select(Priority::ALL.to_vec()),
+        0_u64..10,
+        prop::option::weighted(0.2, 1_u32..6),
     )
-        .prop_map(|(gib, pinned, concurrency, ttl, survey_fails, grows)| Need {
+        .prop_map(|(gib, pinned, concurrency, ttl, survey_fails, grows, priority, host, most)| Need {
             gib,
             pinned,
             concurrency,
             ttl,
             survey_fails,
             grows,
+            priority,
+            host,
+            most,
         })
 }
 
@@ -79,8 +86,10 @@ proptest! {
         fates in prop::collection::vec(fate(), 1..12),
         actions in prop::collection::vec((0_u64..1_500, action()), 1..120),
         largest_first in any::<bool>(),
+        models_max in 0_usize..4,
+        host in any::<bool>(),
     ) {
-        let mut world = World::new(&totals, needs, fates, largest_first);
+        let mut world = World::new(&totals, needs, fates, (largest_first, models_max)).with_host(host);
         world.plan(&actions);
         world.run();
     }
@@ -96,23 +105,29 @@ proptest! {
         load in 0_u64..3_000,
         concurrency in prop::option::weighted(0.3, 2_u32..4),
         largest_first in any::<bool>(),
+        models_max in 0_usize..4,
+        mixed in prop::bool::weighted(0.2),
     ) {
         let models = sizes.len();
-        let needs = sizes.iter().map(|gib| Need {
+        let priority = |place: usize| if mixed { Priority::ALL[place % 3] } else { Priority::Normal };
+        let needs = sizes.iter().enumerate().map(|(place, gib)| Need {
             gib: Some(*gib), pinned: false, concurrency, ttl: None, survey_fails: false, grows: None,
+            priority: priority(place), host: 0, most: None,
         });
         let clients: Vec<Client> = clients
             .iter()
             .map(|(model, takes)| Client { model: u32::try_from(model % models).unwrap(), takes: *takes, prompt: 0 })
             .collect();
-        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }], largest_first);
-        world.with_clients(&clients, 120_000);
+        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }], (largest_first, models_max));
+        // What the highest priority of model and request is ahead of the lowest.
+        let ahead = if mixed { u64::try_from(Priority::Low.delay().as_millis()).unwrap() * 2 } else { 0 };
+        world.with_clients(&clients, 120_000 + ahead);
         world.run();
         let longest = clients.iter().map(|client| client.takes).max().unwrap();
         // With a limit on concurrency a queue is served in rounds.
         let rounds = concurrency.map_or(1, |limit| u64::try_from(clients.len()).unwrap().div_ceil(u64::from(limit)) + 1);
         let turn = SURVEY + load + PATIENCE * 1_000 + rounds * longest + STOP + RETURN;
-        let bound = turn * (u64::try_from(models).unwrap() + 1);
+        let bound = turn * (u64::try_from(models).unwrap() + 1) + ahead;
         prop_assert!(world.longest_wait <= bound, "{} > {bound} ms", world.longest_wait);
         prop_assert!(world.refused.is_empty(), "{:?}", world.refused);
         prop_assert!(world.answered > 0);
@@ -126,10 +141,12 @@ proptest! {
         clients in prop::collection::vec((0_usize..4, 100_u64..1_500, 0..CONTEXT), 1..8),
         load in 0_u64..2_000,
         largest_first in any::<bool>(),
+        models_max in 0_usize..4,
     ) {
         let count = models.len();
         let needs = models.iter().map(|(gib, grows)| Need {
             gib: Some(*gib), pinned: false, concurrency: None, ttl: None, survey_fails: false, grows: Some(*grows),
+            priority: Priority::Normal, host: 0, most: None,
         });
         let clients: Vec<Client> = clients
             .iter()
@@ -137,7 +154,7 @@ proptest! {
                 model: u32::try_from(model % count).unwrap(), takes: *takes, prompt: *prompt,
             })
             .collect();
-        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }], largest_first);
+        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }], (largest_first, models_max));
         world.with_clients(&clients, 120_000);
         world.run();
         let longest = clients.iter().map(|client| client.takes).max().unwrap();

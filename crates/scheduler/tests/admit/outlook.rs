@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::DeclaredSize;
-use plimsoll_scheduler::{ModelId, ModelOutlook, RequestRefusalKind, WhatIfVerdict};
+use plimsoll_base::{CardId, DeclaredSize};
+use plimsoll_scheduler::{ModelId, ModelOutlook, Moment, RequestRefusalKind, SchedulerEvent, WhatIfVerdict};
 use proptest::prelude::*;
 
 use crate::desk::{Desk, PATIENCE, gib};
@@ -35,6 +35,43 @@ fn the_turn_to_leave_is_the_one_in_which_models_leave() {
 
 proptest! {
     #[test]
+    fn a_dry_run_of_an_order_to_keep_memory_free_says_which_models_then_leave(
+        needs in proptest::collection::vec(1_u64..12, 1..6),
+        busy in proptest::collection::vec(any::<bool>(), 6),
+        pinned in proptest::collection::vec(any::<bool>(), 6),
+        kept in 0_u64..=32,
+    ) {
+        let mut desk = Desk::new(&[32], &needs);
+        let mut loaded = BTreeSet::new();
+        let room = |model: &u32| needs.iter().take(usize::try_from(*model).unwrap() + 1).sum::<u64>() <= 32;
+        for model in (0..u32::try_from(needs.len()).unwrap()).filter(room) {
+            let request = desk.ask(model);
+            desk.surveyed(model);
+            let run = desk.started().unwrap();
+            desk.ready(run);
+            let at = usize::try_from(model).unwrap();
+            if !busy[at] {
+                desk.finish(request);
+            }
+            if pinned[at] {
+                desk.send(SchedulerEvent::PinWanted { model: ModelId(model), until: Moment::NEVER });
+            }
+            loaded.insert(model);
+        }
+        let (card, bytes) = (CardId::new("card0"), gib(kept));
+        let before = desk.scheduler.snapshot(desk.now);
+        let said = desk.scheduler.what_if_kept_free(&card, bytes, desk.now);
+        prop_assert_eq!(&desk.scheduler.snapshot(desk.now), &before, "nothing is changed by it");
+        desk.send(SchedulerEvent::YieldWanted { card, bytes, until: Moment::NEVER });
+        let leaves = |model: &&u32| outlook(&desk, **model).stops.is_some();
+        let left: BTreeSet<String> = loaded.iter().filter(leaves).map(|model| format!("m{model}")).collect();
+        prop_assert_eq!(&left, &said.stops.iter().cloned().collect::<BTreeSet<_>>());
+        let stay = |model: &&u32| !left.contains(&format!("m{model}"));
+        let held: u64 = loaded.iter().filter(stay).map(|model| needs[usize::try_from(*model).unwrap()]).sum();
+        prop_assert_eq!(said.lacks, gib((held + kept).saturating_sub(32)));
+    }
+
+    #[test]
     fn a_dry_run_says_what_a_load_then_does(
         cards in proptest::collection::vec(8_u64..32, 1..4),
         needs in proptest::collection::vec(1_u64..28, 2..7),
@@ -48,7 +85,7 @@ proptest! {
             desk.surveyed(model);
             // Only what has room at once is loaded; the rest is given up.
             let Some(run) = desk.started() else {
-                desk.send(plimsoll_scheduler::SchedulerEvent::Abandoned { request });
+                desk.send(SchedulerEvent::Abandoned { request });
                 let stopped = desk.stopped();
                 stopped.into_iter().for_each(|(run, _)| desk.gone(run));
                 continue;

@@ -1,8 +1,11 @@
 //! Tests of eviction: which model stops for which, and when.
 
+use std::num::NonZeroUsize;
+
 use plimsoll_base::{Bytes, CardId, DeclaredSize};
 use plimsoll_scheduler::{
-    ModelId, ModelState, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
+    ModelId, ModelState, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, SchedulerSettings,
+    Stopping,
 };
 
 use crate::desk::{Desk, PATIENCE, gib};
@@ -25,6 +28,26 @@ fn the_least_recently_used_idle_model_goes() {
     desk.gone(second);
     assert!(desk.started().is_some());
     assert_ne!(first, second);
+}
+
+#[test]
+fn no_more_models_run_than_their_limit_whatever_memory_is_free() {
+    let limit = |settings: &mut SchedulerSettings| settings.models_max = NonZeroUsize::new(2);
+    let mut desk = Desk::set_up(&[80], &[8, 8, 8, 8], |_, _| {}, limit);
+    let first = desk.loaded(0);
+    let second = desk.loaded(1);
+    desk.ask(2);
+    desk.surveyed(2);
+    assert_eq!((desk.stopped(), desk.started()), (graceful(first), None));
+    // The next waits for its own place.
+    desk.ask(3);
+    desk.surveyed(3);
+    assert_eq!((desk.stopped(), desk.started()), (graceful(second), None));
+    desk.gone(first);
+    let third = desk.started().unwrap();
+    assert_eq!((desk.state(2), desk.state(3)), (ModelState::Loading, ModelState::Queued));
+    desk.gone(second);
+    assert!(desk.started().is_some_and(|run| run != third));
 }
 
 // llama-server's router and llama-swap throw a loaded model out before they know that the newcomer can load.

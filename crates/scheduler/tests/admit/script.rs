@@ -1,5 +1,7 @@
 //! Script of a simulated machine; times in milliseconds.
 
+use plimsoll_base::Priority;
+
 pub(crate) const SURVEY: u64 = 10;
 pub(crate) const STOP: u64 = 50;
 /// A reading of the cards, and a health check.
@@ -95,7 +97,13 @@ pub(crate) struct Need {
     pub(crate) concurrency: Option<u32>,
     pub(crate) ttl: Option<u64>,
     pub(crate) survey_fails: bool,
+    /// Priority of the model and of its requests.
+    pub(crate) priority: Priority,
     pub(crate) grows: Option<Grows>,
+    /// GiB of the host, where that is the last card.
+    pub(crate) host: u64,
+    /// Requests after which its engine starts anew.
+    pub(crate) most: Option<u32>,
 }
 
 /// How a model's memory grows with depth, beside what it needs when loaded.

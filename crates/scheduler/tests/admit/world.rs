@@ -1,12 +1,15 @@
 //! Simulated machine for the scheduler: engines with faults, clients that leave, other processes.
 mod diving;
 mod effects;
+mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, DeclaredSize, End, MemoryModel, Placement, Reason, Stage, UnknownSize};
+use plimsoll_base::{
+    Bytes, CardId, CardKind, DeclaredSize, End, MemoryModel, Placement, Reason, Stage, UnknownSize,
+};
 use plimsoll_scheduler::{
     ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, SchedulerEvent,
     SchedulerSettings,
@@ -14,6 +17,7 @@ use plimsoll_scheduler::{
 
 use self::diving::{Diver, Grower, tokens};
 use crate::desk::{PATIENCE, card, gib};
+use crate::host::BesideHost;
 use crate::script::{Action, Client, Fate, Need};
 
 const HUNG: u64 = u64::MAX;
@@ -35,6 +39,8 @@ struct Engine {
     told_to_stop: bool,
     /// How deep it really is.
     diver: Option<Diver>,
+    /// The card on which it takes what it was given, however deep it is.
+    host: Option<CardId>,
     /// The scheduler has been told that it ended.
     buried: bool,
 }
@@ -79,6 +85,7 @@ impl Engine {
     /// What it really takes of a card.
     fn takes(&self, card: &CardId) -> Bytes {
         match &self.diver {
+            Some(_) if self.host.as_ref() == Some(card) => self.placement.on(card),
             Some(diver) => diver.takes(card),
             None => self.placement.on(card),
         }
@@ -87,6 +94,9 @@ impl Engine {
 
 pub(crate) struct World {
     scheduler: Scheduler,
+    settings: SchedulerSettings,
+    /// The card that is the host's memory, beside others.
+    host: Option<CardId>,
     now: u64,
     agenda: BTreeMap<(u64, u64), Happening>,
     sequence: u64,
@@ -109,7 +119,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(totals: &[u64], needs: Vec<Need>, fates: Vec<Fate>, largest_first: bool) -> Self {
+    pub(crate) fn new(
+        totals: &[u64],
+        needs: Vec<Need>,
+        fates: Vec<Fate>,
+        (largest_first, models_max): (bool, usize),
+    ) -> Self {
         let cards = totals.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
         let settings = SchedulerSettings {
             patience: Duration::from_secs(PATIENCE),
@@ -117,10 +132,13 @@ impl World {
             largest_first,
             // Either way in half of the worlds.
             gives_way: largest_first,
+            models_max: std::num::NonZeroUsize::new(models_max),
             ..SchedulerSettings::new(cards)
         };
         let mut world = Self {
-            scheduler: Scheduler::new(settings),
+            scheduler: Scheduler::new(settings.clone()),
+            settings,
+            host: None,
             now: 0,
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -139,10 +157,29 @@ impl World {
             answered: 0,
             refused: BTreeMap::new(),
         };
-        let models = 0..u32::try_from(world.needs.len()).unwrap();
-        let added = models.map(|id| (ModelId(id), ConfigChange::Added(world.spec(id)))).collect();
-        world.tell(SchedulerEvent::Configured(added));
+        world.configure();
         world
+    }
+
+    fn configure(&mut self) {
+        self.agenda.clear();
+        let models = 0..u32::try_from(self.needs.len()).unwrap();
+        let added = models.map(|id| (ModelId(id), ConfigChange::Added(self.spec(id)))).collect();
+        self.tell(SchedulerEvent::Configured(added));
+    }
+
+    /// The same, where the last of several cards is the host's memory, of which models take a part.
+    pub(crate) fn with_host(mut self, host: bool) -> Self {
+        if host && self.totals.len() > 1 {
+            let mut cards: Vec<_> = self.totals.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
+            let last = cards.last_mut().unwrap();
+            last.card.kind = CardKind::Host;
+            self.host = Some(last.card.id.clone());
+            let settings = SchedulerSettings { cards, ..self.settings.clone() };
+            self.scheduler = Scheduler::new(settings);
+            self.configure();
+        }
+        self
     }
 
     fn need(&self, model: u32) -> &Need {
@@ -154,6 +191,8 @@ impl World {
         ModelSpec {
             pinned: need.pinned,
             concurrency: need.concurrency,
+            priority: need.priority,
+            max_requests: need.most,
             ttl: need.ttl.map(Duration::from_millis),
             preload: model % 2 == 1,
             ..ModelSpec::new(format!("m{model}"))
@@ -221,6 +260,10 @@ impl World {
                     Some(n) if need.grows.is_some() => Arc::new(Grower::new(n, need.grows.unwrap())),
                     Some(n) => Arc::new(DeclaredSize(gib(n))),
                     None => Arc::new(UnknownSize),
+                };
+                let demand: Arc<dyn MemoryModel> = match self.host.clone() {
+                    Some(host) => Arc::new(BesideHost { demand, host, bytes: gib(need.host) }),
+                    None => demand,
                 };
                 let result =
                     if need.survey_fails { Err(Reason::new("missing", "missing")) } else { Ok(demand) };
@@ -308,7 +351,8 @@ impl World {
         });
         let deadline = moment(self.now + patient_for);
         let client = ClientId(request.0 % 3);
-        self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), client, deadline });
+        let priority = self.need(model).priority;
+        self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), client, priority, deadline });
     }
 
     fn leave(&mut self, back: usize) {
@@ -429,35 +473,6 @@ impl World {
             self.asked[index].place = Where::Waiting { since: self.now };
             self.tell(SchedulerEvent::Bounced { request, client: ClientId(request.0) });
         }
-    }
-
-    /// The owner looks at the cards.
-    fn look(&mut self) {
-        let mut used = self.foreign.clone().into_iter().map(gib).collect::<Vec<Bytes>>();
-        let mut seen = Vec::new();
-        for (run, engine) in &self.engines {
-            for (index, used) in used.iter_mut().enumerate() {
-                *used += engine.takes(&card_id(index));
-            }
-            if engine.stage != Life::Ended {
-                let takes = engine
-                    .placement
-                    .shares
-                    .iter()
-                    .map(|share| (share.card.clone(), engine.takes(&share.card)));
-                seen.push((*run, takes.collect()));
-            }
-        }
-        for (run, used) in seen {
-            self.tell(SchedulerEvent::Measured { run, used });
-        }
-        let free = used
-            .iter()
-            .enumerate()
-            .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
-        let cards = free.collect();
-        let taken = moment(self.now);
-        self.tell(SchedulerEvent::CardsRead { free: cards, taken });
     }
 }
 

@@ -20,6 +20,20 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
     );
 }
 
+/// Sizes are rounded for people, and two that read the same differ.
+#[test]
+fn a_little_too_much_is_told_by_its_difference() {
+    let need = DeclaredSize(Bytes::gib(10) + Bytes::kib(300));
+    let PlacementVerdict::Never(never) = placed(&ledger(&[("a", 10)]), &need, &[], &[]) else {
+        panic!("10.3 GiB on 10");
+    };
+    let said = never.reason.to_string();
+    assert!(
+        said.contains("a has 10240 MiB available, but the model needs 10240 MiB, 300 KiB more"),
+        "{said}"
+    );
+}
+
 #[test]
 fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
     let mut ledger = ledger(&[("a", 10), ("b", 12)]);

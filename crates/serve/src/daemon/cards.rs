@@ -17,12 +17,13 @@ const HOST_RESERVE: Bytes = Bytes::gib(1);
 /// any other describes a card of the user's own. Without descriptions, all cards are used, or the host's
 /// memory if there is no card.
 pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
+    let beside = beside(described, &machine).map(|host| whole(host, reserve));
     let present = match are_host_only(described) {
         true => Vec::new(),
         false => present(machine),
     };
     if described.is_empty() {
-        return present.into_iter().map(|card| whole(card, reserve)).collect();
+        return present.into_iter().map(|card| whole(card, reserve)).chain(beside).collect();
     }
     let limit = |wanted: &Card| {
         let same =
@@ -33,17 +34,31 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
         card.legacy_pool |= wanted.legacy_pool;
         CardLimit { budget: Some(wanted.total), reserve: reserve.unwrap_or_default(), card }
     };
-    described.iter().map(limit).collect()
+    described.iter().map(limit).chain(beside).collect()
 }
 
 /// Warns of described cards that are none of the machine's. Only a check may plan for another machine.
 pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
+    for wanted in absent(described, machine) {
+        tracing::warn!("{}", unmatched(wanted, &machine.cards));
+    }
+}
+
+/// Names the described cards that a check takes as those of another machine.
+pub(super) fn tell_of_absent(described: &[Card], machine: &Machine) {
+    for wanted in absent(described, machine) {
+        let name = &wanted.name;
+        tracing::info!(
+            "{name} is planned as a CUDA card of another machine; kind=host describes host memory"
+        );
+    }
+}
+
+fn absent<'a>(described: &'a [Card], machine: &'a Machine) -> impl Iterator<Item = &'a Card> {
     let is_there =
         |wanted: &Card| machine.cards.iter().any(|card| card.id == wanted.id || card.name == wanted.name);
     let cuda = described.iter().filter(|card| card.kind == CardKind::Cuda);
-    for wanted in cuda.filter(|card| !is_there(card)) {
-        tracing::warn!("{}", unmatched(wanted, &machine.cards));
-    }
+    cuda.filter(move |card| !is_there(card))
 }
 
 /// Warning about a described card that is none of the machine's: engines will not find it.
@@ -75,6 +90,17 @@ fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
 /// True if all descriptions are of host memory, so that no driver has to be called.
 pub(super) fn are_host_only(described: &[Card]) -> bool {
     !described.is_empty() && described.iter().all(|card| card.kind == CardKind::Host)
+}
+
+/// The host's memory beside cards of its own machine: models take of both.
+///
+/// DECISION: none where the cards share it, and none beside described cards that are not here, of which only the
+/// memory that is described exists.
+fn beside(described: &[Card], machine: &Machine) -> Option<Card> {
+    let is_here =
+        |wanted: &Card| machine.cards.iter().any(|card| card.id == wanted.id || card.name == wanted.name);
+    let served = described.is_empty() || described.iter().all(is_here);
+    machine.host.clone().filter(|_| served && !machine.unified && !machine.cards.is_empty())
 }
 
 /// The cards of this machine, or the host if it has no card.

@@ -320,10 +320,10 @@ fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<Ca
     if let Some(named) = named {
         return Some(named.id.clone());
     }
-    let mut cards = run.placement().cards();
-    let only = cards.next().filter(|_| cards.next().is_none())?;
-    let described = runtime.settings.cards().find(|known| known.id == *only)?;
-    described.uuid.is_none().then(|| only.clone())
+    match runtime.cards_of(run)[..] {
+        [only] if only.uuid.is_none() => Some(only.id.clone()),
+        _ => None,
+    }
 }
 
 /// The processes behind pages, each as it was when its page was first seen.

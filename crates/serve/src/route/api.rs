@@ -39,6 +39,8 @@ pub(crate) enum Own {
     Props,
     Models,
     Model,
+    Download,
+    Remove,
     Load,
     Unload,
     Pin,
@@ -60,6 +62,11 @@ pub(crate) enum Own {
     Yield,
     EndYield,
     WhatIf,
+    Reload,
+    /// Memory of each device by model and by use.
+    Memory,
+    /// Failures with the lines of engines, as the logs have them.
+    Failures,
 }
 
 #[derive(Debug)]
@@ -136,11 +143,14 @@ const ROUTES: &[Route] = &[
     own(GET, "/v1/models/*", Own::Model),
     // llama-server's router.
     own(GET, "/models", Own::Models),
+    own(POST, "/models", Own::Download),
+    own(DELETE, "/models", Own::Remove),
     own(POST, "/models/load", Own::Load),
     own(POST, "/models/unload", Own::Unload),
     own(GET, "/models/sse", Own::ModelEvents),
     or_own("/props", Own::Props),
     or_own("/metrics", Own::Metrics),
+    or_own("/memory", Own::Memory),
     // llama-swap, which unloads by GET too.
     own(GET, "/running", Own::Running),
     own(GET_OR_POST, "/unload", Own::UnloadAll),
@@ -152,7 +162,6 @@ const ROUTES: &[Route] = &[
     own(GET, "/ui", Own::Page(PageFile::Document)),
     own(GET, "/ui/", Own::Page(PageFile::Document)),
     own(GET, "/ui/page.js", Own::Page(PageFile::Script)),
-    own(GET, "/ui/page.css", Own::Page(PageFile::Style)),
     own(GET, "/ui/icon.svg", Own::Page(PageFile::Icon)),
     own(GET, "/api/version", Own::Version),
     // Ollama, whose `/api/status` is another one than ours.
@@ -184,6 +193,8 @@ const ROUTES: &[Route] = &[
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
     own(GET, "/api/what-if", Own::WhatIf),
+    own(POST, "/api/reload", Own::Reload),
+    own(GET, "/api/failures", Own::Failures),
     Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
     // Last, because the first row that fits is taken and the rows above allow fewer methods.
     Route { path: "/v1/*", methods: ANY, action: Action::Engine },

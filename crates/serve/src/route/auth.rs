@@ -1,18 +1,21 @@
 //! Check of a request's API key, in `Authorization: Bearer`, `Authorization: Basic` (the password) or
 //! `x-api-key`.
 //!
-//! A comparison takes the same time for every key, so response times reveal nothing.
+//! Keys are kept as digests. A comparison takes the same time for every key, so response times reveal nothing.
 
 use std::cell::{Cell, RefCell};
-use std::hint::black_box;
+use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use http::header::{AUTHORIZATION, HeaderMap};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use plimsoll_config::{ConfiguredKey, KeySecret};
+use subtle::ConstantTimeEq;
 
+use super::access_key::{AccessKey, KeyDigest, digest_of};
 use super::exposition::{Exposition, MetricKind};
 use super::headers::{X_API_KEY, text};
 
@@ -27,47 +30,162 @@ const BASIC: GeneralPurpose = GeneralPurpose::new(
 
 /// The API keys of this server; without keys, every request is accepted. Clones share them, so that a reload
 /// replaces them everywhere.
-#[derive(Clone, Default)]
-pub(crate) struct ApiKeys(Rc<RefCell<Vec<String>>>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ApiKeys(Rc<RefCell<KeyTable>>);
+
+#[derive(Debug, Default)]
+struct KeyTable {
+    keys: Vec<Rc<AccessKey>>,
+    /// Number of the first key.
+    first: u32,
+}
+
+/// A key with a name. A number is never reused, so that a key that a reload removed is not taken for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyNumber(u32);
+
+/// Result of the check of a request's key.
+#[derive(Debug)]
+pub(crate) enum KeyCheck {
+    /// No key is required.
+    Open,
+    Key(KeyNumber, Rc<AccessKey>),
+    Unknown,
+    Expired,
+}
+
+/// A key, with the header that held it.
+type HeldKey = (Vec<u8>, KeyNumber, Rc<AccessKey>);
+
+/// The key that the last request of a connection has shown.
+#[derive(Default)]
+pub(crate) struct ShownKey(RefCell<Option<HeldKey>>);
+
+impl fmt::Debug for ShownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShownKey")
+    }
+}
 
 impl ApiKeys {
-    pub(crate) fn new(keys: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn new(keys: Vec<ConfiguredKey>) -> Self {
         let own = Self::default();
         own.replace(keys);
         own
     }
 
-    /// Replaces all keys; returns true if that changed anything.
-    pub(crate) fn replace(&self, keys: impl IntoIterator<Item = String>) -> bool {
+    /// Replaces all keys; returns the names of those with a name that were added, changed or removed, and true if
+    /// those without changed.
+    pub(crate) fn replace(&self, keys: Vec<ConfiguredKey>) -> KeyChanges {
+        let mut table = self.0.borrow_mut();
+        let old = std::mem::take(&mut table.keys);
+        table.first = table.first.saturating_add(u32::try_from(old.len()).unwrap_or(u32::MAX));
+        let find = |name: &str| old.iter().find(|key| key.is_named && key.name() == name);
+        let mut changes = KeyChanges::default();
         // An empty key in the configuration would admit every client that sends an empty one.
-        let keys: Vec<String> = keys.into_iter().filter(|key| !key.is_empty()).collect();
-        let changed = *self.0.borrow() != keys;
-        self.0.replace(keys);
-        changed
+        let keys = keys.into_iter().filter(|key| key.secret != KeySecret::Text(String::new()));
+        for key in keys {
+            let is_named = !key.name.is_empty();
+            let before = find(&key.name).filter(|_| is_named);
+            let key = AccessKey::new(key, is_named, before.map(|key| Rc::clone(&key.usage)));
+            match before {
+                None if is_named => changes.named.push(("add", key.name().to_owned())),
+                Some(old) if old.digest != key.digest || old.settings != key.settings => {
+                    changes.named.push(("change", key.name().to_owned()));
+                }
+                _ => {}
+            }
+            table.keys.push(Rc::new(key));
+        }
+        let is_gone =
+            |old: &&Rc<AccessKey>| old.is_named && !table.keys.iter().any(|key| key.name() == old.name());
+        changes.named.extend(old.iter().filter(is_gone).map(|key| ("remove", key.name().to_owned())));
+        let plain = |keys: &[Rc<AccessKey>]| -> Vec<KeyDigest> {
+            keys.iter().filter(|key| !key.is_named).map(|key| key.digest).collect()
+        };
+        changes.plain = plain(&old) != plain(&table.keys);
+        changes
     }
 
     /// True if every request is let in.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.0.borrow().keys.is_empty()
     }
 
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
-        self.0.borrow().is_empty() || presented(headers).is_some_and(|key| self.knows(&key))
+    pub(super) fn get(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
+        let table = self.0.borrow();
+        let place = usize::try_from(number.0.checked_sub(table.first)?).ok()?;
+        table.keys.get(place).filter(|key| !key.is_expired()).cloned()
     }
 
-    fn knows(&self, key: &[u8]) -> bool {
-        self.0
-            .borrow()
-            .iter()
-            // `|` and not `||`, so that every key is compared.
-            .fold(false, |known, own| known | same(own.as_bytes(), key))
+    /// Finds the key of a request; `shown` is that of the request before on its connection.
+    pub(crate) fn check(&self, headers: &HeaderMap, shown: &ShownKey) -> KeyCheck {
+        if self.is_empty() {
+            return KeyCheck::Open;
+        }
+        let Some(line) = key_line(headers) else { return KeyCheck::Unknown };
+        let mut shown = shown.0.borrow_mut();
+        let again = shown.as_ref().filter(|(before, ..)| before[..].ct_eq(line).into());
+        let known = match again {
+            Some((_, number, key)) if number.0 >= self.0.borrow().first => Some((*number, Rc::clone(key))),
+            _ => presented(headers).and_then(|key| self.find(&digest_of(&key))),
+        };
+        match known {
+            None => {
+                *shown = None;
+                KeyCheck::Unknown
+            }
+            Some((_, key)) if key.is_expired() => KeyCheck::Expired,
+            Some((number, key)) => {
+                if again.is_none() {
+                    *shown = Some((line.to_owned(), number, Rc::clone(&key)));
+                }
+                KeyCheck::Key(number, key)
+            }
+        }
+    }
+
+    fn find(&self, digest: &KeyDigest) -> Option<(KeyNumber, Rc<AccessKey>)> {
+        let table = self.0.borrow();
+        let numbered = (table.first..).map(KeyNumber).zip(&table.keys);
+        // Every key is compared, so that the time does not reveal which one fits.
+        numbered.fold(None, |found, (number, key)| match bool::from(key.digest.ct_eq(digest)) {
+            true => Some((number, Rc::clone(key))),
+            false => found,
+        })
+    }
+
+    /// Writes what the keys with names have used.
+    pub(crate) fn write(&self, page: &mut Exposition) {
+        type KeyValue = fn(&AccessKey) -> u64;
+        let families: [(&str, &str, KeyValue); 3] = [
+            ("plimsoll_key_requests_total", "Requests to models with an API key", |key| {
+                key.usage.requests.get()
+            }),
+            ("plimsoll_key_tokens_total", "Tokens of prompts and answers of an API key", |key| {
+                key.usage.tokens.get()
+            }),
+            ("plimsoll_key_refused_total", "Requests refused by the limits of an API key", |key| {
+                key.usage.refused.get()
+            }),
+        ];
+        let table = self.0.borrow();
+        for (name, help, value) in families.iter().filter(|_| table.keys.iter().any(|key| key.is_named)) {
+            page.family(name, MetricKind::Counter, help);
+            for key in table.keys.iter().filter(|key| key.is_named) {
+                page.sample(name, &[("key", key.name())], value(key));
+            }
+        }
     }
 }
 
-impl std::fmt::Debug for ApiKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({})", self.0.borrow().len())
-    }
+/// Differences between the keys of two configurations.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyChanges {
+    /// What happened to each key with a name.
+    pub(crate) named: Vec<(&'static str, String)>,
+    /// Keys without names differ.
+    pub(crate) plain: bool,
 }
 
 /// Requests that were refused for want of a valid API key.
@@ -106,6 +224,16 @@ impl WrongKeys {
     }
 }
 
+/// The header line that holds the key.
+fn key_line(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(AUTHORIZATION).or_else(|| headers.get(&X_API_KEY)).map(HeaderValue::as_bytes)
+}
+
+/// True if a request shows this very key.
+pub(crate) fn shows(headers: &HeaderMap, key: &str) -> bool {
+    presented(headers).is_some_and(|shown| digest_of(&shown).ct_eq(&digest_of(key.as_bytes())).into())
+}
+
 fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
     if let Some(value) = text(headers, &AUTHORIZATION) {
         let (scheme, rest) = value.split_once(' ').unwrap_or(("", value));
@@ -127,28 +255,64 @@ fn password(encoded: &str) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Compares two keys in constant time, so that the time does not reveal where they differ.
-fn same(own: &[u8], given: &[u8]) -> bool {
-    let mut difference = u8::from(own.len() != given.len());
-    for (place, byte) in given.iter().enumerate() {
-        difference |= byte ^ own[place % own.len()];
-        // Keeps the compiler from ending the loop at the first difference.
-        difference = black_box(difference);
-    }
-    difference == 0
-}
-
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
-    fn admits(name: &'static str, value: &str) -> bool {
-        let keys = ApiKeys::new(["alpha".to_owned(), "beta-key".to_owned()]);
+    fn plain(keys: &[&str]) -> Vec<ConfiguredKey> {
+        let key = |text: &&str| ConfiguredKey::unlimited(String::new(), KeySecret::Text((*text).to_owned()));
+        keys.iter().map(key).collect()
+    }
+
+    fn header(name: &'static str, value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
-        keys.admit(&headers)
+        headers
+    }
+
+    fn admits(name: &'static str, value: &str) -> bool {
+        let keys = ApiKeys::new(plain(&["alpha", "beta-key"]));
+        let (headers, shown) = (header(name, value), ShownKey::default());
+        let first = matches!(keys.check(&headers, &shown), KeyCheck::Key(..));
+        // The second request of the connection is not checked anew.
+        assert_eq!(matches!(keys.check(&headers, &shown), KeyCheck::Key(..)), first);
+        first
+    }
+
+    #[test]
+    fn a_connection_is_bound_to_no_key_and_to_no_table_of_keys() {
+        let keys = ApiKeys::new(plain(&["alpha"]));
+        let shown = ShownKey::default();
+        let check = |value: &str| keys.check(&header("x-api-key", value), &shown);
+        let KeyCheck::Key(number, _) = check("alpha") else { panic!() };
+        assert!(keys.get(number).is_some());
+        assert!(matches!(check("beta"), KeyCheck::Unknown), "another client may use the connection");
+        assert!(matches!(check("alpha"), KeyCheck::Key(..)));
+        assert!(keys.replace(plain(&["beta"])).plain);
+        assert!(matches!(check("alpha"), KeyCheck::Unknown), "a reload has revoked it");
+        assert!(keys.get(number).is_none(), "also of a request that is under way");
+        assert!(matches!(check("beta"), KeyCheck::Key(..)));
+    }
+
+    #[test]
+    fn a_reload_tells_which_keys_have_changed_and_keeps_what_they_have_used() {
+        let key = |name: &str, text: &str| ConfiguredKey {
+            requests_per_minute: std::num::NonZeroU32::new(1),
+            ..ConfiguredKey::unlimited(name.to_owned(), KeySecret::Text(text.to_owned()))
+        };
+        let keys = ApiKeys::new(vec![key("a", "1"), key("b", "2"), key("c", "3")]);
+        let of = |text: &str| match keys.check(&header("x-api-key", text), &ShownKey::default()) {
+            KeyCheck::Key(_, key) => key,
+            other => panic!("{other:?}"),
+        };
+        drop(of("1").enter(0).unwrap());
+        let changes = keys.replace(vec![key("a", "1"), key("b", "new"), key("d", "4")]);
+        let expected =
+            [("change", "b"), ("add", "d"), ("remove", "c")].map(|(act, name)| (act, name.to_owned()));
+        assert_eq!(changes, KeyChanges { named: expected.into(), plain: false });
+        assert_eq!(of("1").enter(0).unwrap_err().status, http::StatusCode::TOO_MANY_REQUESTS);
+        assert!(of("new").enter(0).is_ok());
+        assert!(!format!("{keys:?}").contains("new"));
     }
 
     #[test]
@@ -181,14 +345,15 @@ mod tests {
         }
         assert!(!admits("authorization", "Digest alpha"));
         assert!(!admits("x-api-key", "alpha "));
-        assert!(!ApiKeys::new(["alpha".to_owned()]).admit(&HeaderMap::new()));
+        let keys = ApiKeys::new(plain(&["alpha"]));
+        assert!(matches!(keys.check(&HeaderMap::new(), &ShownKey::default()), KeyCheck::Unknown));
     }
 
     #[test]
     fn without_keys_everybody_is_let_in_and_an_empty_key_is_no_key() {
-        assert!(ApiKeys::new([]).admit(&HeaderMap::new()));
-        let empty = ApiKeys::new([String::new()]);
-        assert!(empty.admit(&HeaderMap::new()) && empty.is_empty(), "it protects nothing");
-        assert!(!ApiKeys::new(["alpha".to_owned()]).is_empty());
+        let open = ApiKeys::new(Vec::new());
+        assert!(matches!(open.check(&HeaderMap::new(), &ShownKey::default()), KeyCheck::Open));
+        assert!(ApiKeys::new(plain(&[""])).is_empty(), "it protects nothing");
+        assert!(!ApiKeys::new(plain(&["alpha"])).is_empty());
     }
 }

@@ -13,21 +13,17 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use plimsoll_scheduler::ClientId;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::connection::ClientConnection;
+use super::gather::Gather;
 use super::limits::Limits;
 use super::model_key::ModelKeySearch;
 use super::problem::HttpProblem;
 use super::rope::Rope;
 
-/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
-/// into.
-pub(crate) const READ_BUFFER: usize = 128 * 1024;
-// DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
-// that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured).
-/// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
-const KEPT: usize = READ_BUFFER / 5 * 4;
 /// The time over which the pace of an unfinished body is compared with that of others.
 const RECENT: Duration = Duration::from_secs(1);
 
@@ -58,9 +54,17 @@ struct Upload {
     is_dropped: Cell<bool>,
 }
 
+/// The body of a client's request, unread.
+#[derive(Debug)]
+pub(crate) struct ClientBody {
+    pub(crate) incoming: Incoming,
+    pub(crate) client: Rc<ClientConnection>,
+}
+
 /// A complete request body, which counts as held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
+    pub(crate) client: ClientId,
     pub(crate) rope: Rope,
     pub(crate) search: ModelKeySearch,
     budget: BodyBudget,
@@ -160,7 +164,7 @@ impl Upload {
 
 /// Reads `body` to its end.
 pub(crate) async fn receive(
-    mut body: Incoming,
+    ClientBody { incoming: mut body, client }: ClientBody,
     budget: &BodyBudget,
     limits: &Limits,
 ) -> Result<Received, HttpProblem> {
@@ -169,13 +173,15 @@ pub(crate) async fn receive(
         return Err(too_large(limits));
     }
     let mut reader = BodyReader::new(budget, limits);
+    reader.received.client = client.client;
     while !body.is_end_stream() {
         let Some(frame) = reader.in_time(body.frame()).await? else {
             break;
         };
         let frame = frame.map_err(|_| cut_short())?;
         if let Ok(data) = frame.into_data() {
-            reader.take(data)?;
+            let spare = client.spare_behind(&data);
+            reader.take(data, spare)?;
         }
     }
     Ok(reader.finish())
@@ -184,7 +190,7 @@ pub(crate) async fn receive(
 struct BodyReader<'a> {
     limits: &'a Limits,
     received: Received,
-    gathered: Vec<u8>,
+    gather: Gather,
     /// The moment at which the credit of time is used up.
     deadline: Instant,
 }
@@ -197,12 +203,13 @@ impl<'a> BodyReader<'a> {
             limits,
             deadline: upload.began + limits.body_time,
             received: Received {
+                client: ClientId::default(),
                 rope: Rope::default(),
                 search: ModelKeySearch::default(),
                 budget: budget.clone(),
                 upload,
             },
-            gathered: Vec::new(),
+            gather: Gather::default(),
         }
     }
 
@@ -218,7 +225,8 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    fn take(&mut self, data: Bytes) -> Result<(), HttpProblem> {
+    /// Takes a piece; `spare` is the rest of its buffer, if it is known.
+    fn take(&mut self, data: Bytes, spare: Option<usize>) -> Result<(), HttpProblem> {
         let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
         let (upload, budget) = (&self.received.upload, &self.received.budget);
         if upload.is_dropped.get() {
@@ -242,47 +250,12 @@ impl<'a> BodyReader<'a> {
         let earned = Duration::from_millis(length * 1000 / self.limits.body_rate.get().max(1));
         self.deadline = (self.deadline + earned).min(now + 2 * self.limits.body_time);
         self.received.search.feed(&data);
-        self.keep(data);
+        self.gather.add(data, spare);
         Ok(())
     }
 
-    fn keep(&mut self, data: Bytes) {
-        if data.len() >= KEPT {
-            self.flush();
-            return self.received.rope.push(data);
-        }
-        let mut rest = &data[..];
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(READ_BUFFER - self.gathered.len()));
-            self.reserve(now.len());
-            self.gathered.extend_from_slice(now);
-            if self.gathered.len() == READ_BUFFER {
-                self.flush();
-            }
-            rest = later;
-        }
-    }
-
-    /// Grows the block by at least a quarter of the whole body, so that the reserved memory stays close to
-    /// the counted memory.
-    fn reserve(&mut self, more: usize) {
-        let filled = self.gathered.len();
-        if self.gathered.capacity() - filled < more {
-            // `reserve_exact`, because `Vec` would double.
-            let quarter = (self.received.rope.len() + filled) / 4;
-            self.gathered.reserve_exact(quarter.clamp(more, READ_BUFFER - filled));
-        }
-    }
-
-    fn flush(&mut self) {
-        let mut block = std::mem::take(&mut self.gathered);
-        // The spare capacity would be held as long as the body, without being counted.
-        block.shrink_to_fit();
-        self.received.rope.push(Bytes::from(block));
-    }
-
     fn finish(mut self) -> Received {
-        self.flush();
+        self.received.rope = std::mem::take(&mut self.gather).finish();
         // From here on it is complete and is no longer dropped for others.
         let finished = Rc::as_ptr(&self.received.upload);
         let unfinished = &self.received.budget.0.unfinished;
@@ -324,6 +297,7 @@ fn cut_short() -> HttpProblem {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gather::{KEPT, READ_BUFFER};
     use super::*;
 
     fn limits(bodies: u64) -> Limits {
@@ -341,8 +315,8 @@ mod tests {
         for size in [1, 700, 1100, 5000, 20_000, KEPT - 1, KEPT] {
             let mut reader = BodyReader::new(&budget, &limits);
             for _ in 0..(2_000_000 / size) {
-                reader.take(piece(size)).unwrap();
-                let (length, block) = (reader.received.rope.len(), &reader.gathered);
+                reader.take(piece(size), None).unwrap();
+                let (length, block) = (reader.gather.rope.len(), &reader.gather.block);
                 let held = length + block.capacity();
                 assert!(held <= (length + block.len()) * 5 / 4 + 64, "{held} for pieces of {size}");
             }
@@ -356,16 +330,16 @@ mod tests {
     async fn the_slowest_unfinished_body_makes_room_and_not_the_newcomer() {
         let (budget, limits) = (BodyBudget::default(), limits(1000));
         let [mut stalled, mut steady] = [0; 2].map(|_| BodyReader::new(&budget, &limits));
-        stalled.take(piece(600)).unwrap();
-        steady.take(piece(300)).unwrap();
+        stalled.take(piece(600), None).unwrap();
+        steady.take(piece(300), None).unwrap();
         tokio::time::sleep(RECENT * 2).await;
-        steady.take(piece(50)).unwrap();
+        steady.take(piece(50), None).unwrap();
         let mut newcomer = BodyReader::new(&budget, &limits);
-        newcomer.take(piece(100)).unwrap();
+        newcomer.take(piece(100), None).unwrap();
         assert!(stalled.received.upload.is_dropped.get());
-        assert_eq!(stalled.take(piece(1)).unwrap_err().code, "bodies_too_large");
+        assert_eq!(stalled.take(piece(1), None).unwrap_err().code, "bodies_too_large");
         drop(stalled);
-        steady.take(piece(500)).unwrap();
+        steady.take(piece(500), None).unwrap();
         assert_eq!(budget.0.held.get(), 950);
         drop((newcomer.finish(), steady.finish()));
         assert_eq!((budget.0.held.get(), budget.0.dropped.get()), (0, 0));
@@ -377,7 +351,7 @@ mod tests {
         limits.body_time = Duration::from_millis(200);
         let mut reader = BodyReader::new(&budget, &limits);
         for _ in 0..800 {
-            reader.take(piece(READ_BUFFER)).unwrap();
+            reader.take(piece(READ_BUFFER), None).unwrap();
         }
         let began = Instant::now();
         let stalled = reader.in_time(std::future::pending::<()>()).await.unwrap_err();

@@ -20,6 +20,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::auth::ShownKey;
 use super::limits::Limits;
 use super::tunnel::Tunnel;
 
@@ -65,8 +66,11 @@ pub(crate) struct ClientConnection {
     idle_since: Cell<Option<Instant>>,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
+    /// Address behind the bytes of the last read, and the room that its buffer has there.
+    last_read: Cell<(usize, usize)>,
     /// The client has sent a valid API key, or none is required.
     pub(crate) has_key: Cell<bool>,
+    pub(crate) shown_key: ShownKey,
     /// What the connection becomes after the answer that upgrades it.
     tunnel: RefCell<Option<Tunnel>>,
     changed: Notify,
@@ -85,7 +89,9 @@ impl ClientConnection {
             idle_since: Cell::new(Some(Instant::now())),
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
+            last_read: Cell::default(),
             has_key: Cell::new(has_key),
+            shown_key: ShownKey::default(),
             tunnel: RefCell::default(),
             changed: Notify::new(),
             close: Notify::new(),
@@ -108,6 +114,12 @@ impl ClientConnection {
         self.stall_limit.replace(limit);
     }
 
+    /// The room behind a piece in its read buffer; `None` for a piece before the last read.
+    pub(crate) fn spare_behind(&self, piece: &[u8]) -> Option<usize> {
+        let (end, spare) = self.last_read.get();
+        (piece.as_ptr_range().end.addr() == end).then_some(spare)
+    }
+
     pub(crate) fn upgrade_to(&self, tunnel: Tunnel) {
         self.tunnel.replace(Some(tunnel));
     }
@@ -120,12 +132,12 @@ impl ClientConnection {
         self.close.notify_one();
     }
 
-    /// Ends when the client has closed its side. hyper reads on only while it holds no byte of a next request,
-    /// and would not notice.
+    /// Ends when the client has closed its side.
     async fn has_left(&self) {
         loop {
-            // Unread bytes make it readable at once, so the flag is looked at from time to time.
-            match self.socket.ready(Interest::READABLE).await {
+            // Of what the kernel reports, this interest sees urgent bytes, for which nobody asks it, and the end
+            // (`io/ready.rs: from_interest @ tokio 1.54`). That of `READABLE` would wake it for each request.
+            match self.socket.ready(Interest::PRIORITY).await {
                 Ok(ready) if !ready.is_read_closed() => sleep(GLANCE).await,
                 Ok(_) | Err(_) => return,
             }
@@ -226,7 +238,10 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.reader).poll_read(context, buffer)
+        let polled = Pin::new(&mut self.reader).poll_read(context, buffer);
+        let end = buffer.filled().as_ptr_range().end.addr();
+        self.connection.last_read.set((end, buffer.remaining()));
+        polled
     }
 }
 

@@ -11,13 +11,12 @@ use std::rc::Rc;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use super::body::receive;
+use super::body::{ClientBody, receive};
 use super::engine_page;
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
@@ -60,7 +59,7 @@ impl<H: ModelService> HttpServer<H> {
         self: &Rc<Self>,
         rest: &str,
         head: Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let id = query::parameter(head.uri.query(), "conv_id").or_else(|| query::decode_path(rest));
         let id = id.filter(|id| !id.is_empty()).ok_or_else(no_conversation)?.into_owned();
@@ -91,7 +90,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) async fn lookup_streams(
         &self,
         head: Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         let asked: Value =

@@ -8,7 +8,7 @@ use http::{HeaderName, Method, Request, StatusCode};
 
 use super::headers;
 use super::rope::Rope;
-use super::stream::StreamSource;
+use super::stream_source::StreamSource;
 use super::upstream::Upstream;
 
 /// Engines answer such a question in milliseconds, also while they compute.

@@ -54,6 +54,11 @@ impl Events {
         self.tell(model, "neighbours_gave", &json!({ "bytes": bytes }));
     }
 
+    /// Publishes a step of a download, or the removal of a downloaded model.
+    pub(crate) fn download(&self, model: &str, step: &str, data: Value) {
+        self.tell(model, step, &data);
+    }
+
     /// Publishes the steps that made room in the host's memory before a load.
     pub(crate) fn reclaimed(&self, model: &str, what: &Value) {
         self.tell(model, "reclaimed", what);

@@ -1,7 +1,6 @@
 //! Writer of Prometheus' text format for metrics: counters, gauges and histograms.
 
 use std::fmt::{self, Write};
-use std::time::Duration;
 
 /// Metrics page that is being written. Samples of one family must follow its `family` line.
 #[derive(Debug, Default)]
@@ -41,10 +40,10 @@ impl Exposition {
         let mut all = 0;
         for (place, count) in histogram.counts.iter().enumerate() {
             all += count;
-            let bound = BOUNDS.get(place).map_or("+Inf".to_owned(), |bound| seconds(*bound).to_string());
+            let bound = histogram.bounds.get(place).map_or("+Inf".to_owned(), f64::to_string);
             self.sample(&bucket, &[labels, &[("le", &bound)]].concat(), all);
         }
-        self.sample(&format!("{name}_sum"), labels, histogram.sum.as_secs_f64());
+        self.sample(&format!("{name}_sum"), labels, histogram.sum);
         self.sample(&format!("{name}_count"), labels, all);
     }
 
@@ -58,31 +57,44 @@ impl Exposition {
     }
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         // Backslashes first, or the others would be escaped twice.
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }
 
-fn seconds(milliseconds: u64) -> f64 {
-    Duration::from_millis(milliseconds).as_secs_f64()
-}
+/// Upper bounds in seconds: from a cached answer to a cold load and a long prompt.
+const SECONDS: [f64; 14] = [0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// Upper bounds in tokens: from a classification to a long context.
+const TOKENS: [f64; 14] = [
+    1.0, 8.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 131_072.0,
+];
 
-/// Upper bounds in milliseconds: from a cached answer to a cold load and a long prompt.
-const BOUNDS: [u64; 14] = [1, 5, 20, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000];
-
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Histogram {
-    counts: [u64; BOUNDS.len() + 1],
-    sum: Duration,
+    bounds: &'static [f64; 14],
+    counts: [u64; 15],
+    sum: f64,
 }
 
 impl Histogram {
-    pub(crate) fn add(&mut self, time: Duration) {
-        let bound = BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < time);
+    pub(crate) const fn of_seconds() -> Self {
+        Self { bounds: &SECONDS, counts: [0; 15], sum: 0.0 }
+    }
+
+    pub(crate) const fn of_tokens() -> Self {
+        Self { bounds: &TOKENS, counts: [0; 15], sum: 0.0 }
+    }
+
+    pub(crate) fn add(&mut self, value: f64) {
+        let bound = self.bounds.partition_point(|bound| *bound < value);
         self.counts[bound] += 1;
-        self.sum += time;
+        self.sum += value;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0)
     }
 }
 
@@ -96,10 +108,8 @@ mod tests {
         page.family("x_total", MetricKind::Counter, "how often");
         page.sample("x_total", &[("model", "a\"b\\"), ("code", "2xx")], 3);
         page.sample("x_total", &[], 4);
-        let mut histogram = Histogram::default();
-        for time in [1, 2, 700_000] {
-            histogram.add(Duration::from_millis(time));
-        }
+        let mut histogram = Histogram::of_seconds();
+        [0.001, 0.002, 700.0].into_iter().for_each(|time| histogram.add(time));
         page.histogram("y", &[("model", "a")], &histogram);
         let page = page.finish();
         assert!(page.starts_with(

@@ -65,6 +65,9 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
             headers.append(name.clone(), value.clone());
         }
     }
+    for (name, value) in upstream.lines() {
+        headers.insert(name.clone(), value.clone());
+    }
     headers
 }
 

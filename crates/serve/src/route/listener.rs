@@ -15,13 +15,14 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use plimsoll_nostd::heap;
+use plimsoll_nostd::{code, heap};
 use plimsoll_probe::process::{MeasuredProcess, command_line};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::body::{BodyBudget, READ_BUFFER};
+use super::body::BodyBudget;
 use super::connection::{ClientConnection, ClientStream};
+use super::gather::READ_BUFFER;
 use super::limits::Limits;
 use super::model_service::ModelService;
 use super::server::HttpServer;
@@ -31,6 +32,8 @@ const BREATH: Duration = Duration::from_millis(50);
 /// Interval at which a new connection at the limit looks again for one that may be closed for it.
 const GLANCE: Duration = Duration::from_millis(250);
 
+/// Time from the first accept until what only the start needed is given back.
+const STARTED: Duration = Duration::from_millis(200);
 /// Interval at which freed memory is given back, and what makes a walk over the heap worth its time: closed
 /// connections, or bytes of request bodies.
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
@@ -66,11 +69,15 @@ fn busy(address: SocketAddr, error: &io::Error) -> String {
     format!("\nhint: the address is in use by {owner}; choose another address with --listen")
 }
 
+/// Refuses an address beyond loopback that nothing permits.
+pub(crate) fn permit(addresses: &[SocketAddr], exposed: bool) -> Result<(), Listen> {
+    let beyond = addresses.iter().find(|address| !address.ip().is_loopback() && !exposed);
+    beyond.map_or(Ok(()), |address| Err(Listen::Exposed(*address)))
+}
+
 /// Binds `addresses`. One beyond loopback requires `exposed`: API keys are set, or the user allowed it.
 pub(crate) async fn bind(addresses: &[SocketAddr], exposed: bool) -> Result<Vec<TcpListener>, Listen> {
-    if let Some(address) = addresses.iter().find(|address| !address.ip().is_loopback() && !exposed) {
-        return Err(Listen::Exposed(*address));
-    }
+    permit(addresses, exposed)?;
     let mut bound = Vec::with_capacity(addresses.len());
     for &address in addresses {
         bound.push(TcpListener::bind(address).await.map_err(|error| Listen::Bind { address, error })?);
@@ -144,6 +151,10 @@ impl OpenConnections {
     /// Gives freed memory back, for ever. A thousand connections leave 20 MiB between blocks that are still in use, and
     /// request bodies as much as they had.
     async fn release_memory(&self, bodies: &BodyBudget) {
+        // Most of the program's pages were read for its start: the command line, the configuration, the first plans.
+        tokio::time::sleep(STARTED).await;
+        heap::release_free_pages();
+        code::release_code_pages();
         let mut released = 0;
         loop {
             tokio::time::sleep(TRIM_INTERVAL).await;
@@ -228,6 +239,9 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         .max_headers(limits.headers)
+        // hyper would look for the client's end while an answer is made, with a new read buffer for each request;
+        // `ClientConnection::is_over` waits for it anyway.
+        .half_close(true)
         .max_buf_size(READ_BUFFER)
         // Clients exist that look for a header of llama-server by its exact letters, `Like-This`. Keeping those of
         // each answer would cost every request.
@@ -246,10 +260,7 @@ async fn serve_connection<H: ModelService>(
     let io = TokioIo::new(stream);
     let its = Rc::clone(&client);
     let its_server = Rc::clone(&server);
-    let service = service_fn(move |mut request| {
-        request.extensions_mut().insert(its.client);
-        Rc::clone(&its_server).answer(request, Rc::clone(&its))
-    });
+    let service = service_fn(move |request| Rc::clone(&its_server).answer(request, Rc::clone(&its)));
     let mut connection = builder.serve_connection(io, service);
     let (tell, mut told) = oneshot::channel();
     // A task of its own: in this one, each read and write would poll all the timers and signals as well, which
@@ -267,8 +278,8 @@ async fn serve_connection<H: ModelService>(
     // How a connection ends is the client's affair: it left, or it was told.
     let is_draining = tokio::select! {
         biased;
-        _ = &mut connection => None,
         is_draining = &mut told => is_draining.ok(),
+        _ = &mut connection => None,
     };
     watch.abort();
     if is_draining == Some(true) {

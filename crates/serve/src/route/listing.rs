@@ -22,6 +22,8 @@ pub(crate) struct ModelListing {
     pub(crate) description: String,
     /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
+    /// It lies in the folder of downloads.
+    pub(crate) downloaded: bool,
     pub(crate) state: ModelState,
     /// The engine runs, is idle and has freed its memory for the time.
     pub(crate) asleep: bool,
@@ -104,9 +106,9 @@ impl ModelListing {
                 "input_modalities": self.modalities.input,
                 "output_modalities": self.modalities.output,
             },
-            "source": "preset",
-            // The configuration is the user's file, so no model is removed over HTTP.
-            "can_remove": false,
+            // The configuration is the user's file, so that only downloads are removed over HTTP.
+            "source": if self.downloaded { "cache" } else { "preset" },
+            "can_remove": self.downloaded,
         });
         if !self.description.is_empty() {
             model["description"] = json!(self.description);
@@ -204,6 +206,7 @@ pub(crate) mod tests {
             tags: Vec::new(),
             description: String::new(),
             unlisted: false,
+            downloaded: false,
             state,
             asleep: false,
             arguments: vec!["llama-server".to_owned(), "-c".to_owned(), "4096".to_owned()],

@@ -38,9 +38,14 @@ impl ModelKeySearch {
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
         let is_in_step = self.walk.seen() == self.arrived;
         self.arrived += chunk.len();
+        if !is_in_step {
+            return;
+        }
+        let (beginning, rest) = chunk.split_at(chunk.len().min(BEGINNING.saturating_sub(self.walk.seen())));
+        self.walk.feed(beginning);
         // Behind a model that was found early the search continues: another key may follow, and the last counts.
-        if is_in_step && (self.walk.seen() < BEGINNING || self.walk.has_found()) {
-            self.walk.feed(chunk);
+        if self.walk.has_found() {
+            self.walk.feed(rest);
         }
     }
 

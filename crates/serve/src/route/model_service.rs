@@ -8,8 +8,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::StatusCode;
-use plimsoll_base::Bytes;
+use http::response::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use plimsoll_base::{Bytes, Priority};
+use plimsoll_fleet::SeatToken;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
@@ -20,17 +22,24 @@ use super::exposition::Exposition;
 use super::listing::ModelListing;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
+use super::tokens::AnswerTokens;
+use super::trace_parent::TraceParent;
 use super::upstream::Upstream;
 use super::what_if::WhatIfError;
 
 /// Options that a request sets about its model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RouteOptions {
     /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
     /// configuration.
     pub(crate) autoload: Option<bool>,
     /// The client that sent the request, as far as clients can be distinguished.
     pub(crate) client: ClientId,
+    pub(crate) priority: Priority,
+    /// The client's span, where requests are traced.
+    pub(crate) parent: Option<TraceParent>,
+    /// The token of the seat, if another host of the fleet passed the request on.
+    pub(crate) hop: Option<SeatToken>,
 }
 
 pub(crate) trait ModelService: 'static {
@@ -48,14 +57,29 @@ pub(crate) trait ModelService: 'static {
     /// A model with one of these flags of llama-server; a loaded one if there is any.
     fn with_flag(&self, flags: &[&str]) -> Option<ModelId>;
 
+    /// True if requests are traced.
+    fn traces(&self) -> bool {
+        false
+    }
+
     /// True if requests load their model unless they say otherwise.
     fn autoloads(&self) -> bool;
 
     /// Connections to the model's engine, to ask it what needs no admission; `None` if it is not loaded.
     fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>>;
 
-    /// The model names that a client may use, for error messages.
-    fn names(&self) -> Vec<String>;
+    /// The token of a request that another host of the fleet passes on; `None` for a request of a client.
+    fn hop(&self, _headers: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
+        None
+    }
+
+    /// This host's name in its fleet.
+    fn host_name(&self) -> Option<HeaderValue> {
+        None
+    }
+
+    /// The pass of a request that need not wait.
+    fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<Self::Pass>;
 
     /// Waits until the model may take this request; the depth of `prompt` is determined only if it matters.
     /// Dropping the future gives up the place in the queue.
@@ -97,8 +121,17 @@ pub(crate) trait ModelService: 'static {
     /// Requests that wait or are being answered, as JSON.
     fn requests(&self) -> Value;
 
-    /// Reads the configuration again.
-    fn reload(&self) -> impl Future<Output = Result<(), HttpProblem>>;
+    /// Reads the configuration again; a note for each thing that changed, or that waits for a restart.
+    fn reload(&self) -> impl Future<Output = Result<Vec<String>, HttpProblem>>;
+
+    /// Begins the download of a model of the hub; it is served when it is complete.
+    fn download(&self, name: &str) -> impl Future<Output = Result<(), HttpProblem>>;
+
+    /// Removes a downloaded model, or cancels its download.
+    fn remove(&self, name: &str) -> impl Future<Output = Result<(), HttpProblem>>;
+
+    /// Entries of models that are being downloaded, for the list of models.
+    fn downloading(&self) -> Vec<Value>;
 
     fn snapshot(&self) -> SchedulerSnapshot;
 
@@ -106,8 +139,14 @@ pub(crate) trait ModelService: 'static {
     fn what_if(&self, model: ModelId, flags: Vec<String>)
     -> impl Future<Output = Result<Value, WhatIfError>>;
 
+    /// What would leave if so much of a card were kept free, as JSON.
+    fn what_if_kept_free(&self, card: Option<&str>, size: Bytes) -> Result<Value, HttpProblem>;
+
     /// The status document of displays, with the snapshot at its root.
     fn document(&self) -> Value;
+
+    /// The failures of this run and of earlier ones, with the lines of engines that prove their causes, as JSON.
+    fn failures(&self) -> Value;
 
     fn events(&self) -> &Events;
 
@@ -123,21 +162,25 @@ pub(crate) trait ModelService: 'static {
 pub(crate) trait Pass: Unpin + Sized + 'static {
     fn upstream(&self) -> &Rc<Upstream>;
 
-    /// True if the depth of the answer is needed afterwards.
-    fn counts_tokens(&self) -> bool;
-
     /// The time that the client may take nothing of its answer before it is given up. The owner of the models
     /// keeps a clone and shortens it while another request waits for the memory that this one holds.
     fn stall_limit(&self) -> StallLimit {
         StallLimit::default()
     }
 
+    /// True if this answer is no answer: another host of the fleet does not serve the model any more.
+    fn is_declined(&self, _: &Parts) -> bool {
+        false
+    }
+
     /// The engine's answer begins with this status.
     fn answers(&mut self, _: StatusCode) {}
 
-    /// Ends the request after a complete answer. `tokens` counts prompt and answer, if the engine reported
-    /// them.
-    fn finished(self, tokens: Option<u64>);
+    /// The first piece of an event stream is there.
+    fn streams(&mut self) {}
+
+    /// Ends the request after a complete answer, with its tokens if the engine reported them.
+    fn finished(self, tokens: Option<AnswerTokens>);
 
     /// Ends an attempt in which the engine closed the connection before a byte of its answer reached the
     /// client. The result is a new pass for another attempt, or the error for the client.

@@ -7,15 +7,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
-use hyper::body::Incoming;
-use plimsoll_scheduler::ModelId;
+use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::api::{self, Own};
+use super::body::ClientBody;
+use super::body::receive;
+use super::engine_metrics::EngineMetrics;
 use super::engine_page;
 use super::exposition::Exposition;
 use super::listing::ModelListing;
 use super::logs;
+use super::memory_page;
 use super::model_service::ModelService;
 use super::ollama;
 use super::page;
@@ -30,13 +34,19 @@ const TEXT: &str = "text/plain; charset=utf-8";
 // Prometheus recognises its text format by this version.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// Build that `/props` reports.
+///
+/// DECISION: the llama-server whose routes these are, in its form `bNUMBER-COMMIT`, because clients read the number to
+/// decide what they may ask for.
+const BUILD: &str = concat!("b10605-plimsoll-", env!("CARGO_PKG_VERSION"));
+
 impl<H: ModelService> HttpServer<H> {
     pub(crate) async fn own(
         &self,
         own: Own,
         rest: &str,
         head: &Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         Ok(match own {
             Own::Index => reply::text(TEXT, api::index()),
@@ -46,42 +56,60 @@ impl<H: ModelService> HttpServer<H> {
             Own::Version => reply::json(&json!({
                 "version": ollama::VERSION, "name": "plimsoll", "plimsoll": env!("CARGO_PKG_VERSION"),
             })),
-            Own::Ollama(listing) => self.ollama_listing(listing, body).await?,
+            Own::Ollama(listing) => self.ollama_listing(listing, head, body).await?,
             Own::LmStudioModels => {
-                let listed = self.listed().map(|listing| listing.as_lm_studio());
+                let listed = self.listed(head).map(|listing| listing.as_lm_studio());
                 reply::json(&json!({ "object": "list", "data": listed.collect::<Vec<Value>>() }))
             }
             Own::LmStudioModel => {
-                reply::json(&self.service.listing(self.named_in_path(rest)?).as_lm_studio())
+                reply::json(&self.service.listing(self.named_in_path(head, rest)?).as_lm_studio())
             }
             Own::Props => reply::json(&self.props()),
             Own::Models => self.models(head).await?,
-            Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
-            Own::Load => self.load(self.receive_model(head, body).await?)?,
-            Own::Unload => self.unload(self.receive_model(head, body).await?)?,
+            Own::Model => reply::json(&self.listing(&self.named_in_path(head, rest)?)),
+            Own::Download => self.download(head, body).await?,
+            Own::Remove => self.remove(head).await?,
+            Own::Load => self.load(head, self.receive_model(head, body).await?)?,
+            Own::Unload => self.unload(head, self.receive_model(head, body).await?)?,
             Own::Pin => self.pin(head, self.receive_model(head, body).await?)?,
-            Own::Unpin => self.unpin(self.receive_model(head, body).await?)?,
+            Own::Unpin => self.unpin(head, self.receive_model(head, body).await?)?,
             Own::ModelEvents => {
                 reply::feed(EVENTS, ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()))
             }
             Own::Running => self.running(),
-            Own::UnloadAll => self.unload_all(),
-            Own::UnloadNamed => self.unload(self.named_in_path(rest)?)?,
-            Own::Logs => reply::text(TEXT, logs::tail(&self.service.log(None))),
+            Own::UnloadAll => self.unload_all(head),
+            Own::UnloadNamed => self.unload(head, self.named_in_path(head, rest)?)?,
+            Own::Reload => {
+                let notes = self.reload(head).await?;
+                reply::json(&json!({ "success": true, "reload": notes }))
+            }
+            Own::Logs => {
+                let name = query::parameter(head.uri.query(), "model");
+                let find = |name: &str| {
+                    self.permitted(
+                        head,
+                        self.service.resolve(name).ok_or_else(|| self.unknown_model(head, name))?,
+                    )
+                };
+                let model = name.map(|name| find(&name)).transpose()?;
+                reply::text(TEXT, logs::tail(&self.service.log(model)))
+            }
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics().await,
             // A reason may quote an engine's log, and with it another client's prompt.
             Own::Status => {
-                let mut status = without_engine_words(self.service.document());
+                let mut status = without_engine_words(self.document(head));
                 status["requests"] = self.service.requests();
                 reply::json(&status)
             }
+            Own::Memory => reply::json(&memory_page::devices(&self.service.document())),
+            Own::Failures => reply::json(&self.service.failures()),
             Own::WhatIf => self.what_if(head).await?,
             Own::Yields => self.yields(),
-            Own::Yield => self.give_way(body).await?,
+            Own::Yield => self.give_way(head, body).await?,
             Own::EndYield => self.end_yield(head)?,
             Own::StatusStream => {
-                let listener = self.service.events().listen_to_snapshots(self.service.document());
+                let listener = self.service.events().listen_to_snapshots(self.document(head));
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
             }
         })
@@ -89,34 +117,71 @@ impl<H: ModelService> HttpServer<H> {
 
     /// `?reload` with anything reads the configuration again first, as llama-server's router does.
     async fn models(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
-        if query::parameter(head.uri.query(), "reload").is_some() {
-            self.service.reload().await?;
-        }
+        let reload = match query::parameter(head.uri.query(), "reload") {
+            Some(_) => Some(self.reload(head).await?),
+            None => None,
+        };
         // llama-server reports the time of the answer here as well.
         let created = now();
-        let models: Vec<Value> = self.listed().map(|listing| listing.as_model(created)).collect();
-        Ok(reply::json(&json!({ "object": "list", "data": models })))
+        let mut models: Vec<Value> = self.listed(head).map(|listing| listing.as_model(created)).collect();
+        let downloading = self.service.downloading().into_iter();
+        let is_permitted =
+            |model: &Value| model["id"].as_str().is_some_and(|name| self.permitted_name(head, name).is_ok());
+        models.extend(downloading.filter(is_permitted));
+        let mut list = json!({ "object": "list", "data": models });
+        if let Some(notes) = reload {
+            list["reload"] = json!(notes);
+        }
+        Ok(reply::json(&list))
     }
 
-    /// The models that listings show.
-    pub(super) fn listed(&self) -> impl Iterator<Item = ModelListing> {
-        let all = self.service.models().into_iter().map(|model| self.service.listing(model));
-        all.filter(|listing| !listing.unlisted)
+    /// Begins a download, as `POST /models` of llama-server's router does.
+    async fn download(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
+        let received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let order: Value =
+            serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
+        let name = order["model"].as_str().filter(|name| !name.is_empty()).ok_or_else(no_name)?;
+        self.permitted_name(head, name)?;
+        self.service.download(name).await?;
+        // Afterwards, because a name that is none may hold anything.
+        self.audit(head, "download", name);
+        Ok(success())
+    }
+
+    async fn remove(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+        let name = query::parameter(head.uri.query(), "model").filter(|name| !name.is_empty());
+        let name = name.ok_or_else(no_name)?;
+        self.permitted_name(head, &name)?;
+        self.service.remove(&name).await?;
+        self.audit(head, "remove", &name);
+        Ok(success())
+    }
+
+    async fn reload(&self, head: &Parts) -> Result<Vec<String>, HttpProblem> {
+        // First, because a reload may revoke the key.
+        self.audit(head, "reload", "");
+        self.service.reload().await
+    }
+
+    /// The models that listings show to the client.
+    pub(super) fn listed(&self, head: &Parts) -> impl Iterator<Item = ModelListing> {
+        let permitted = self.service.models().into_iter().filter(|model| self.permits(head, *model));
+        permitted.map(|model| self.service.listing(model)).filter(|listing| !listing.unlisted)
     }
 
     /// The properties that llama-server's router reports; its web page reads them.
     fn props(&self) -> Value {
         json!({
             "role": "router",
-            // Memory limits the models that are loaded at once, and no count; 0 says so in llama-server.
-            "max_instances": 0,
+            // 0 is no limit, as in llama-server.
+            "max_instances": self.settings.models_max,
             "models_autoload": self.service.autoloads(),
             "model_alias": "plimsoll",
             "model_path": "none",
             "default_generation_settings": { "params": null, "n_ctx": 0 },
             "ui_settings": {},
             "cors_proxy_enabled": self.service.with_flag(&[PROXY_FLAG]).is_some(),
-            "build_info": concat!("plimsoll ", env!("CARGO_PKG_VERSION")),
+            "build_info": BUILD,
         })
     }
 
@@ -131,21 +196,32 @@ impl<H: ModelService> HttpServer<H> {
         reply::json(&json!({ "running": running }))
     }
 
-    fn load(&self, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
-        if self.service.listing(model).is_running() {
-            // The status and the words of llama-server's router (b10605).
-            let message = "model is already running";
+    fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        let listing = self.service.listing(model);
+        if listing.is_running() {
+            let message = match listing.state {
+                ModelState::Queued => "model already waits for memory or for its check",
+                ModelState::Loading => "model is already loading",
+                ModelState::Draining | ModelState::Stopping => {
+                    "model is about to leave; load it again when it has left"
+                }
+                // The status and the words of llama-server's router (b10605).
+                _ => "model is already running",
+            };
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_running", message));
         }
+        self.audit(head, "load", &listing.name);
         self.service.load(model);
         Ok(success())
     }
 
-    fn unload(&self, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
-        if !self.service.listing(model).is_running() {
+    fn unload(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        let listing = self.service.listing(model);
+        if !listing.is_running() {
             let message = "model is not running";
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_running", message));
         }
+        self.audit(head, "unload", &listing.name);
         self.service.unload(model);
         Ok(success())
     }
@@ -158,11 +234,13 @@ impl<H: ModelService> HttpServer<H> {
             seconds.ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_time", message))
         });
         let time = time.transpose()?.map(|seconds| Duration::from_secs(seconds.into()));
+        self.audit(head, "pin", &self.service.listing(model).name);
         self.service.pin(model, time.unwrap_or(Duration::MAX));
         Ok(success())
     }
 
-    fn unpin(&self, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+    fn unpin(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        self.audit(head, "unpin", &self.service.listing(model).name);
         self.service.pin(model, Duration::ZERO);
         let snapshot = self.service.snapshot();
         if snapshot.models.iter().any(|view| view.id == model && view.pinned) {
@@ -173,18 +251,21 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     async fn what_if(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+        if let Some(size) = what_if::kept_free(head.uri.query())? {
+            let card = query::parameter(head.uri.query(), "card");
+            return Ok(reply::json(&self.service.what_if_kept_free(card.as_deref(), size)?));
+        }
         let flags = what_if::flags(head.uri.query())?;
         let name = query::parameter(head.uri.query(), "model").unwrap_or_default();
-        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(&name))?;
+        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(head, &name))?;
         let answer = self.service.what_if(model, flags).await?;
         Ok(reply::json(&without_engine_words(answer)))
     }
 
-    fn unload_all(&self) -> Reply<H::Pass> {
-        for model in self.service.models() {
-            if self.service.listing(model).is_running() {
-                self.service.unload(model);
-            }
+    fn unload_all(&self, head: &Parts) -> Reply<H::Pass> {
+        for model in self.service.models().into_iter().filter(|model| self.permits(head, *model)) {
+            // One that does not run needs no unload.
+            let _ = self.unload(head, model);
         }
         // llama-swap answers with this text.
         reply::text(TEXT, "OK")
@@ -193,7 +274,7 @@ impl<H: ModelService> HttpServer<H> {
     fn log_stream(&self, rest: &str, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         let model = match rest.trim_matches('/') {
             "" => None,
-            name => Some(self.named_in_path(name)?),
+            name => Some(self.named_in_path(head, name)?),
         };
         // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
@@ -201,37 +282,51 @@ impl<H: ModelService> HttpServer<H> {
         Ok(reply::feed(TEXT, ReplyBody::Log(stream, self.ending())))
     }
 
-    /// This server's metrics, and behind them those of the only model's engine. With several models the engines'
-    /// metrics would share their names; `?model=` has those of one.
+    /// This server's metrics, and behind them those of loaded engines, which have the time of one question together.
+    /// `?model=` has those of one engine as it writes them.
     async fn metrics(&self) -> Reply<H::Pass> {
         let mut page = Exposition::default();
         self.tally.write(&mut page, &self.service.snapshot());
         self.wrong_keys.write(&mut page);
+        self.settings.keys.write(&mut page);
         self.service.write_metrics(&mut page);
+        memory_page::write(&mut page, &self.service.document());
         let mut text = page.finish();
-        let upstream = match self.service.models()[..] {
-            [only] => self.service.upstream(only),
-            _ => None,
-        };
-        let mut start = None;
-        if let Some(upstream) = upstream
-            && let Some(page) = engine_page::ask(&upstream, Method::GET, "/metrics", "").await
-            && let Ok(of_engine) = str::from_utf8(&page.body)
-        {
-            text.push_str(of_engine);
-            start = page.headers.get(engine_page::PROCESS_START).cloned();
+        let models = self.service.models();
+        let loaded = models.iter().filter_map(|model| Some((*model, self.service.upstream(*model)?)));
+        let mut asked = JoinSet::new();
+        for (model, upstream) in loaded {
+            let name = self.service.listing(model).name;
+            asked.spawn_local(async move {
+                (name, engine_page::ask(&upstream, Method::GET, "/metrics", "").await)
+            });
         }
+        let mut answers = asked.join_all().await;
+        answers.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let (mut engines, mut start) = (EngineMetrics::default(), None);
+        for (name, page) in answers.iter().filter_map(|(name, page)| Some((name, page.as_ref()?))) {
+            if let Ok(of_engine) = str::from_utf8(&page.body) {
+                engines.add(name, of_engine);
+                start = page.headers.get(engine_page::PROCESS_START).filter(|_| models.len() == 1).cloned();
+            }
+        }
+        text.push_str(&engines.finish());
         let mut reply = reply::text(METRICS, text);
         reply.headers_mut().extend(start.map(|start| (engine_page::PROCESS_START, start)));
         reply
     }
 
-    fn named_in_path(&self, name: &str) -> Result<ModelId, HttpProblem> {
+    fn named_in_path(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
         // Names of models hold slashes and colons, so clients encode them in a path.
         let decoded = query::decode_path(name);
         let model = decoded.and_then(|name| self.service.resolve(&name));
-        model.ok_or_else(|| self.unknown_model(name))
+        self.permitted(head, model.ok_or_else(|| self.unknown_model(head, name))?)
     }
+}
+
+fn no_name() -> HttpProblem {
+    let message = "model must be a non-empty string";
+    HttpProblem::new(StatusCode::BAD_REQUEST, "model_missing", message)
 }
 
 fn success<P: super::model_service::Pass>() -> Response<ReplyBody<P>> {

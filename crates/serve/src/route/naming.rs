@@ -7,13 +7,12 @@ use std::borrow::Cow;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use hyper::body::Incoming;
 use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
-use serde::de::IgnoredAny;
 
 use self::in_body::named_in_body;
-use super::body::{Received, receive};
+use super::body::{ClientBody, Received, receive};
+use super::broken_json::broken_json;
 use super::model_key::ModelKey;
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
@@ -23,8 +22,6 @@ use super::{headers, query};
 
 /// Header of an answer that names the model, where the request named another one.
 const X_PLIMSOLL_MODEL: HeaderName = HeaderName::from_static("x-plimsoll-model");
-/// The longest body that is read again to tell why it names no model.
-const LONGEST_EXPLAINED: usize = 1 << 20;
 
 /// The model that a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +46,19 @@ impl<H: ModelService> HttpServer<H> {
         if let Some(model) = self.service.resolve(&name) {
             return Ok(ChosenModel { model, stands_in: false });
         }
-        let model = self.service.stand_in(Some(&name)).ok_or_else(|| self.unknown_model(&name))?;
+        let model = self.service.stand_in(Some(&name)).ok_or_else(|| self.unknown_model(head, &name))?;
         tracing::debug!("`{name}` is not configured; the only model answers");
         Ok(ChosenModel { model, stands_in: true })
     }
 
     /// Reads an order about a model: `{"model":…}`. It must name one that is configured.
-    pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, HttpProblem> {
+    pub(crate) async fn receive_model(&self, head: &Parts, body: ClientBody) -> Result<ModelId, HttpProblem> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(head, &mut received);
         let name = name_of(head, named.as_ref().map(|(named, _)| named));
         let name = name.ok_or_else(|| self.no_model_named(head, &received))?;
-        self.service.resolve(&name).ok_or_else(|| self.unknown_model(&name))
+        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(head, &name))?;
+        self.permitted(head, model)
     }
 
     /// Names the model in an answer to a request that named another one.
@@ -78,22 +76,27 @@ impl<H: ModelService> HttpServer<H> {
         if head.headers.contains_key(CONTENT_ENCODING) {
             return compressed();
         }
-        broken_json(head, received).unwrap_or_else(|| {
+        let is_form =
+            headers::text(&head.headers, &CONTENT_TYPE).is_some_and(|kind| kind.starts_with("multipart/"));
+        let is_json = head.method == Method::POST && !is_form;
+        is_json.then(|| broken_json(&received.rope)).flatten().unwrap_or_else(|| {
             let message = "model name is missing from the request";
-            HttpProblem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names())
+            HttpProblem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names(head))
         })
     }
 
-    pub(crate) fn unknown_model(&self, name: &str) -> HttpProblem {
+    pub(crate) fn unknown_model(&self, head: &Parts, name: &str) -> HttpProblem {
         if let Some(problem) = self.service.refusal(name) {
             return problem;
         }
         let message = format!("model '{name}' not found");
-        HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names())
+        HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names(head))
     }
 
-    fn names(&self) -> Hint {
-        let names = self.service.names().join(", ");
+    /// The names that the client may use. Unlisted models answer by name, and no message reveals them.
+    fn names(&self, head: &Parts) -> Hint {
+        let names: Vec<String> = self.listed(head).map(|listing| listing.name).collect();
+        let names = names.join(", ");
         Hint::new(Advice::Other(format!("name one of these models: {names}")))
     }
 }
@@ -102,18 +105,6 @@ fn name_of<'a>(head: &'a Parts, named: Option<&'a ModelKey>) -> Option<Cow<'a, s
     let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
     let name = in_body.filter(|name| !name.is_empty());
     name.or_else(|| query::parameter(head.uri.query(), "model")).filter(|name| !name.is_empty())
-}
-
-/// The fault of a body that should be JSON and is not.
-fn broken_json(head: &Parts, received: &Received) -> Option<HttpProblem> {
-    let is_form =
-        headers::text(&head.headers, &CONTENT_TYPE).is_some_and(|kind| kind.starts_with("multipart/"));
-    if head.method != Method::POST || is_form || received.rope.len() > LONGEST_EXPLAINED {
-        return None;
-    }
-    let error = serde_json::from_slice::<IgnoredAny>(&received.rope.copy(0..received.rope.len())).err()?;
-    let message = format!("the request body is not JSON: {error}");
-    Some(HttpProblem::new(StatusCode::BAD_REQUEST, "body_not_json", message))
 }
 
 fn compressed() -> HttpProblem {

@@ -16,7 +16,7 @@ mod request;
 pub(crate) mod stream;
 mod translate;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,9 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Response, StatusCode};
-use hyper::body::Incoming;
 use jiff::Timestamp;
-use plimsoll_scheduler::ModelId;
+use plimsoll_config::KeyRight;
+use plimsoll_scheduler::{ClientId, ModelId};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -36,7 +36,8 @@ use self::lines::OllamaLines;
 use self::request::OllamaRequest;
 use self::stream::{AfterAnswer, OllamaStream, collect};
 use self::translate::{EngineRequest, translate};
-use super::body::{Received, receive};
+use super::access_key::KeyUse;
+use super::body::{ClientBody, Received, receive};
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, Pass, RouteOptions};
 use super::prompt::RequestPrompt;
@@ -83,18 +84,18 @@ impl<H: ModelService> HttpServer<H> {
         self: &Rc<Self>,
         endpoint: Endpoint,
         head: Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let asked = Instant::now();
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let task = self.read(endpoint, &mut received).await?;
+        let task = self.read(endpoint, &head, &mut received).await?;
         self.tell_context(&task);
-        let after = self.after(&task);
+        let after = self.after(&head, &task);
         let partial = PartialAnswer::new(endpoint, task.written);
         let Some(request) = task.request else {
             let unloads = task.keep == Some(Duration::ZERO);
             if !unloads {
-                self.load_and_wait(task.model, &head).await?;
+                self.load_and_wait(task.model, &head, received.client).await?;
             }
             return Ok(reply::json(&loaded(&partial, endpoint, unloads)));
         };
@@ -117,7 +118,12 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Reads and translates a body, and puts the translation in its place.
-    async fn read(&self, endpoint: Endpoint, received: &mut Received) -> Result<OllamaTask, HttpProblem> {
+    async fn read(
+        &self,
+        endpoint: Endpoint,
+        head: &Parts,
+        received: &mut Received,
+    ) -> Result<OllamaTask, HttpProblem> {
         let length = received.rope.len();
         let _place = match length > SMALL {
             true => LARGE_BODIES.acquire().await.ok(),
@@ -126,7 +132,7 @@ impl<H: ModelService> HttpServer<H> {
         // The name was found while the body arrived; the rest is read where it stops no stream.
         let key = std::mem::take(&mut received.search).finish(&received.rope);
         let name = key.map(|key| key.name).unwrap_or_default();
-        let model = self.ollama_model(&name);
+        let model = self.ollama_model(head, &name).and_then(|model| self.permitted(head, model));
         let engine_name = model.as_ref().map(|model| self.service.listing(*model).name).unwrap_or_default();
         let body = received.rope.copy(0..length);
         let work = move || {
@@ -153,13 +159,13 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Finds a model by its name, which may end in the tag that Ollama's clients add.
-    pub(super) fn ollama_model(&self, name: &str) -> Result<ModelId, HttpProblem> {
+    pub(super) fn ollama_model(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
         // The configuration may have the tag where the client leaves it out.
         let other = || match name.strip_suffix(LATEST) {
             Some(plain) => self.service.resolve(plain),
             None => self.service.resolve(&format!("{name}{LATEST}")),
         };
-        self.service.resolve(name).or_else(other).ok_or_else(|| self.unknown_model(name))
+        self.service.resolve(name).or_else(other).ok_or_else(|| self.unknown_model(head, name))
     }
 
     fn engine_request(
@@ -174,7 +180,15 @@ impl<H: ModelService> HttpServer<H> {
         head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let target = PathAndQuery::from_static(request.path);
         let named = Some((ModelKey { name, place: request.name }, WrittenBytes::Json));
-        Ok(ProxyRequest { head, target, received, named, upgrades: false, holds_head: true })
+        Ok(ProxyRequest {
+            head,
+            target,
+            received,
+            named,
+            upgrades: false,
+            holds_head: true,
+            key_use: RefCell::default(),
+        })
     }
 
     fn ollama_name(&self, request: &EngineRequest) -> String {
@@ -182,12 +196,14 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Loads the model as a request would, and waits for it.
-    async fn load_and_wait(&self, model: ModelId, head: &Parts) -> Result<(), HttpProblem> {
-        let client = head.extensions.get().copied().unwrap_or_default();
+    async fn load_and_wait(&self, model: ModelId, head: &Parts, client: ClientId) -> Result<(), HttpProblem> {
+        let client = head.extensions.get().copied().unwrap_or(client);
         let empty = Rope::default();
         // The prompt of a path that takes no tokens.
         let prompt = RequestPrompt { method: &Method::GET, path: "/health", body: &empty };
-        let wish = RouteOptions { autoload: None, client };
+        let key_use = self.enter(model, head, 0)?;
+        let priority = key_use.as_ref().map(KeyUse::priority).unwrap_or_default();
+        let wish = RouteOptions { client, priority, ..RouteOptions::default() };
         let mut pass = Rc::clone(&self.service).admit(model, wish, prompt).await?;
         pass.answers(StatusCode::OK);
         pass.finished(None);
@@ -195,8 +211,15 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Sets the model's time to live when the answer is over. As with Ollama the last request decides.
-    fn after(&self, task: &OllamaTask) -> AfterAnswer {
+    fn after(&self, head: &Parts, task: &OllamaTask) -> AfterAnswer {
         let (service, model, time) = (Rc::clone(&self.service), task.model, task.keep);
+        // To unload a model at once is a change of its own.
+        if time == Some(Duration::ZERO) {
+            if !self.has_right(head, KeyRight::Change) {
+                return AfterAnswer::new(|| ());
+            }
+            self.audit(head, "unload", &service.listing(model).name);
+        }
         AfterAnswer::new(move || service.keep(model, time))
     }
 

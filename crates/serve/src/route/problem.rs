@@ -96,6 +96,7 @@ impl HttpProblem {
             StatusCode::UNAUTHORIZED => "authentication_error",
             StatusCode::FORBIDDEN => "permission_error",
             StatusCode::NOT_FOUND => "not_found_error",
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
             StatusCode::NOT_IMPLEMENTED => "not_supported_error",
             StatusCode::SERVICE_UNAVAILABLE => "unavailable_error",
             status if status.is_client_error() => "invalid_request_error",

@@ -6,8 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Method, Request, StatusCode, Uri};
+use http::{Method, StatusCode, Uri};
 use memchr::memmem;
 use plimsoll_scheduler::RequestDepth;
 use serde::Deserialize;
@@ -15,15 +14,16 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::headers;
+use super::ask::exchange;
 use super::limits::Limits;
 use super::rope::Rope;
-use super::stream::StreamSource;
 use super::upstream::Upstream;
 
 mod asked;
+mod prefixes;
 
 use self::asked::PromptParameters;
+pub(crate) use self::prefixes::PromptPrefixes;
 
 /// Tokens that a chat template may add to the text of the body: its own system prompt and its marks.
 const TEMPLATE: u64 = 1024;
@@ -212,37 +212,15 @@ fn escapes_letters(text: &[u8]) -> bool {
 
 async fn ask(upstream: &Upstream, path: &'static str, body: Rope, limits: &Limits) -> Option<Vec<u8>> {
     // The engine may have closed an idle connection; the question is then repeated on a new one.
+    let post = || (Method::POST, Uri::from_static(path));
+    let of_success = |(status, answer): (StatusCode, Vec<u8>)| (status == StatusCode::OK).then_some(answer);
     if let Some(wire) = upstream.reuse().await
-        && let Some(answer) = exchange(upstream, wire, path, body.clone()).await
+        && let Some(answer) = exchange(upstream, wire, post(), body.clone(), LONGEST_COUNT).await
     {
-        return answer;
+        return answer.and_then(of_success);
     }
     let wire = upstream.connect(limits.connect_time).await.ok()?;
-    exchange(upstream, wire, path, body).await.flatten()
-}
-
-/// One question on one connection. The outer `None` is a connection that broke before an answer came; the
-/// inner, an engine that does not answer this.
-async fn exchange(
-    upstream: &Upstream,
-    mut wire: super::upstream::Wire,
-    path: &'static str,
-    body: Rope,
-) -> Option<Option<Vec<u8>>> {
-    let mut request = Request::new(body);
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = Uri::from_static(path);
-    let mut head = HeaderMap::new();
-    head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    *request.headers_mut() = headers::to_engine(&head, upstream);
-    let (head, body) = wire.send(request).await.ok()?.into_parts();
-    let mut source = StreamSource { wire, body };
-    let Ok(Some(answer)) = source.rest(LONGEST_COUNT).await else {
-        return Some(None);
-    };
-    // Read to its end, so the connection can carry the next request.
-    upstream.give_back(source.wire);
-    Some((head.status == StatusCode::OK).then_some(answer))
+    exchange(upstream, wire, post(), body, LONGEST_COUNT).await.flatten().and_then(of_success)
 }
 
 #[cfg(test)]

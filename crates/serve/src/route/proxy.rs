@@ -2,7 +2,7 @@
 //!
 //! A request may be sent again only until the first byte of the answer arrives.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -10,17 +10,21 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response, StatusCode, Uri, Version};
 
+use super::access_key::KeyUse;
 use super::body::Received;
 use super::headers;
 use super::limits::Limits;
 use super::model_key::ModelKey;
-use super::model_service::Pass;
+use super::model_service::{Pass, RouteOptions};
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
+use super::query;
 use super::rewrite;
 use super::rope::Rope;
 use super::sse::EventDialect;
-use super::stream::{Relay, StreamSource};
+use super::stream::Relay;
+use super::stream_source::StreamSource;
+use super::trace_parent::TraceParent;
 use super::tunnel::Tunnel;
 use super::upstream::{Upstream, Wire};
 
@@ -41,6 +45,8 @@ pub(crate) struct ProxyRequest {
     pub(crate) upgrades: bool,
     /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
+    /// The use of a key with a name by this request. Boxed, because most requests have none.
+    pub(crate) key_use: RefCell<Option<Box<KeyUse>>>,
 }
 
 /// Place of a model's name in a body: in JSON or in a form.
@@ -76,23 +82,64 @@ pub(crate) async fn carry<P: Pass>(
 ) -> Result<Response<Relay<P>>, HttpProblem> {
     loop {
         waits.set(false);
-        let upstream = pass.upstream().clone();
-        match request.ask(&upstream, limits).await {
-            Some(answer) if answer.head.status == StatusCode::SWITCHING_PROTOCOLS => {
-                return request.tunnel(answer, pass).await;
-            }
-            Some(answer) => return Ok(request.relay(answer, pass)),
-            None => {
+        match carry_once(request, pass, limits).await {
+            Ok(outcome) => return outcome,
+            Err(bounced) => {
                 waits.set(true);
-                pass = pass.bounced(request.prompt()).await?;
+                pass = bounced.bounced(request.prompt()).await?;
             }
         }
     }
 }
 
+/// Sends `request` to the engine of `pass`; gives the pass back if that engine no longer exists.
+pub(crate) async fn carry_once<P: Pass>(
+    request: &ProxyRequest,
+    mut pass: P,
+    limits: &Limits,
+) -> Result<Result<Response<Relay<P>>, HttpProblem>, P> {
+    let upstream = pass.upstream().clone();
+    request.key_use.borrow_mut().iter_mut().for_each(|key_use| key_use.sent());
+    match request.ask(&upstream, limits).await {
+        Some(answer) if pass.is_declined(&answer.head) => Err(pass),
+        Some(answer) if answer.head.status == StatusCode::SWITCHING_PROTOCOLS => {
+            Ok(request.tunnel(answer, pass).await)
+        }
+        Some(answer) => Ok(match request.refused_as_broken(&answer) {
+            Some(problem) => {
+                pass.answers(problem.status);
+                pass.finished(None);
+                Err(problem)
+            }
+            None => Ok(request.relay(answer, pass)),
+        }),
+        None => Err(pass),
+    }
+}
+
 impl ProxyRequest {
+    /// The options of the request, with its trace context where requests are traced.
+    pub(crate) fn wish(&self, is_traced: bool) -> RouteOptions {
+        let autoload = query::parameter(self.head.uri.query(), "autoload");
+        let autoload = autoload.map(|wanted| matches!(&*wanted, "true" | "1"));
+        let header = || TraceParent::read(self.head.headers.get("traceparent")?.as_bytes());
+        RouteOptions {
+            autoload,
+            client: self.head.extensions.get().copied().unwrap_or(self.received.client),
+            priority: self.key_use.borrow().as_ref().map(|key_use| key_use.priority()).unwrap_or_default(),
+            parent: if is_traced { header() } else { None },
+            hop: self.head.extensions.get().cloned(),
+        }
+    }
+
     pub(crate) fn prompt(&self) -> RequestPrompt<'_> {
         RequestPrompt { method: &self.head.method, path: self.target.path(), body: &self.received.rope }
+    }
+
+    /// llama-server answers 500 to a body that it cannot parse, which is a fault of the client.
+    fn refused_as_broken(&self, answer: &UpstreamAnswer) -> Option<HttpProblem> {
+        let is_refused = answer.head.status == StatusCode::INTERNAL_SERVER_ERROR;
+        is_refused.then(|| self.prompt().broken()).flatten()
     }
 
     /// Returns the beginning of the engine's answer; `None` if that engine no longer exists.
@@ -104,8 +151,15 @@ impl ProxyRequest {
                 outcome => return outcome.ok(),
             }
         }
+        // Boxed, or the memory of each request would have room for it.
+        Box::pin(self.ask_anew(upstream, limits)).await
+    }
+
+    async fn ask_anew(&self, upstream: &Upstream, limits: &Limits) -> Option<UpstreamAnswer> {
         let mut left = FRESH;
         loop {
+            // A client that has left in this moment is noticed first, and its request is not sent again.
+            tokio::task::yield_now().await;
             let wire = upstream.connect(limits.connect_time).await.ok()?;
             // Counted after the connect: a refused one means that the engine is gone.
             left -= 1;
@@ -155,7 +209,11 @@ impl ProxyRequest {
             false => None,
         };
         let (stream, early) = stream.ok_or_else(bad_upgrade)?;
-        let tunnel = Tunnel::new(stream, early, move || pass.finished(None));
+        let key_use = self.key_use.take();
+        let tunnel = Tunnel::new(stream, early, move || {
+            drop(key_use);
+            pass.finished(None);
+        });
         Ok(Response::from_parts(head, Relay::upgraded(tunnel)))
     }
 
@@ -186,7 +244,7 @@ impl ProxyRequest {
             headers::forbid_buffering(&mut head.headers);
         }
         let dialect = guarded.then(|| EventDialect::of(self.target.path()));
-        Response::from_parts(head, Relay::new(source, pass, first, dialect))
+        Response::from_parts(head, Relay::new(source, (pass, self.key_use.take()), first, dialect))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to the daemon's
 //! own endpoints.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
-use super::auth::{ApiKeys, WrongKeys};
-use super::body::{BodyBudget, Received, receive};
+use super::auth::{ApiKeys, KeyCheck, WrongKeys};
+use super::body::{BodyBudget, ClientBody, Received, receive};
 use super::connection::ClientConnection;
 use super::conversations::latest::{self, Conversations};
 use super::cors::Origins;
@@ -27,7 +27,7 @@ use super::feed::Ending;
 use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
-use super::model_service::{ModelService, RouteOptions};
+use super::model_service::{ModelService, Pass};
 use super::naming::in_body::named_in_body;
 use super::ollama::endpoints::ToldContexts;
 use super::page;
@@ -35,6 +35,7 @@ use super::problem::{ErrorShape, HttpProblem};
 use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
+use super::rights;
 use super::stream::{BrokenAnswer, Relay};
 use super::tally::TokenTally;
 
@@ -48,6 +49,8 @@ pub(crate) struct HttpSettings {
     pub(crate) keys: ApiKeys,
     pub(crate) origins: Origins,
     pub(crate) limits: Limits,
+    /// The most models that are loaded at a time; 0 if memory alone limits them.
+    pub(crate) models_max: usize,
     /// Time after which a waiting stream gets a comment, and again so long after each; `None` for never.
     pub(crate) heartbeat: Option<Duration>,
 }
@@ -94,9 +97,10 @@ impl<H: ModelService> HttpServer<H> {
         let in_use = client.begin();
         let origin = request.headers().get(ORIGIN).cloned();
         let shape = ErrorShape::of(request.uri().path());
-        let admitted = self.settings.keys.admit(request.headers());
-        client.has_key.set(admitted);
-        let mut reply = match self.dispatch(request, admitted).await {
+        let check = self.settings.keys.check(request.headers(), &client.shown_key);
+        client.has_key.set(matches!(check, KeyCheck::Open | KeyCheck::Key(..)));
+        let request = request.map(|incoming| ClientBody { incoming, client: Rc::clone(&client) });
+        let mut reply = match self.dispatch(request, check).await {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem, shape),
         };
@@ -117,10 +121,10 @@ impl<H: ModelService> HttpServer<H> {
 
     async fn dispatch(
         self: &Rc<Self>,
-        request: Request<Incoming>,
-        admitted: bool,
+        request: Request<ClientBody>,
+        check: KeyCheck,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         // Browsers send preflights without a key, and they change nothing.
         if head.method == Method::OPTIONS {
             // 200 and not 204, as llama-server answers.
@@ -128,6 +132,9 @@ impl<H: ModelService> HttpServer<H> {
             let is_any = api::find(&Method::PUT, head.uri.path()).is_ok();
             Origins::preflight(is_any, &head.headers, reply.headers_mut());
             return Ok(reply);
+        }
+        if let Some(hop) = self.service.hop(&head.headers) {
+            return self.from_peer(hop?, head, body).await;
         }
         // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this
         // server's own. A key is what such a page lacks; without keys the name must be one that only this
@@ -142,9 +149,20 @@ impl<H: ModelService> HttpServer<H> {
             Ok(found) => RouteMatch { action: page::for_browser(found.action, &head.headers), ..found },
             Err(missing) => return Ok(no_route(&path, missing)),
         };
-        if !found.action.is_public() && !admitted {
-            self.wrong_keys.count();
-            return Err(wrong_key());
+        match check {
+            _ if found.action.is_public() => {}
+            KeyCheck::Open => {}
+            KeyCheck::Key(number, key) => {
+                key.may(rights::needed(found.action, &head))?;
+                if key.is_named {
+                    head.extensions.insert(number);
+                    head.extensions.insert(key.client());
+                }
+            }
+            KeyCheck::Unknown | KeyCheck::Expired => {
+                self.wrong_keys.count();
+                return Err(if matches!(check, KeyCheck::Expired) { expired_key() } else { wrong_key() });
+            }
         }
         let changes = found.action.changes(&head.method, head.uri.query());
         if !origins.permit(changes, &head.headers) {
@@ -178,7 +196,11 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Sends a request to the engine of the model that it names.
-    async fn to_engine(self: &Rc<Self>, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
+    async fn to_engine(
+        self: &Rc<Self>,
+        head: Parts,
+        body: ClientBody,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
         let chosen = self.model_of(&head, &received, named.as_ref().map(|(named, _)| named))?;
@@ -191,7 +213,7 @@ impl<H: ModelService> HttpServer<H> {
     async fn to_any_engine(
         self: &Rc<Self>,
         head: Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let is_named = query::parameter(head.uri.query(), "model").is_some();
         let flags: &[&str] = if head.uri.path() == "/tools" { &TOOL_FLAGS } else { &[PROXY_FLAG] };
@@ -207,13 +229,13 @@ impl<H: ModelService> HttpServer<H> {
         self: &Rc<Self>,
         model: ModelId,
         head: Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         self.send(model, head, received, None).await
     }
 
-    async fn send(
+    pub(crate) async fn send(
         self: &Rc<Self>,
         model: ModelId,
         head: Parts,
@@ -228,7 +250,15 @@ impl<H: ModelService> HttpServer<H> {
         };
         let conversation = latest::named(&head).filter(|_| head.method == Method::POST);
         let upgrades = asks_for_upgrade(&head);
-        let request = ProxyRequest { head, target, received, named, upgrades, holds_head: !upgrades };
+        let request = ProxyRequest {
+            head,
+            target,
+            received,
+            named,
+            upgrades,
+            holds_head: !upgrades,
+            key_use: RefCell::default(),
+        };
         match conversation {
             Some(id) => self.converse(&id, model, request).await,
             None => self.carry(model, request).await,
@@ -251,9 +281,9 @@ impl<H: ModelService> HttpServer<H> {
         self: &Rc<Self>,
         rest: &str,
         head: Parts,
-        body: Incoming,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let (model, path) = self.split_upstream(rest).ok_or_else(|| self.unknown_model(rest))?;
+        let (model, path) = self.split_upstream(rest).ok_or_else(|| self.unknown_model(&head, rest))?;
         let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let target = format!("/{path}{query}").parse();
         let target = target.unwrap_or_else(|_| PathAndQuery::from_static("/"));
@@ -268,6 +298,7 @@ impl<H: ModelService> HttpServer<H> {
                 // The path names the model here, so the engine gets the body unchanged.
                 named: None,
                 holds_head: false,
+                key_use: RefCell::default(),
             },
         )
         .await
@@ -284,19 +315,43 @@ impl<H: ModelService> HttpServer<H> {
         })
     }
 
+    // DECISION: a request that need not wait is carried within this future, and only others get memory of their own
+    // that a stream with heartbeats can keep. Its five kilobytes for each request cost a tenth of a small one.
     pub(crate) async fn carry(
         self: &Rc<Self>,
         model: ModelId,
         request: ProxyRequest,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let waits = Rc::new(Cell::new(true));
-        let Some(every) = heartbeat::every(&request.head.headers, self.settings.heartbeat) else {
-            let answer = Rc::clone(self).exchange(model, Rc::new(request), waits).await;
-            return answer.map(|answer| answer.map(ReplyBody::Relay));
+        self.charge(model, &request)?;
+        // Taken before admission: the time to the first byte includes the wait for the model.
+        let asked = Instant::now();
+        let bounced = match self.service.admit_at_once(model, request.wish(self.service.traces())) {
+            Some(pass) => match proxy::carry_once(&request, pass, &self.settings.limits).await {
+                Ok(answer) => {
+                    return self.counted(model, asked, answer).map(|answer| answer.map(ReplyBody::Relay));
+                }
+                Err(pass) => Some(pass),
+            },
+            None => None,
         };
-        let request = Rc::new(request);
-        let exchange = Rc::clone(self).exchange(model, Rc::clone(&request), Rc::clone(&waits));
-        let mut exchange = Box::pin(exchange);
+        Box::pin(self.carry_later(model, request, asked, bounced)).await
+    }
+
+    /// Carries a request that waits for its model, or whose pass bounced.
+    async fn carry_later(
+        self: &Rc<Self>,
+        model: ModelId,
+        request: ProxyRequest,
+        asked: Instant,
+        bounced: Option<H::Pass>,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let every = heartbeat::every(&request.head.headers, self.settings.heartbeat);
+        let (request, waits) = (Rc::new(request), Rc::new(Cell::new(true)));
+        let (own, its_waits) = (Rc::clone(&request), Rc::clone(&waits));
+        let mut exchange = Box::pin(Rc::clone(self).exchange_since(asked, model, own, its_waits, bounced));
+        let Some(every) = every else {
+            return exchange.await.map(|answer| answer.map(ReplyBody::Relay));
+        };
         let answer = match heartbeat::unless_waiting(every, &waits, &mut exchange).await {
             Some(answer) => answer,
             None if request.prompt().streams().await => {
@@ -320,17 +375,41 @@ impl<H: ModelService> HttpServer<H> {
         request: Rc<ProxyRequest>,
         waits: Rc<Cell<bool>>,
     ) -> Result<Response<Relay<H::Pass>>, HttpProblem> {
-        let autoload = query::parameter(request.head.uri.query(), "autoload");
-        let wish = RouteOptions {
-            autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
-            client: request.head.extensions.get().copied().unwrap_or_default(),
+        self.charge(model, &request)?;
+        self.exchange_since(Instant::now(), model, request, waits, None).await
+    }
+
+    /// The same for a request that was there at `asked`, and whose pass may have bounced.
+    async fn exchange_since(
+        self: Rc<Self>,
+        asked: Instant,
+        model: ModelId,
+        request: Rc<ProxyRequest>,
+        waits: Rc<Cell<bool>>,
+        bounced: Option<H::Pass>,
+    ) -> Result<Response<Relay<H::Pass>>, HttpProblem> {
+        let admitted = match bounced {
+            Some(pass) => pass.bounced(request.prompt()).await,
+            None => {
+                Rc::clone(&self.service)
+                    .admit(model, request.wish(self.service.traces()), request.prompt())
+                    .await
+            }
         };
-        // Taken before admission: the time to the first byte includes the wait for the model.
-        let asked = Instant::now();
-        let answer = match Rc::clone(&self.service).admit(model, wish, request.prompt()).await {
+        let answer = match admitted {
             Ok(pass) => proxy::carry(&request, pass, &self.settings.limits, &waits).await,
             Err(problem) => Err(problem),
         };
+        self.counted(model, asked, answer)
+    }
+
+    /// Counts an answer and the time since the whole request was there.
+    fn counted(
+        &self,
+        model: ModelId,
+        asked: Instant,
+        answer: Result<Response<Relay<H::Pass>>, HttpProblem>,
+    ) -> Result<Response<Relay<H::Pass>>, HttpProblem> {
         // Refusals count as well: they are what a client sees of the model.
         let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
         self.tally.count(model, status, asked.elapsed());
@@ -358,9 +437,13 @@ fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) ->
     }
 }
 
-fn wrong_key() -> HttpProblem {
+pub(super) fn wrong_key() -> HttpProblem {
     let message = "the request contains no valid API key";
     HttpProblem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+}
+
+fn expired_key() -> HttpProblem {
+    HttpProblem::new(StatusCode::UNAUTHORIZED, "expired_api_key", "the API key of the request has expired")
 }
 
 fn foreign_page() -> HttpProblem {

@@ -5,20 +5,21 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 
+use super::access_key::KeyUse;
 use super::connection::StallLimit;
 use super::model_service::Pass;
 use super::problem::HttpProblem;
 use super::sse::{EventDialect, EventGuard};
-use super::tokens::PromptTail;
+use super::stream_source::StreamSource;
+use super::tokens::{AnswerTokens, PromptTail};
 use super::tunnel::Tunnel;
-use super::upstream::Wire;
 
 type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 
@@ -35,7 +36,9 @@ pub(crate) struct Relay<P: Pass> {
     /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
     guard: Option<(EventGuard, EventDialect)>,
-    /// Last bytes of the answer, kept if its depth is tracked.
+    /// The use of the client's key by this request.
+    key_use: Option<Box<KeyUse>>,
+    /// Last bytes of the answer; none where there is no answer, or where it came in one piece.
     tail: Option<PromptTail>,
     /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
@@ -44,80 +47,40 @@ pub(crate) struct Relay<P: Pass> {
     tunnel: Option<Tunnel>,
 }
 
-/// An engine's answer that is being read: its body, and the connection that delivers it.
-#[derive(Debug)]
-pub(crate) struct StreamSource {
-    pub(crate) wire: Wire,
-    pub(crate) body: Incoming,
-}
-
-impl StreamSource {
-    /// Polls the body first, because that makes the connection read on.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            return Poll::Ready(frame);
-        }
-        self.wire.drive(context);
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    /// Waits for the first piece of the body; an empty one means an empty body.
-    pub(crate) async fn first(&mut self) -> hyper::Result<Bytes> {
-        poll_fn(|context| {
-            loop {
-                match ready!(self.poll(context)) {
-                    Some(Ok(frame)) => {
-                        if let Ok(data) = frame.into_data()
-                            && !data.is_empty()
-                        {
-                            return Poll::Ready(Ok(data));
-                        }
-                    }
-                    Some(Err(error)) => return Poll::Ready(Err(error)),
-                    None => return Poll::Ready(Ok(Bytes::new())),
-                }
-            }
-        })
-        .await
-    }
-}
-
-impl StreamSource {
-    /// Collects the whole body; `None` if it is longer than `most` bytes.
-    pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
-        let mut whole = Vec::new();
-        while let Some(frame) = poll_fn(|context| self.poll(context)).await {
-            if let Ok(data) = frame?.into_data() {
-                // An engine's answer to a question of ours is input as well.
-                if whole.len() + data.len() > most {
-                    return Ok(None);
-                }
-                whole.extend_from_slice(&data);
-            }
-        }
-        Ok(Some(whole))
-    }
-}
-
 impl<P: Pass> Relay<P> {
     /// Relays `source`, whose first piece `first` was read already. With a dialect, the answer is an event
     /// stream and is guarded as such.
-    pub(crate) fn new(source: StreamSource, pass: P, first: Bytes, dialect: Option<EventDialect>) -> Self {
-        let tail = pass.counts_tokens().then(PromptTail::default);
+    pub(crate) fn new(
+        source: StreamSource,
+        (mut pass, key_use): (P, Option<Box<KeyUse>>),
+        first: Bytes,
+        dialect: Option<EventDialect>,
+    ) -> Self {
+        if dialect.is_some() {
+            pass.streams();
+        }
         let stall_limit = pass.stall_limit();
         let mut relay = Self {
             source: Some(source),
             pass: Some(pass),
+            key_use,
             // `EventGuard::feed` usually passes two pieces at most: what it held back, and the new one.
             ready: VecDeque::with_capacity(2),
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
-            tail,
+            tail: None,
             fate: None,
             stall_limit,
             tunnel: None,
         };
-        relay.take(first);
-        relay.finish_if_over();
+        // Most answers without a stream come in one piece, whose end need not be kept.
+        if relay.is_read() {
+            let tokens = AnswerTokens::in_end_of(&first);
+            relay.take(first);
+            relay.finish(tokens);
+        } else {
+            relay.tail = Some(PromptTail::default());
+            relay.take(first);
+        }
         relay
     }
 
@@ -126,6 +89,7 @@ impl<P: Pass> Relay<P> {
         Self {
             source: None,
             pass: None,
+            key_use: None,
             ready: VecDeque::new(),
             guard: None,
             tail: None,
@@ -148,6 +112,7 @@ impl<P: Pass> Relay<P> {
         if let Some(tail) = &mut self.tail {
             tail.feed(&data);
         }
+        self.key_use.iter_mut().for_each(|key_use| key_use.passed(data.len()));
         match &mut self.guard {
             _ if data.is_empty() => {}
             Some((guard, _)) => guard.feed(data, &mut self.ready),
@@ -155,18 +120,24 @@ impl<P: Pass> Relay<P> {
         }
     }
 
-    fn finish_if_over(&mut self) {
-        // Asked at once: a body with a length ends with its last byte, before a further read says so.
-        if self.source.as_ref().is_some_and(|source| source.body.is_end_stream()) {
-            self.finish();
-        }
+    /// True if the engine has sent the last byte. A body with a length ends with it, before a further read says so.
+    fn is_read(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.body.is_end_stream())
     }
 
-    fn finish(&mut self) {
+    fn kept_tokens(&self) -> Option<AnswerTokens> {
+        self.tail.as_ref().and_then(PromptTail::tokens)
+    }
+
+    fn finish(&mut self, tokens: Option<AnswerTokens>) {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
             // First, because `finished` may let the next request in, which then finds an idle connection.
             pass.upstream().give_back(source.wire);
-            pass.finished(self.tail.as_ref().and_then(PromptTail::tokens));
+            self.key_use
+                .take()
+                .into_iter()
+                .for_each(|key_use| key_use.answered(tokens.map(|tokens| tokens.total)));
+            pass.finished(tokens);
         }
         // The engine ended the stream itself, so an event without its blank line still belongs to the client.
         if let Some((guard, _)) = &mut self.guard {
@@ -198,10 +169,12 @@ impl<P: Pass> Relay<P> {
                 if let Ok(data) = frame.into_data() {
                     self.take(data);
                 }
-                self.finish_if_over();
+                if self.is_read() {
+                    self.finish(self.kept_tokens());
+                }
             }
             Some(Err(error)) => self.break_off(error)?,
-            None => self.finish(),
+            None => self.finish(self.kept_tokens()),
         }
         Poll::Ready(Ok(()))
     }

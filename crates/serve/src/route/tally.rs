@@ -14,11 +14,17 @@ use super::exposition::{Exposition, Histogram, MetricKind};
 #[derive(Debug, Default)]
 pub(crate) struct TokenTally(RefCell<Vec<Counts>>);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Counts {
     /// Answers by the first digit of their status, from 1xx on.
     answers: [u64; 5],
     first_byte: Histogram,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { answers: [0; 5], first_byte: Histogram::of_seconds() }
+    }
 }
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -34,7 +40,7 @@ impl TokenTally {
         // An engine may answer with any three digits.
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         all[place].answers[class] += 1;
-        all[place].first_byte.add(first_byte);
+        all[place].first_byte.add(first_byte.as_secs_f64());
     }
 
     fn of(&self, model: ModelId) -> Counts {

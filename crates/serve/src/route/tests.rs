@@ -8,6 +8,7 @@ mod crowds;
 mod heartbeat;
 mod hostile;
 mod hostile_engine;
+mod keys;
 mod naming;
 mod ollama;
 mod passing;

@@ -18,6 +18,21 @@ const DEEPEST: u64 = 1 << 32;
 /// The key of OpenAI's count, which most answers hold.
 static TOTAL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"total_tokens\""));
 
+/// The keys of its parts, one of which stands beside it.
+static MADE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"completion_tokens\""));
+const READ: &[u8] = b"\"prompt_tokens\"";
+/// Bytes on each side of the count within which its parts stand.
+const BESIDE: usize = 160;
+
+/// Tokens of one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerTokens {
+    /// Of the prompt and of the answer together.
+    pub(crate) total: u64,
+    /// Of the answer, if it is told.
+    pub(crate) made: Option<u64>,
+}
+
 /// Last bytes of an answer.
 #[derive(Debug, Default)]
 pub(super) struct PromptTail(Vec<u8>);
@@ -26,33 +41,51 @@ impl PromptTail {
     pub(super) fn feed(&mut self, piece: &Bytes) {
         // Copied: a kept piece would hold the whole read buffer that it came in.
         self.0.extend_from_slice(&piece[piece.len().saturating_sub(LONGEST)..]);
+        // Up to twice as much is kept, so that it is moved rarely.
         if self.0.len() > 2 * LONGEST {
             self.0.drain(..self.0.len() - LONGEST);
         }
     }
 
-    /// Tokens of the prompt and of the answer together.
-    pub(super) fn tokens(&self) -> Option<u64> {
-        // Up to twice as much is kept, so that it is moved rarely.
-        let text = &self.0[self.0.len().saturating_sub(LONGEST)..];
-        let total =
-            TOTAL.find_iter(text).last().and_then(|at| number_after(&text[at + TOTAL.needle().len()..]));
-        total.or_else(|| timed(text)).filter(|tokens| *tokens < DEEPEST)
+    pub(super) fn tokens(&self) -> Option<AnswerTokens> {
+        AnswerTokens::in_end_of(&self.0)
+    }
+}
+
+impl AnswerTokens {
+    /// Reads the counts from the last bytes of an answer, or of its last pieces.
+    pub(super) fn in_end_of(answer: &[u8]) -> Option<Self> {
+        let text = &answer[answer.len().saturating_sub(LONGEST)..];
+        let counted = end_of_last(&TOTAL, text).and_then(|after| {
+            let (at, total) = (after - TOTAL.needle().len(), number_after(&text[after..])?);
+            let beside = &text[at.saturating_sub(BESIDE)..text.len().min(after + BESIDE)];
+            let made = || number_after(&beside[end_of_last(&MADE, beside)?..]);
+            let read = || total.checked_sub(number(beside, READ)?);
+            Some(AnswerTokens { total, made: made().or_else(read) })
+        });
+        let tokens = counted.or_else(|| timed(text)).filter(|tokens| tokens.total < DEEPEST)?;
+        Some(AnswerTokens { made: tokens.made.filter(|made| *made <= tokens.total), ..tokens })
     }
 }
 
 /// llama-server's timings: tokens from the cache, of the rest of the prompt, and made.
-fn timed(text: &[u8]) -> Option<u64> {
+fn timed(text: &[u8]) -> Option<AnswerTokens> {
     let timings = text.get(rfind(text, b"\"timings\"")?..)?;
     let prompt = number(timings, b"\"prompt_n\"")?;
     let made = number(timings, b"\"predicted_n\"")?;
     let cached = number(timings, b"\"cache_n\"").unwrap_or(0);
-    prompt.checked_add(made)?.checked_add(cached)
+    let total = prompt.checked_add(made)?.checked_add(cached)?;
+    Some(AnswerTokens { total, made: Some(made) })
 }
 
 /// The number behind the last occurrence of a key.
 fn number(text: &[u8], key: &[u8]) -> Option<u64> {
     number_after(text.get(rfind(text, key)? + key.len()..)?)
+}
+
+/// The place behind the last occurrence of a key.
+fn end_of_last(key: &Finder<'_>, text: &[u8]) -> Option<usize> {
+    Some(key.find_iter(text).last()? + key.needle().len())
 }
 
 fn number_after(key: &[u8]) -> Option<u64> {
@@ -66,6 +99,10 @@ mod tests {
     use super::*;
 
     fn tokens(pieces: &[&str]) -> Option<u64> {
+        told(pieces).map(|tokens| tokens.total)
+    }
+
+    fn told(pieces: &[&str]) -> Option<AnswerTokens> {
         let mut tail = PromptTail::default();
         for piece in pieces {
             tail.feed(&Bytes::copy_from_slice(piece.as_bytes()));
@@ -81,6 +118,18 @@ mod tests {
             "data: {\"timings\":{\"cache_n\":7,\"prompt_n\":20,\"prompt_ms\":3.5,\"predicted_n\":13}}\n\n";
         assert_eq!(tokens(&[&long, timings, "data: [DONE]\n\n"]), Some(40));
         assert_eq!(tokens(&["{\"timings\":{\"prompt_n\":20,\"predicted_n\":1}}"]), Some(21));
+    }
+
+    #[test]
+    fn the_part_of_the_answer_is_told_where_it_stands_beside_the_sum() {
+        let of = |text: &str| told(&[text]).unwrap().made;
+        let usage = r#""usage":{"completion_tokens":7,"prompt_tokens":30,"total_tokens":37,"prompt_tokens_details":{"cached_tokens":3}}"#;
+        assert_eq!(of(usage), Some(7));
+        assert_eq!(of(r#""usage":{"prompt_tokens":30,"total_tokens":30}"#), Some(0), "embeddings");
+        assert_eq!(of(r#""total_tokens":30"#), None);
+        assert_eq!(of(r#""completion_tokens":31,"total_tokens":30"#), None, "more than there are");
+        assert_eq!(of(&format!(r#""completion_tokens":3,{}"total_tokens":30"#, " ".repeat(500))), None);
+        assert_eq!(of(r#""timings":{"prompt_n":20,"predicted_n":13}"#), Some(13));
     }
 
     #[test]

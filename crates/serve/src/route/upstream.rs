@@ -7,11 +7,12 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -48,13 +49,17 @@ pub(crate) struct Upstream {
     authorization: Option<HeaderValue>,
     model: Option<String>,
     group: Option<u32>,
-    idle: RefCell<Vec<Wire>>,
+    /// Lines that go with every request.
+    lines: Vec<(HeaderName, HeaderValue)>,
+    /// Shared by all that have the same address.
+    idle: Rc<RefCell<Vec<Wire>>>,
 }
 
 impl Upstream {
     pub(crate) fn new(address: EngineAddress) -> Self {
         let host = match &address {
             EngineAddress::Port(port) => HeaderValue::from_str(&format!("127.0.0.1:{port}")).ok(),
+            EngineAddress::Remote(address) => HeaderValue::from_str(address).ok(),
             EngineAddress::Socket { .. } => None,
         };
         Self {
@@ -63,7 +68,8 @@ impl Upstream {
             authorization: None,
             model: None,
             group: None,
-            idle: RefCell::default(),
+            lines: Vec::new(),
+            idle: Rc::default(),
         }
     }
 
@@ -76,6 +82,23 @@ impl Upstream {
             value
         });
         self
+    }
+
+    /// The same address and connections, with these lines in every request.
+    pub(crate) fn with_lines(&self, lines: Vec<(HeaderName, HeaderValue)>) -> Self {
+        Self {
+            address: self.address.clone(),
+            host: self.host.clone(),
+            authorization: self.authorization.clone(),
+            model: self.model.clone(),
+            group: self.group,
+            lines,
+            idle: Rc::clone(&self.idle),
+        }
+    }
+
+    pub(crate) fn lines(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.lines
     }
 
     /// Sets the model name that the engine accepts; requests are rewritten to it.

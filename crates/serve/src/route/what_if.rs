@@ -1,6 +1,7 @@
-//! Request of `/api/what-if`: the model and the settings to plan it with, from the query.
+//! Request of `/api/what-if`: a model and the settings to plan it with, or memory to keep free, from the query.
 
 use http::StatusCode;
+use plimsoll_base::Bytes;
 
 use super::problem::HttpProblem;
 use super::query;
@@ -44,6 +45,12 @@ pub(crate) fn flags(asked: Option<&str>) -> Result<Vec<String>, HttpProblem> {
         }
     }
     Ok(flags)
+}
+
+/// The size of `?yield=8GiB`, which asks for what would leave instead of what a load would take.
+pub(crate) fn kept_free(asked: Option<&str>) -> Result<Option<Bytes>, HttpProblem> {
+    let size = query::parameter(asked, "yield").map(|text| text.parse());
+    size.transpose().map_err(|_| bad("`yield` is no size such as 8GiB".to_owned()))
 }
 
 fn bad(message: String) -> HttpProblem {

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::request::Parts;
-use hyper::body::Incoming;
 use plimsoll_base::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::receive;
+use super::body::{ClientBody, receive};
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
 use super::query;
@@ -61,7 +60,11 @@ impl<H: ModelService> HttpServer<H> {
         reply::json(&json!({ "yields": yields.collect::<Vec<_>>() }))
     }
 
-    pub(crate) async fn give_way(&self, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
+    pub(crate) async fn give_way(
+        &self,
+        head: &Parts,
+        body: ClientBody,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         let rope = receive(body, &self.bodies, &self.settings.limits).await?;
         let order: YieldOrder = serde_json::from_slice(&rope.rope.copy(0..rope.rope.len()))
             .map_err(|error| bad(format!("the body is no order to yield: {error}")))?;
@@ -70,6 +73,7 @@ impl<H: ModelService> HttpServer<H> {
         let time =
             order.time().ok_or_else(|| bad("`for` is no time such as \"2h\", or a number of seconds"))?;
         self.service.give_way(order.card.as_deref(), size, time)?;
+        self.audit(head, "yield", &size.to_string());
         Ok(self.yields())
     }
 
@@ -77,6 +81,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) fn end_yield(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         let card = query::parameter(head.uri.query(), "card");
         self.service.give_way(card.as_deref(), Bytes::ZERO, Duration::ZERO)?;
+        self.audit(head, "end yield", card.as_deref().unwrap_or_default());
         Ok(self.yields())
     }
 }

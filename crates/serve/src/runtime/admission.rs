@@ -10,14 +10,17 @@ use std::time::Duration;
 use http::StatusCode;
 use plimsoll_base::Reason;
 use plimsoll_scheduler::{
-    ClientId, ModelId, RequestDepth, RequestId, RequestRefusal, RequestRefusalKind, SchedulerEvent,
+    ClientId, ModelId, ModelState, RequestDepth, RequestId, RequestRefusal, RequestRefusalKind,
+    SchedulerEvent,
 };
 use tokio::sync::oneshot;
 
 use super::Runtime;
 use super::request_log::RequestRecord;
 use super::run::EngineRun;
-use crate::route::{HttpProblem, Limits, Pass, RequestPrompt, StallLimit, Upstream};
+use crate::route::{
+    AnswerTokens, HttpProblem, Limits, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream,
+};
 
 /// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
@@ -188,21 +191,74 @@ pub(crate) struct RunPass {
 }
 
 impl Runtime {
-    /// Asks the scheduler for a run and waits for it.
-    pub(super) async fn arrive(
+    /// Admits a request to a run of this server.
+    pub(crate) async fn admit_here(
         self: Rc<Self>,
         model: ModelId,
-        client: ClientId,
+        wish: RouteOptions,
+        prompt: RequestPrompt<'_>,
+    ) -> Result<RunPass, HttpProblem> {
+        // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
+        // all.
+        let mut record = RequestRecord::begin(&self, model, &wish);
+        if self.shown(model) != ModelState::Ready {
+            let not_loaded =
+                || HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded");
+            let unwanted = (!wish.autoload.unwrap_or_else(|| self.autoloads())).then(not_loaded);
+            // A load may evict another model, for a body that the engine can only refuse.
+            if let Some(problem) = unwanted.or_else(|| prompt.broken()) {
+                record.refused(problem.status);
+                return Err(problem);
+            }
+        }
+        self.arrive(model, wish, prompt, record).await
+    }
+
+    /// Asks the scheduler for a run and waits for it.
+    async fn arrive(
+        self: Rc<Self>,
+        model: ModelId,
+        RouteOptions { client, priority, .. }: RouteOptions,
         prompt: RequestPrompt<'_>,
         record: RequestRecord,
     ) -> Result<RunPass, HttpProblem> {
-        let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
+        let request = self.next_request();
         // Counted from the end of the upload, not from the connection.
         let now = self.moment(record.arrived());
+        self.slots.arrived(model, &prompt);
         let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
         let deadline = now + self.settings.wait;
-        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, deadline });
+        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline });
         ticket.wait(prompt).await
+    }
+
+    /// The pass for a run that takes the request at once.
+    pub(crate) fn pass_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
+        let run = self.state.borrow().scheduler.free_run(model)?;
+        let run = self.run(run)?;
+        let upstream = run.upstream()?;
+        let mut record = RequestRecord::begin(self, model, &wish);
+        let RouteOptions { client, priority, .. } = wish;
+        let request = self.next_request();
+        let now = self.moment(record.arrived());
+        // The request waits after all where its engine ends before it answers.
+        let deadline = now + self.settings.wait;
+        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline });
+        record.sent_at_once();
+        Some(RunPass {
+            counts_tokens: self.wants_tokens(&run),
+            runtime: Rc::clone(self),
+            request,
+            run,
+            upstream,
+            client,
+            record: Some(record),
+            over: false,
+        })
+    }
+
+    fn next_request(&self) -> RequestId {
+        RequestId(self.next_request.replace(self.next_request.get() + 1))
     }
 
     /// Adds hints of extensions to a failed load.
@@ -232,10 +288,6 @@ impl Pass for RunPass {
         &self.upstream
     }
 
-    fn counts_tokens(&self) -> bool {
-        self.counts_tokens || RequestRecord::is_logged()
-    }
-
     fn answers(&mut self, status: StatusCode) {
         self.record.iter_mut().for_each(|record| record.status(status));
     }
@@ -244,11 +296,15 @@ impl Pass for RunPass {
         self.run.stall_limit.clone()
     }
 
-    fn finished(mut self, tokens: Option<u64>) {
+    fn streams(&mut self) {
+        self.record.iter_mut().for_each(RequestRecord::streams);
+    }
+
+    fn finished(mut self, tokens: Option<AnswerTokens>) {
         // Set before the events, which may drop other passes.
         self.over = true;
         self.record.iter_mut().for_each(|record| record.finished(tokens));
-        let tokens = tokens.filter(|_| self.counts_tokens);
+        let tokens = tokens.filter(|_| self.counts_tokens).map(|tokens| tokens.total);
         if let Some(tokens) = tokens {
             for extension in &self.runtime.extensions {
                 extension.answered(&self.runtime, &self.run, tokens);

@@ -2,17 +2,21 @@
 //!
 //! `/api/status` answers with it, and `/api/status/stream` sends it after changes, at most ten times a second.
 
+mod failures;
+mod kept;
 mod marks;
 mod parts;
 mod residency;
+mod webhook;
 mod what_if;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Placement};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
 use plimsoll_doctor::EngineVerdict;
 use plimsoll_probe::{HOST_CARD, HostMemory, Reading, resident};
 use plimsoll_scheduler::{CardView, End, ModelId, ModelState, RunId, SchedulerEffect};
@@ -20,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
+use self::kept::{FailureStore, KeptFailure};
 use self::marks::Marks;
 use self::parts::{CardPart, HolderKind, HolderReading, parts};
 use self::residency::Residency;
@@ -27,6 +32,9 @@ use super::memory::group_of;
 use super::run::EngineRun;
 use super::{Runtime, in_a_line};
 use crate::route::ModelService;
+
+pub(super) use self::failures::keep;
+pub(super) use self::webhook::Webhook;
 
 const SCHEMA: &str = "plimsoll.events/1";
 /// Time between two events of the stream, so that a busy daemon does not spend its time on displays.
@@ -41,6 +49,11 @@ pub(super) struct Board {
     marks: Marks,
     /// The last mark that the stream has sent.
     sent: Cell<u64>,
+    /// The file of failures, and those of earlier runs.
+    store: FailureStore,
+    earlier: Vec<KeptFailure>,
+    failed: Notify,
+    webhook: Option<Webhook>,
     residency: RefCell<Residency>,
     /// Planned terms of each run.
     terms: RefCell<HashMap<RunId, PlannedTerms>>,
@@ -67,6 +80,12 @@ pub(super) async fn publish(runtime: Rc<Runtime>) {
 }
 
 impl Board {
+    /// The board of a daemon with this configuration, whose earlier failures it shows.
+    pub(super) fn of(configuration: &Path, webhook: Option<Webhook>) -> Self {
+        let store = FailureStore::of(configuration);
+        Self { earlier: store.read(), store, webhook, ..Self::default() }
+    }
+
     /// Schedules an event of the stream.
     pub(super) fn touch(&self) {
         self.changed.notify_one();
@@ -79,6 +98,8 @@ impl Runtime {
         let mut document = self.overview();
         document["marks"] = json!(self.board.marks.after(after));
         if after == 0 {
+            let marks = self.earlier_marks().into_iter().chain(list(&mut document["marks"]).map(Value::take));
+            document["marks"] = marks.collect();
             document["residency"] = json!(*self.board.residency.borrow());
         }
         document
@@ -91,8 +112,12 @@ impl Runtime {
         document["server"] = self.about();
         let outlook = self.state.borrow().scheduler.outlook(self.now());
         for (view, shown) in snapshot.models.iter().zip(list(&mut document["models"])) {
-            let (progress, hints) =
-                self.statuses.with(view.id, |status| (status.progress.clone(), status.hints.clone()));
+            let (progress, hints, speed) = self.statuses.with(view.id, |status| {
+                (status.progress.clone(), status.hints.clone(), status.answers.speed())
+            });
+            if let Some(speed) = speed {
+                shown["speed"] = json!((speed * 10.0).round() / 10.0);
+            }
             shown["outlook"] = json!(outlook.iter().find(|(id, _)| *id == view.id).map(|(_, it)| it));
             if view.state == ModelState::Loading {
                 shown["progress"] = json!(progress);
@@ -199,8 +224,12 @@ impl Runtime {
         self.board.touch();
     }
 
-    /// Records what an effect means for displays.
-    pub(super) fn mark_effect(&self, effect: &SchedulerEffect) {
+    /// Records what an effect means for displays; `was` is the state that a model had before it.
+    pub(super) fn mark_effect(&self, effect: &SchedulerEffect, was: ModelState) {
+        // Each request has one, which no display shows.
+        if matches!(effect, SchedulerEffect::Dispatch { .. }) {
+            return;
+        }
         let (now, marks) = (self.now(), &self.board.marks);
         match effect {
             SchedulerEffect::Start { run, model, placement } => {
@@ -215,13 +244,32 @@ impl Runtime {
                 marks.add(now, "stop", Some(model), why.map_or(String::new(), |why| in_a_line(&why)));
             }
             SchedulerEffect::Refuse { refusal, .. } => {
-                marks.fail(now, "refused", None, &refusal.reason, &refusal.hints);
+                self.mark_failure("refused", None, &refusal.reason, &refusal.hints);
             }
             SchedulerEffect::StateChanged { model, state: ModelState::Ready } => {
-                marks.add(now, "ready", Some(*model), String::new());
+                let stays = if was == ModelState::Draining { "it no longer has to leave" } else { "" };
+                marks.add(now, "ready", Some(*model), stays.to_owned());
+            }
+            // A load that an operator asked for has no request that is refused with it.
+            SchedulerEffect::StateChanged { model, state: ModelState::Unloaded }
+                if was == ModelState::Queued =>
+            {
+                let view = self.state.borrow().scheduler.view(*model, now);
+                let failure = view.and_then(|view| view.last_failure);
+                if let Some(failure) = failure.filter(|failure| !marks.just_told(now, &failure.text)) {
+                    self.mark_failure("refused", Some(*model), &failure, &[]);
+                }
             }
             SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.mark_failed(*model),
             _ => {}
+        }
+    }
+
+    fn mark_failure(&self, kind: &'static str, model: Option<ModelId>, reason: &Reason, hints: &[Hint]) {
+        let is_new = self.board.marks.fail(self.now(), kind, model, reason, hints);
+        self.board.failed.notify_one();
+        if let Some(webhook) = self.board.webhook.as_ref().filter(|_| is_new) {
+            webhook.send(self.failure_document());
         }
     }
 
@@ -230,7 +278,7 @@ impl Runtime {
         let view = self.state.borrow().scheduler.view(model, self.now());
         let failure = view.and_then(|view| view.last_failure);
         if let Some(failure) = failure.filter(|failure| !self.board.marks.told(model, &failure.text)) {
-            self.board.marks.fail(self.now(), "failed", Some(model), &failure, &[]);
+            self.mark_failure("failed", Some(model), &failure, &[]);
         }
     }
 
@@ -245,7 +293,7 @@ impl Runtime {
                 let diagnosed = verdict.diagnosis.iter().flat_map(|diagnosis| &diagnosis.hints);
                 hints.extend(diagnosed.cloned());
                 hints.dedup();
-                marks.fail(now, "failed", Some(run.model), reason, &hints);
+                self.mark_failure("failed", Some(run.model), reason, &hints);
             }
         }
     }

@@ -29,6 +29,9 @@ pub(crate) trait Extension {
     /// Takes the need of a model that was surveyed.
     fn surveyed(&self, _model: ModelId, _demand: &Arc<dyn MemoryModel>) {}
 
+    /// Takes the need of a model on empty cards; `None` if it cannot run here.
+    fn foreseen(&self, _model: ModelId, _demand: Option<&Arc<dyn MemoryModel>>) {}
+
     fn before_load(&self, _runtime: &Rc<Runtime>, _run: &Rc<EngineRun>) -> Option<BeforeLoad> {
         None
     }

@@ -12,6 +12,7 @@ use plimsoll_scheduler::place::{DemandCache, Ledger, PlacementQuery, PlacementVe
 use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 use super::Runtime;
+use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
 use super::survey::{Asking, Patience, look, profile};
 use crate::route::ModelProfile;
@@ -25,6 +26,8 @@ pub struct Forecast {
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
     pub(crate) profile: Option<ModelProfile>,
+    /// The need, if it is known.
+    demand: Option<Arc<dyn MemoryModel>>,
 }
 
 /// Looks at every model as if it were the only one.
@@ -33,10 +36,14 @@ pub(crate) fn forecast(
     engine: Option<&[String]>,
     limits: &[CardLimit],
     asking: Option<&Asking>,
+    known: &KnownNeeds,
 ) -> Vec<Forecast> {
     let ledger = Ledger::new(limits.to_vec());
     let cards: Vec<Card> = served(&ledger);
-    let of = |entry: &ConfiguredModel| foresee(entry, &cards, &ledger, look(entry, engine, &cards, asking));
+    let of = |entry: &ConfiguredModel| {
+        let demand = look(entry, engine, &cards, asking).map(|demand| known.instead(entry, demand));
+        foresee(entry, &cards, &ledger, demand)
+    };
     entries.iter().map(of).collect()
 }
 
@@ -60,17 +67,20 @@ impl Runtime {
             models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
-        let asking = self.asking(Patience::Kept);
+        let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
         let looked = tokio::task::spawn_blocking(move || {
-            forecast(&entries, engine.as_deref(), &limits, asking.as_ref())
+            forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known)
         })
         .await;
         // A survey that panicked gives no forecast; each load surveys anew anyway.
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
-            let Forecast { name, text, refused, hints, profile } = forecast;
+            let Forecast { name, text, refused, hints, profile, demand } = forecast;
+            for extension in &self.extensions {
+                extension.foreseen(model, demand.as_ref().filter(|_| refused.is_none()));
+            }
             self.statuses.with(model, |status| status.profile = profile.map(Rc::new));
             // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
@@ -124,14 +134,16 @@ fn foresee(
     ledger: &Ledger,
     looked: Result<Arc<dyn MemoryModel>, Reason>,
 ) -> Forecast {
-    let demand = looked.as_ref().ok();
-    let profile = demand.and_then(|demand| profile(entry, &**demand, &asked(entry, cards, &**demand)));
+    let known = looked.as_ref().ok().cloned();
+    let profile =
+        known.as_ref().and_then(|demand| profile(entry, &**demand, &asked(entry, cards, &**demand)));
     let forecast = |text: String, refused: Option<Reason>, hints| Forecast {
         name: entry.name.clone(),
         text,
         refused,
         hints,
         profile,
+        demand: known.clone(),
     };
     let demand = match looked {
         Ok(demand) => demand,
@@ -184,6 +196,10 @@ fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> St
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
+        (false, None) if entry.launch.options().is_none() && entry.part().is_none() => {
+            "as measured before".to_owned()
+        }
+        (false, None) if entry.part().is_some() => "by the flags of its command".to_owned(),
         (false, None) if demand.reported(&asked(entry, cards, demand)) => "as the engine reports".to_owned(),
         (false, None) => "planned".to_owned(),
         (false, Some(context)) => {

@@ -19,6 +19,8 @@ use tokio::sync::mpsc;
 use super::Runtime;
 use super::private_folder::{PrivateFolder, hand_over};
 use super::run::EngineRun;
+use super::slots::RunSlots;
+use super::survey::host_cache::limit_prompt_cache;
 use super::survey::named::is_on_host;
 
 /// Everything needed to start one run.
@@ -38,6 +40,7 @@ pub(super) struct Started {
     pub(super) folder: Option<PrivateFolder>,
     /// The program, if it is a llama-server that nothing stands before.
     pub(super) program: Option<PathBuf>,
+    pub(super) slots: Option<Rc<RunSlots>>,
 }
 
 /// What an engine gets of its own.
@@ -65,11 +68,17 @@ impl Starter<'_> {
         let (engine, program) = found.map_err(|error| unstartable(&entry.name, &error))?;
         let vulkan = self.vulkan(program.clone()).await?;
         let privacy = Privacy { vulkan, ..self.privacy(program).await };
-        let (spec, key) = self.spec(&engine, &privacy)?;
+        let slots = self.slots(privacy.program.clone()).await;
+        let (spec, key) = self.spec(&engine, &privacy, slots.as_deref())?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| unstartable(&entry.name, &error))?;
         let Privacy { program, folder, .. } = privacy;
-        Ok(Started { child, events, key, folder, program })
+        Ok(Started { child, events, key, folder, program, slots })
+    }
+
+    async fn slots(&self, program: Option<PathBuf>) -> Option<Rc<RunSlots>> {
+        let circumstances = (self.runtime.settings.inherited.as_slice(), self.lowered_context());
+        self.runtime.slots.of_run(self.run.model, &self.run.entry, program, circumstances).await
     }
 
     /// Finds out what the engine can have of its own.
@@ -136,7 +145,12 @@ impl Starter<'_> {
         })
     }
 
-    fn spec(&self, engine: &[String], privacy: &Privacy) -> Result<(ChildSpec, Option<String>), Reason> {
+    fn spec(
+        &self,
+        engine: &[String],
+        privacy: &Privacy,
+        slots: Option<&RunSlots>,
+    ) -> Result<(ChildSpec, Option<String>), Reason> {
         let entry = &self.run.entry;
         let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
         let promised: Vec<u16> = self.runtime.runs().iter().filter_map(|run| run.port.get()).collect();
@@ -147,7 +161,7 @@ impl Starter<'_> {
         let address = self.address(port, folder.filter(|_| privacy.socket));
         let socket = match &address {
             EngineAddress::Socket { path, .. } => path.to_str(),
-            EngineAddress::Port(_) => None,
+            EngineAddress::Port(_) | EngineAddress::Remote(_) => None,
         };
         let key = takes_key(entry).then(random_key).transpose().map_err(|error| fail(&error))?;
         let mut line = entry.launch.command_line(engine, &entry.name, port, socket);
@@ -155,7 +169,12 @@ impl Starter<'_> {
             // llama-server takes the last of several values.
             line.extend(["--ctx-size".to_owned(), context.to_string()]);
         }
+        line.extend(slots.iter().flat_map(|slots| slots.flags()));
         let mut environment = self.environment(port, key.as_deref());
+        if let Launch::LlamaServer { options, .. } = &entry.launch {
+            let cards: Vec<Card> = self.runtime.settings.cards().cloned().collect();
+            limit_prompt_cache(options, &cards, &mut environment);
+        }
         if !privacy.vulkan.is_empty() {
             environment.show_to_vulkan(&privacy.vulkan);
         }
@@ -244,10 +263,8 @@ impl Starter<'_> {
     /// The cards that the engine may use. One that its own flags keep off all cards gets none, wherever it was
     /// placed: an engine that only sees a card opens a context on it.
     fn cards(&self) -> Vec<&Card> {
-        match is_on_host(&self.run.entry) {
-            true => Vec::new(),
-            false => self.runtime.cards_of(self.run),
-        }
+        let given = self.runtime.cards_of(self.run);
+        if given.is_empty() || !is_on_host(&self.run.entry) { given } else { Vec::new() }
     }
 
     /// All CUDA cards in the order of their numbers, by the names that `visible` gives them.

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
-use plimsoll_probe::{Holder, Reading, resident};
-use plimsoll_scheduler::{Moment, RunId, SchedulerEvent};
+use plimsoll_probe::{HOST_CARD, Holder, Reading, resident, resident_less_cache};
+use plimsoll_scheduler::{ModelState, Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};
+use tokio::task::spawn_blocking;
 
 use super::Runtime;
 use super::run::EngineRun;
@@ -52,14 +53,38 @@ impl Runtime {
         // The time before the question: memory that is taken after it may be missing from the answer.
         let taken = self.now();
         let reading = self.sampler.read().await;
-        for (run, used) in self.measured(&reading) {
+        let of_host = self.host_use().await;
+        for (run, used) in self.measured(&reading, &of_host) {
             self.submit(SchedulerEvent::Measured { run, used });
+            self.keep_need(run);
         }
         self.take_reading(reading, taken);
     }
 
+    /// Keeps what an engine takes whose need nothing tells but its run.
+    fn keep_need(&self, run: RunId) {
+        let Some(run) = self.run(run) else { return };
+        let entry = self.entry(run.model);
+        if entry.memory.is_some() || entry.part().is_some() {
+            return;
+        }
+        let view = self.state.borrow().scheduler.view(run.model, self.now());
+        // While it loads, its memory still grows.
+        let Some(view) = view.filter(|view| view.state == ModelState::Ready && view.run == Some(run.id))
+        else {
+            return;
+        };
+        let need = self.on_own_cards(&view.claim).unwrap_or_default();
+        if let Some((file, text)) = self.needs.measured(&entry, run.placement().alone, need) {
+            spawn_blocking(move || {
+                if let Err(error) = file.write(&text) {
+                    tracing::debug!("a measured need is not kept: {error}");
+                }
+            });
+        }
+    }
+
     fn take_reading(&self, reading: Reading, taken: Moment) {
-        // Host memory is measured only for engines without a memory plan.
         let free = reading.free.clone();
         self.notice_precedence(&reading);
         self.reading.replace(reading);
@@ -102,9 +127,18 @@ impl Runtime {
         expected.collect()
     }
 
-    fn measured(&self, reading: &Reading) -> Vec<(RunId, Vec<(CardId, Bytes)>)> {
-        let used = self.runs().into_iter();
-        used.map(|run| (run.id, self.used_by(&run, reading))).filter(|(_, used)| !used.is_empty()).collect()
+    fn measured(
+        &self,
+        reading: &Reading,
+        of_host: &[(RunId, CardId, Bytes)],
+    ) -> Vec<(RunId, Vec<(CardId, Bytes)>)> {
+        let used = self.runs().into_iter().map(|run| {
+            let mut used = self.used_by(&run, reading);
+            let its = of_host.iter().filter(|(id, ..)| *id == run.id);
+            used.extend(its.map(|(_, card, bytes)| (card.clone(), *bytes)));
+            (run.id, used)
+        });
+        used.filter(|(_, used)| !used.is_empty()).collect()
     }
 
     fn used_by(&self, run: &EngineRun, reading: &Reading) -> Vec<(CardId, Bytes)> {
@@ -122,21 +156,34 @@ impl Runtime {
                 None => used.push((card, bytes)),
             }
         }
-        used.extend(self.host_use(run, group));
         used
     }
 
-    fn host_use(&self, run: &EngineRun, group: u32) -> Option<(CardId, Bytes)> {
-        let placement = run.placement();
-        if !placement.alone {
-            return None;
+    /// Memory of each run on the host, where that is one of the cards. The files of /proc are read on another thread.
+    async fn host_use(&self) -> Vec<(RunId, CardId, Bytes)> {
+        let Some(host) = self.settings.cards().find(|card| card.kind == CardKind::Host) else {
+            return Vec::new();
+        };
+        let gauge = |run: &EngineRun| -> Option<fn(u32) -> Option<Bytes>> {
+            let placement = run.placement();
+            // A run of unknown need is given what it has mapped, too, because it works with all of that.
+            match placement.alone && placement.cards().any(|id| *id == host.id) {
+                true => Some(resident),
+                // The kernel's figures are those of the whole machine: a described part of it has none.
+                false => (host.id.as_str() == HOST_CARD).then_some(resident_less_cache as _),
+            }
+        };
+        let runs = self.runs();
+        let wanted: Vec<_> = runs.iter().filter_map(|run| Some((run.id, run.pid()?, gauge(run)?))).collect();
+        if wanted.is_empty() {
+            return Vec::new();
         }
-        let host = self
-            .settings
-            .cards()
-            .filter(|card| card.kind == CardKind::Host)
-            .find(|card| placement.cards().any(|id| *id == card.id))?;
-        Some((host.id.clone(), resident(group)?))
+        let card = host.id.clone();
+        let read = move |(run, pid, gauge): (RunId, u32, fn(u32) -> Option<Bytes>)| {
+            Some((run, card.clone(), gauge(pid)?))
+        };
+        let read = spawn_blocking(move || wanted.into_iter().filter_map(read).collect());
+        read.await.unwrap_or_default()
     }
 }
 

@@ -8,12 +8,14 @@ use super::{ConfigureError, Runtime, counted};
 use crate::config_file::{Config, ReadConfigError};
 
 impl Runtime {
-    /// Reads a configuration, applies it and logs the result; an error changes nothing.
-    pub(crate) async fn read_config(&self, path: &Path) -> Result<(), ConfigureError> {
+    /// Reads a configuration, applies it, and logs and returns what it changed; an error changes nothing.
+    pub(crate) async fn read_config(&self, path: &Path) -> Result<Vec<String>, ConfigureError> {
         match self.apply_config(path).await {
-            Ok(changed) => {
-                tracing::info!("{}: read again, {} changed", path.display(), counted(changed));
-                Ok(())
+            Ok((changed, mut notes)) => {
+                let changed = format!("{} changed", counted(changed));
+                tracing::info!("{}: read again, {changed}", path.display());
+                notes.insert(0, changed);
+                Ok(notes)
             }
             Err(error) => {
                 tracing::error!("{error}; the old configuration remains in effect");
@@ -23,7 +25,7 @@ impl Runtime {
     }
 
     /// The files may lie on a disk that hangs, so another thread reads them.
-    async fn apply_config(&self, path: &Path) -> Result<usize, ConfigureError> {
+    async fn apply_config(&self, path: &Path) -> Result<(usize, Vec<String>), ConfigureError> {
         // One after the other, so that the file that was read last is the one that stays.
         let _turn = self.reloading.lock().await;
         let file = path.to_owned();
@@ -32,7 +34,7 @@ impl Runtime {
             Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
         })?;
         config.warn();
-        config.warn_of_restart(&self.settings.serve);
+        let mut notes = config.warn_of_restart(&self.settings.serve);
         // Without a key the listener would answer every machine that reaches it.
         if self.settings.needs_keys && config.keys.is_empty() {
             let path = path.to_owned();
@@ -44,18 +46,26 @@ impl Runtime {
         }
         // Models first: an unknown card must leave the old keys in place, too.
         let changed = self.configure(config.roster)?;
-        if self.settings.keys.replace(config.keys) {
+        let changes = self.settings.keys.replace(config.keys);
+        for (act, name) in &changes.named {
+            tracing::info!("audit {act} key {name}: {}", path.display());
+        }
+        if changes.plain {
             match self.settings.keys.is_empty() {
                 true => {
+                    notes.push("the API keys were removed; no request needs one now".to_owned());
                     tracing::warn!("{}: the API keys were removed; no request needs one now", path.display());
                 }
-                false => tracing::info!("{}: the API keys were replaced", path.display()),
+                false => {
+                    notes.push("the API keys were replaced".to_owned());
+                    tracing::info!("{}: the API keys were replaced", path.display());
+                }
             }
         }
         let count = changed.len();
         // A model that was removed needs no forecast.
         let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
         spawn_local(self.me().foresee(present));
-        Ok(count)
+        Ok((count, notes))
     }
 }

@@ -1,21 +1,25 @@
 //! Log of requests: a line when one starts to wait, and a line when it ends. Those in between are listed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use plimsoll_base::IdMap;
 use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 use tracing::Level;
 
 use super::run::EngineRun;
+use super::traces::{TracedRequest, Traces};
 use super::{Runtime, in_a_line};
+use crate::route::{AnswerTokens, RouteOptions, TraceParent};
 
 /// Cause of a wait while the model's files and its engine are checked.
 const CHECK: &str = "check";
+/// Room for what stands behind the model's name in most lines.
+const USUAL: usize = 64;
 
 /// Requests since the start: the ended ones by number, and the open ones.
 #[derive(Debug, Default)]
@@ -24,8 +28,8 @@ pub(crate) struct RequestCounts {
     failed: Cell<u64>,
     /// Requests whose clients left.
     abandoned: Cell<u64>,
-    /// Requests that have not ended, by the order of their arrival.
-    open: RefCell<BTreeMap<u64, Rc<OpenRequest>>>,
+    /// Requests that have not ended, by number.
+    open: RefCell<IdMap<u64, Rc<OpenRequest>>>,
     arrivals: Cell<u64>,
 }
 
@@ -34,8 +38,8 @@ pub(crate) struct RequestCounts {
 struct OpenRequest {
     model: ModelId,
     arrived: Instant,
-    /// Time until it was sent to its engine, and whether a load was part of it.
-    sent: Cell<Option<(Duration, bool)>>,
+    /// Time until it was sent to its engine, and the start of that engine if it was waited for.
+    sent: Cell<Option<(Duration, Option<Instant>)>>,
 }
 
 impl RequestCounts {
@@ -61,7 +65,10 @@ pub(super) struct RequestRecord {
     cause: Option<&'static str>,
     told: bool,
     status: Option<StatusCode>,
-    tokens: Option<u64>,
+    parent: Option<TraceParent>,
+    tokens: Option<AnswerTokens>,
+    /// The first piece of its event stream.
+    first: Option<Instant>,
     outcome: RequestOutcome,
 }
 
@@ -73,7 +80,7 @@ enum RequestOutcome {
 }
 
 impl RequestRecord {
-    pub(super) fn begin(runtime: &Rc<Runtime>, model: ModelId) -> Self {
+    pub(super) fn begin(runtime: &Rc<Runtime>, model: ModelId, wish: &RouteOptions) -> Self {
         let counts = &runtime.counts;
         let id = counts.arrivals.get() + 1;
         counts.arrivals.set(id);
@@ -86,7 +93,9 @@ impl RequestRecord {
             cause: None,
             told: false,
             status: None,
+            parent: wish.parent,
             tokens: None,
+            first: None,
             // A client may leave at any time; every other end is told.
             outcome: RequestOutcome::Abandoned,
         }
@@ -96,7 +105,7 @@ impl RequestRecord {
         self.open.arrived
     }
 
-    /// True if the line will be written, so that its figures are worth finding.
+    /// True if the line will be written.
     pub(super) fn is_logged() -> bool {
         tracing::enabled!(Level::INFO)
     }
@@ -123,8 +132,13 @@ impl RequestRecord {
         }
     }
 
+    /// The request did not wait.
+    pub(super) fn sent_at_once(&mut self) {
+        self.open.sent.set(Some((Duration::ZERO, None)));
+    }
+
     pub(super) fn sent_to(&mut self, run: &EngineRun) {
-        self.open.sent.set(Some((self.open.arrived.elapsed(), run.began_after(self.open.arrived))));
+        self.open.sent.set(Some((self.open.arrived.elapsed(), run.start_after(self.open.arrived))));
     }
 
     pub(super) fn status(&mut self, status: StatusCode) {
@@ -136,12 +150,69 @@ impl RequestRecord {
         (self.status, self.outcome) = (Some(status), RequestOutcome::Answered);
     }
 
-    pub(super) fn finished(&mut self, tokens: Option<u64>) {
+    /// The first piece of an event stream is there.
+    pub(super) fn streams(&mut self) {
+        self.first = Some(Instant::now());
+    }
+
+    pub(super) fn finished(&mut self, tokens: Option<AnswerTokens>) {
         (self.tokens, self.outcome) = (tokens, RequestOutcome::Answered);
+        let first = self.first.map(|first| (first - self.open.arrived, first.elapsed()));
+        self.runtime.statuses.with(self.open.model, |status| status.answers.add(tokens, first));
     }
 
     pub(super) fn broke(&mut self) {
         self.outcome = RequestOutcome::Broken;
+    }
+
+    /// Traces the request, unless its client says that it does not record the trace.
+    fn trace(&self, traces: &Traces) {
+        if self.parent.is_some_and(|parent| !parent.is_sampled) {
+            return;
+        }
+        let OpenRequest { model, arrived, .. } = *self.open;
+        let sent = self.open.sent.get();
+        traces.send(TracedRequest {
+            parent: self.parent,
+            model: self.runtime.entry(model).name.clone(),
+            arrived,
+            loaded: sent.and_then(|(_, loaded)| loaded),
+            sent: sent.map(|(waited, _)| arrived + waited),
+            first: self.first,
+            ended: Instant::now(),
+            waits_for: self.cause,
+            status: self.status.map(|status| status.as_u16()),
+            tokens: self.tokens,
+            fault: match self.outcome {
+                RequestOutcome::Answered => None,
+                RequestOutcome::Abandoned => Some("abandoned"),
+                RequestOutcome::Broken => Some("broken"),
+            },
+        });
+    }
+
+    /// The message of its line, put together by hand: each piece that `format!` writes costs a call.
+    fn line(&self, name: &str, took: Duration, (waited, loaded): (Duration, bool)) -> String {
+        let mut digits = itoa::Buffer::new();
+        let mut line = String::with_capacity(name.len() + USUAL);
+        line.extend(["request ", name, ": "]);
+        if let Some(status) = &self.status {
+            line.extend([status.as_str(), " "]);
+        }
+        line.extend(["in ", digits.format(millis(took)), " ms"]);
+        if self.cause.is_some() || loaded {
+            let load = if loaded { " with a load" } else { "" };
+            line.extend([", waited ", digits.format(millis(waited)), " ms", load]);
+        }
+        if let Some(tokens) = self.tokens {
+            line.extend([", ", digits.format(tokens.total), " tokens"]);
+        }
+        line += match self.outcome {
+            RequestOutcome::Answered => "",
+            RequestOutcome::Abandoned => ", abandoned by the client",
+            RequestOutcome::Broken => ", broken off by the engine",
+        };
+        line
     }
 
     fn count(&self) {
@@ -160,24 +231,27 @@ impl Drop for RequestRecord {
     fn drop(&mut self) {
         self.count();
         self.runtime.counts.open.borrow_mut().remove(&self.id);
+        if let Some(traces) = &self.runtime.traces {
+            self.trace(traces);
+        }
         if !Self::is_logged() {
             return;
         }
         let entry = self.runtime.entry(self.open.model);
         let took = self.open.arrived.elapsed();
         // A request that was never sent has waited all its time.
-        let (waited, loaded) = self.open.sent.get().unwrap_or((took, false));
+        let (waited, loaded) = self.open.sent.get().unwrap_or((took, None));
+        let loaded = loaded.is_some();
         tracing::info!(
             model = entry.name,
             status = self.status.map(|status| u64::from(status.as_u16())),
             complete = self.outcome == RequestOutcome::Answered,
             waited_ms = millis(waited),
             loaded,
-            tokens = self.tokens,
+            tokens = self.tokens.map(|tokens| tokens.total),
             ms = millis(took),
-            "request {}: {}",
-            entry.name,
-            EndedRequest { record: self, took, waited, loaded }
+            "{}",
+            self.line(&entry.name, took, (waited, loaded))
         );
     }
 }
@@ -188,7 +262,9 @@ impl Runtime {
         let state = self.state.borrow();
         let start = self.up_since();
         let open = self.counts.open.borrow();
-        let list = open.iter().map(|(id, open)| {
+        let mut open: Vec<_> = open.iter().collect();
+        open.sort_unstable_by_key(|(id, _)| **id);
+        let list = open.into_iter().map(|(id, open)| {
             let arrived = open.arrived.saturating_duration_since(start);
             let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());
             let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model)?.1));
@@ -201,35 +277,6 @@ impl Runtime {
             })
         });
         list.collect()
-    }
-}
-
-struct EndedRequest<'a> {
-    record: &'a RequestRecord,
-    took: Duration,
-    waited: Duration,
-    loaded: bool,
-}
-
-impl fmt::Display for EndedRequest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let record = self.record;
-        if let Some(status) = record.status {
-            write!(f, "{} ", status.as_u16())?;
-        }
-        write!(f, "in {} ms", millis(self.took))?;
-        if record.cause.is_some() || self.loaded {
-            let load = if self.loaded { " with a load" } else { "" };
-            write!(f, ", waited {} ms{load}", millis(self.waited))?;
-        }
-        if let Some(tokens) = record.tokens {
-            write!(f, ", {tokens} tokens")?;
-        }
-        f.write_str(match record.outcome {
-            RequestOutcome::Answered => "",
-            RequestOutcome::Abandoned => ", abandoned by the client",
-            RequestOutcome::Broken => ", broken off by the engine",
-        })
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Runtime;
 use super::launch::{Started, Starter};
+use super::slots::RunSlots;
 use crate::route::{StallLimit, Upstream};
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
@@ -124,8 +125,9 @@ impl EngineRun {
         self.exit_code.get()
     }
 
-    pub(super) fn began_after(&self, time: Instant) -> bool {
-        self.started > time
+    /// Its start, if that was later than `time`.
+    pub(super) fn start_after(&self, time: Instant) -> Option<Instant> {
+        (self.started > time).then_some(self.started)
     }
 
     /// Time since it was started.
@@ -252,7 +254,7 @@ impl Starter<'_> {
         orders: &mut mpsc::UnboundedReceiver<Stopping>,
     ) -> EngineVerdict {
         // The folder is removed when this returns.
-        let Started { child, mut events, key, folder: _folder, program } = started;
+        let Started { child, mut events, key, folder: _folder, program, slots } = started;
         self.run.pid.set(Some(child.pid()));
         // An attempt before this one may have ended.
         self.run.exit_code.set(None);
@@ -269,7 +271,18 @@ impl Starter<'_> {
                         if self.only_port.get() {
                             self.runtime.only_ports.borrow_mut().extend(program.clone());
                         }
-                        self.ready(&child, key.as_deref(), about);
+                        let upstream = self.upstream(&child, key.as_deref());
+                        // A sleeping llama-server reports ready again, and its request does not wait for us.
+                        if let Some(slots) = slots.as_ref().filter(|_| self.run.about.get().is_none()) {
+                            tokio::select! {
+                                () = self.runtime.restore_slots(self.run, slots, &upstream) => {}
+                                Some(how) = orders.recv() => {
+                                    self.end(&child, how);
+                                    continue;
+                                }
+                            }
+                        }
+                        self.ready(upstream, about);
                     }
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory stays claimed until it ends.
@@ -280,23 +293,58 @@ impl Starter<'_> {
                     // The supervisor ends without a report only when the daemon ends.
                     None => return EXPECTED,
                 },
-                Some(how) = orders.recv() => match how {
-                    Stopping::Graceful => child.stop(self.stop_within()),
-                    Stopping::Kill => child.kill(),
-                },
+                Some(how) = orders.recv() => {
+                    let how = match how {
+                        Stopping::Graceful => self.save(slots.as_ref(), orders).await,
+                        Stopping::Kill => Stopping::Kill,
+                    };
+                    self.end(&child, how);
+                }
             }
         }
     }
 
-    fn ready(&self, child: &Child, key: Option<&str>, about: Value) {
-        let entry = &self.run.entry;
+    fn end(&self, child: &Child, how: Stopping) {
+        match how {
+            Stopping::Graceful => child.stop(self.stop_within()),
+            Stopping::Kill => child.kill(),
+        }
+    }
+
+    /// Saves the slots of an engine that is about to stop, and returns the way to stop it.
+    async fn save(
+        &self,
+        slots: Option<&Rc<RunSlots>>,
+        orders: &mut mpsc::UnboundedReceiver<Stopping>,
+    ) -> Stopping {
+        // A sleeping engine has none, and a question would wake it.
+        let awake = self.run.upstream().filter(|_| !self.run.is_asleep());
+        let (Some(slots), Some(upstream)) = (slots, awake) else {
+            return Stopping::Graceful;
+        };
+        // The scheduler's own limit runs already, and the engine needs some of it to end.
+        let limit = self.stop_within() / 2;
+        tokio::select! {
+            in_time = self.runtime.save_slots(self.run, slots, &upstream, limit) => match in_time {
+                true => Stopping::Graceful,
+                false => Stopping::Kill,
+            },
+            Some(how) = orders.recv() => how,
+        }
+    }
+
+    fn upstream(&self, child: &Child, key: Option<&str>) -> Upstream {
         let mut upstream = Upstream::new(child.address().clone()).of_group(child.pid());
         if let Some(key) = key {
             upstream = upstream.with_key(key);
         }
-        if let Some(name) = &entry.upstream_name {
-            upstream = upstream.with_model(name);
+        match &self.run.entry.upstream_name {
+            Some(name) => upstream.with_model(name),
+            None => upstream,
         }
+    }
+
+    fn ready(&self, upstream: Upstream, about: Value) {
         self.run.asleep.set(false);
         self.run.upstream.replace(Some(Rc::new(upstream)));
         // A sleeping llama-server reports ready again; the first report stands.

@@ -3,23 +3,23 @@
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::StatusCode;
-use plimsoll_base::{Bytes, CardKind, Share};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_config::ConfiguredModel;
+use plimsoll_fleet::SeatToken;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 
-use super::admission::RunPass;
-use super::request_log::RequestRecord;
 use super::{Runtime, RuntimeSettings};
+use crate::fleet::ServePass;
 use crate::route::{
     Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
     RouteOptions, Upstream, WhatIfError,
 };
 
 impl ModelService for Runtime {
-    type Pass = RunPass;
+    type Pass = ServePass;
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         self.state.borrow().registry.find(name)
@@ -56,11 +56,23 @@ impl ModelService for Runtime {
         run.filter(|_| self.shown(model) == ModelState::Ready).and_then(|run| run.upstream())
     }
 
-    fn names(&self) -> Vec<String> {
-        let state = self.state.borrow();
-        // Unlisted models answer by name, but error messages do not reveal them.
-        let listed = state.registry.present().filter(|(_, entry)| !entry.unlisted);
-        listed.map(|(_, entry)| entry.name.clone()).collect()
+    fn traces(&self) -> bool {
+        self.traces.is_some()
+    }
+
+    fn hop(&self, headers: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
+        self.fleet.get()?.hop(headers)
+    }
+
+    fn host_name(&self) -> Option<HeaderValue> {
+        self.fleet.get().map(|fleet| fleet.name.clone())
+    }
+
+    fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<ServePass> {
+        match self.fleet.get() {
+            Some(fleet) => fleet.admit_at_once(self, model, &wish),
+            None => self.pass_at_once(model, wish).map(ServePass::Run),
+        }
     }
 
     async fn admit(
@@ -68,15 +80,11 @@ impl ModelService for Runtime {
         model: ModelId,
         wish: RouteOptions,
         prompt: RequestPrompt<'_>,
-    ) -> Result<RunPass, HttpProblem> {
-        // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
-        // all.
-        let mut record = RequestRecord::begin(&self, model);
-        if !wish.autoload.unwrap_or_else(|| self.autoloads()) && self.shown(model) != ModelState::Ready {
-            record.refused(StatusCode::BAD_REQUEST);
-            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded"));
+    ) -> Result<ServePass, HttpProblem> {
+        if let Some(fleet) = self.fleet.get().cloned() {
+            return fleet.admit(self, model, wish, prompt).await;
         }
-        self.arrive(model, wish.client, prompt, record).await
+        self.admit_here(model, wish, prompt).await.map(ServePass::Run)
     }
 
     fn wait_line(&self, model: ModelId) -> String {
@@ -98,6 +106,7 @@ impl ModelService for Runtime {
             tags: entry.tags.clone(),
             description: String::new(),
             unlisted: entry.unlisted,
+            downloaded: self.is_downloaded(&entry),
             state: self.shown(model),
             asleep: run.as_ref().is_some_and(|run| run.is_asleep()),
             arguments: run.as_ref().map(|run| run.arguments()).unwrap_or_default(),
@@ -108,7 +117,7 @@ impl ModelService for Runtime {
             profile: self.statuses.with(model, |status| status.profile.clone()),
             held: view.as_ref().map(|view| self.held(view)),
             expires_in: view.as_ref().and_then(|view| Some(view.idle_end?.since(self.now()))),
-            memory: view.as_ref().and_then(memory),
+            memory: view.as_ref().and_then(|view| self.memory(view)),
             ttl: entry.ttl,
             pid: run.as_ref().filter(|run| run.exit_code().is_none()).and_then(|run| run.pid()),
             address: run.and_then(|run| run.upstream()).map(|it| it.address().to_string()),
@@ -116,6 +125,8 @@ impl ModelService for Runtime {
     }
 
     fn load(&self, model: ModelId) {
+        // A wish of its own gets a word of its own, even where the model fails as it did before.
+        self.statuses.with(model, |status| status.told = None);
         self.submit(SchedulerEvent::LoadWanted { model });
     }
 
@@ -144,12 +155,11 @@ impl ModelService for Runtime {
 
     fn about(&self) -> Value {
         let up = self.up_since().elapsed().as_secs();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let [answered, failed, abandoned] = self.counts.get();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
-            "started": now.saturating_sub(up),
+            "started": self.started(),
             "uptime": up,
             "requests": { "answered": answered, "failed": failed, "abandoned": abandoned },
         })
@@ -159,12 +169,24 @@ impl ModelService for Runtime {
         self.open_requests()
     }
 
-    async fn reload(&self) -> Result<(), HttpProblem> {
+    async fn reload(&self) -> Result<Vec<String>, HttpProblem> {
         let RuntimeSettings { config, .. } = &self.settings;
         let bad = |error: &dyn std::error::Error| {
             HttpProblem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
         };
         self.read_config(config).await.map_err(|error| bad(&error))
+    }
+
+    async fn download(&self, name: &str) -> Result<(), HttpProblem> {
+        self.begin_download(name).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), HttpProblem> {
+        self.remove_download(name).await
+    }
+
+    fn downloading(&self) -> Vec<Value> {
+        self.downloads_as_models()
     }
 
     fn snapshot(&self) -> SchedulerSnapshot {
@@ -173,6 +195,17 @@ impl ModelService for Runtime {
 
     async fn what_if(&self, model: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
         self.dry_run(model, flags).await
+    }
+
+    fn what_if_kept_free(&self, card: Option<&str>, size: Bytes) -> Result<Value, HttpProblem> {
+        let cards = self.yielding_cards(card, size)?;
+        let state = self.state.borrow();
+        let said = cards.first().map(|card| state.scheduler.what_if_kept_free(&card.id, size, self.now()));
+        Ok(json!(said))
+    }
+
+    fn failures(&self) -> Value {
+        self.failure_list()
     }
 
     fn document(&self) -> Value {
@@ -201,32 +234,41 @@ impl ModelService for Runtime {
 }
 
 impl Runtime {
+    /// Unix time of the start.
+    pub(super) fn started(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        now.saturating_sub(self.up_since().elapsed().as_secs())
+    }
+
     /// Memory of a run: measured, or else claimed.
     fn held(&self, view: &ModelView) -> HeldMemory {
-        let shares = if view.measured.is_empty() { &view.claim } else { &view.measured };
-        let is_gpu = |share: &&Share| {
-            self.settings.cards().any(|card| card.id == share.card && card.kind != CardKind::Host)
-        };
+        let measured = |claim: &Share| view.measured.iter().find(|share| share.card == claim.card).cloned();
+        let shares: Vec<Share> =
+            view.claim.iter().map(|claim| measured(claim).unwrap_or_else(|| claim.clone())).collect();
+        let on_gpus = shares.iter().filter(|share| self.is_gpu(&share.card));
         HeldMemory {
-            total: sum(shares),
-            on_gpus: shares.iter().filter(is_gpu).map(|share| share.bytes).sum(),
+            total: shares.iter().map(|share| share.bytes).sum(),
+            on_gpus: on_gpus.map(|share| share.bytes).sum(),
         }
     }
-}
 
-fn sum(shares: &[Share]) -> Bytes {
-    shares.iter().map(|share| share.bytes).sum()
-}
+    fn is_gpu(&self, id: &CardId) -> bool {
+        self.settings.cards().any(|card| card.id == *id && card.kind != CardKind::Host)
+    }
 
-/// Measured memory and growth of a model; `None` until it was measured.
-fn memory(view: &ModelView) -> Option<Value> {
-    // A zero would read as a measurement.
-    let seen = !view.measured.is_empty() || view.growth.is_some();
-    seen.then(|| {
-        json!({
-            "claim": sum(&view.claim),
-            "measured": (!view.measured.is_empty()).then(|| sum(&view.measured)),
-            "growth": view.growth,
-        })
-    })
+    /// Measured memory and growth of a model on the cards that it computes on; `None` until it was measured.
+    fn memory(&self, view: &ModelView) -> Option<Value> {
+        let measured = self.on_own_cards(&view.measured);
+        // A zero would read as a measurement.
+        (measured.is_some() || view.growth.is_some())
+            .then(|| json!({"claim": self.on_own_cards(&view.claim).unwrap_or_default(), "measured": measured, "growth": view.growth}))
+    }
+
+    /// Sum of the shares of the cards that models compute on: without the host's memory beside others.
+    pub(super) fn on_own_cards(&self, shares: &[Share]) -> Option<Bytes> {
+        let beside = self.settings.cards().any(|card| card.kind != CardKind::Host);
+        let own = || shares.iter().filter(|share| !beside || self.is_gpu(&share.card));
+        own().next()?;
+        Some(own().map(|share| share.bytes).sum())
+    }
 }

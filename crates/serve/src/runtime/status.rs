@@ -2,15 +2,15 @@
 //! counters.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{End, Hint, MemoryModel, Reason};
+use plimsoll_base::{End, Hint, IdMap, MemoryModel, Reason};
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::Value;
 
+use super::answer_tally::AnswerTally;
 use super::run::EngineRun;
 use crate::route::{Exposition, MetricKind, ModelProfile};
 
@@ -31,6 +31,8 @@ pub(crate) struct ModelStatus {
     pub(super) progress: Option<Value>,
     /// The need of the model by its last survey.
     pub(super) demand: Option<Arc<dyn MemoryModel>>,
+    /// Tokens and times of the answers.
+    pub(super) answers: AnswerTally,
     log: Option<Log>,
     loads: u64,
     crashes: u64,
@@ -39,7 +41,7 @@ pub(crate) struct ModelStatus {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct ModelStatuses(RefCell<HashMap<ModelId, ModelStatus>>);
+pub(crate) struct ModelStatuses(RefCell<IdMap<ModelId, ModelStatus>>);
 
 impl ModelStatuses {
     pub(crate) fn with<T>(&self, model: ModelId, look: impl FnOnce(&mut ModelStatus) -> T) -> T {
@@ -87,5 +89,6 @@ impl ModelStatuses {
                 page.sample(name, &[("model", model_name), ("cause", cause)], count);
             }
         }
+        AnswerTally::write(page, models, |model| self.with(model, |status| status.answers.clone()));
     }
 }

@@ -4,7 +4,9 @@
 //! card to itself.
 
 mod asking;
+pub(super) mod host_cache;
 pub(crate) mod named;
+mod part;
 mod planned;
 mod profile;
 mod questions;
@@ -13,7 +15,7 @@ mod remote;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
+use plimsoll_base::{Bytes, Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
@@ -26,6 +28,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::asking::{ExactAnswers, Patience};
 use self::named::OnNamed;
+use self::part::PartOfCards;
 use self::planned::PlannedModel;
 pub(super) use self::profile::profile;
 pub(crate) use self::questions::Asking;
@@ -37,12 +40,14 @@ use super::launch::{engine_command, single_program, unstartable};
 pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     let entry = ConfiguredModel::clone(&runtime.entry(model));
     let engine = runtime.settings.engine.clone();
-    let name = entry.name.clone();
+    let (name, known) = (entry.name.clone(), runtime.needs.known());
     let cards = runtime.settings.served();
     let asking = runtime.asking(Patience::Known);
     // A header may lie on a network file system that takes seconds.
-    let looked =
-        tokio::task::spawn_blocking(move || look(&entry, engine.as_deref(), &cards, asking.as_ref()));
+    let looked = tokio::task::spawn_blocking(move || {
+        let demand = look(&entry, engine.as_deref(), &cards, asking.as_ref());
+        demand.map(|demand| known.instead(&entry, demand))
+    });
     let result = looked.await.unwrap_or_else(|error| Err(unstartable(&name, &error)));
     if let Ok(demand) = &result {
         for extension in &runtime.extensions {
@@ -80,9 +85,10 @@ pub(super) fn look(
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
         .map_err(|error| fail(&error))?;
     let Some(options) = entry.launch.options() else {
-        return Ok(match entry.memory {
-            Some(bytes) => Arc::new(DeclaredSize(bytes)),
-            None => Arc::new(UnknownSize),
+        return Ok(match (entry.memory, entry.part()) {
+            (Some(bytes), _) => Arc::new(DeclaredSize(bytes)),
+            (None, Some(part)) => Arc::new(PartOfCards(part)),
+            (None, None) => Arc::new(UnknownSize),
         });
     };
     let flags = named::flags(entry, options);
@@ -132,7 +138,10 @@ fn planned(
     let is_here = wish.remote_sources().iter().all(|source| source.is_none());
     let is_llama = identified.is_some_and(|engine| engine.kind == EngineKind::LlamaCpp);
     let questions = questions.filter(|_| is_here && is_llama);
+    let host = host_cache::host(machine);
     let planned = PlannedModel {
+        host: host.map(|host| host.id.clone()),
+        prompt_cache: host.map_or(Bytes::ZERO, |host| host_cache::prompt_cache(&flags, host)),
         model,
         draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
         projector: wish.projector.as_deref().map(read).transpose()?.or(found.projector),

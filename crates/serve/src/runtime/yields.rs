@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_base::{Bytes, Card, CardId};
+use plimsoll_base::{Bytes, Card, CardId, CardKind};
 use plimsoll_probe::{Reading, process};
 use plimsoll_scheduler::SchedulerEvent;
 
@@ -22,11 +22,32 @@ impl Runtime {
         bytes: Bytes,
         time: Duration,
     ) -> Result<(), HttpProblem> {
+        let chosen = self.yielding_cards(card, bytes)?;
+        let until = self.now() + time;
+        for card in chosen {
+            let label = self.label(&card.id);
+            match (bytes, time) {
+                (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),
+                (_, Duration::MAX) => tracing::info!("keep {bytes} of {label} free"),
+                (_, time) => tracing::info!("keep {bytes} of {label} free for {} s", time.as_secs()),
+            }
+            self.submit(SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until });
+        }
+        Ok(())
+    }
+
+    /// The cards that an order to keep so much free is about.
+    pub(super) fn yielding_cards(&self, card: Option<&str>, bytes: Bytes) -> Result<Vec<&Card>, HttpProblem> {
+        // The host's memory beside cards has to be named.
+        let (gpus, host): (Vec<&Card>, Vec<&Card>) =
+            self.settings.cards().partition(|card| card.kind != CardKind::Host);
+        let only = gpus.first().or(host.first()).copied().filter(|_| gpus.len() < 2);
         let cards: Vec<&Card> = self.settings.cards().collect();
         let names = || cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>().join(", ");
         let chosen: Vec<&Card> = match card {
             Some(name) => cards.iter().filter(|card| card.answers_to(name)).copied().collect(),
-            None if cards.len() == 1 || bytes.is_zero() => cards.clone(),
+            None if bytes.is_zero() => cards.clone(),
+            None if let Some(only) = only => vec![only],
             None => {
                 let message = format!("several cards are served; name one of {}", names());
                 return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "card_missing", message));
@@ -45,17 +66,7 @@ impl Runtime {
             let message = format!("{} has {}, which is less than {bytes}", card.name, card.total);
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "bad_yield", message));
         }
-        let until = self.now() + time;
-        for card in chosen {
-            let label = self.label(&card.id);
-            match (bytes, time) {
-                (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),
-                (_, Duration::MAX) => tracing::info!("keep {bytes} of {label} free"),
-                (_, time) => tracing::info!("keep {bytes} of {label} free for {} s", time.as_secs()),
-            }
-            self.submit(SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until });
-        }
-        Ok(())
+        Ok(chosen)
     }
 
     /// Reports programs with precedence that have begun to use a card since the last reading.

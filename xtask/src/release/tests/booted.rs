@@ -70,8 +70,9 @@ fn disk(suite: &str, package: &Path, folder: &Path) -> PathBuf {
     disk
 }
 
-/// Without CMPXCHG16B: QEMU 7.2 left wrong flags after one in a counted run, and Debian 13's kernel died of it in
-/// `kmalloc` (seen: EFLAGS with the low half of a pointer).
+/// Without CMPXCHG16B. Debian 13's kernel died once in `kmalloc`, emulated by QEMU 7.2 with counted instructions: a double
+/// fault shortly after that instruction, with the low half of a pointer in EFLAGS. That the instruction was the cause is not
+/// proven; the kernel has another way that every processor can do, and runs without a fault were seen with it.
 const CPU: &str = "qemu64,-cx16,enforce";
 /// The accelerators of the machine in order. A KVM that lacks what the processor model has, as some nested ones do, ends
 /// at once because of `enforce`.

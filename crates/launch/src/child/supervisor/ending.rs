@@ -86,12 +86,15 @@ impl Supervisor {
         // Before the pipes are read to their end: only the sweep closes their last copies.
         let exit = process.bury().await.unwrap_or(Exit::Unknown);
         let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
+        // The kernel kills with a signal; the counters of a whole machine are not read for other ends.
+        let was_killed = !matches!(exit, Exit::Code(_));
+        let more_kills = || oom_kills.zip(kernel_oom_kills()).is_some_and(|(before, now)| now > before);
         let ended = ChildEnded {
             exit,
             cause,
             was_ready,
             ran,
-            kernel_oom_kill: oom_kills.zip(kernel_oom_kills()).is_some_and(|(before, now)| now > before),
+            kernel_oom_kill: was_killed && more_kills(),
             last_lines: log
                 .tail(lines_since(&log, stage_began))
                 .iter()

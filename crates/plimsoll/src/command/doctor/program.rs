@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader, RefusedAllocation};
 use plimsoll_launch::PLIMSOLL;
 use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_probe::library::GUARD;
 use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
@@ -34,12 +36,8 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
     let folder = OwnedFolder::create(FOLDER).map_err(ErrorReport::of("cannot run the program"))?;
     let report = folder.path().join("report.json");
     let _deaf = Deaf::to_the_terminal().map_err(ErrorReport::of("cannot run the program"))?;
-    let mut child = Command::new(PLIMSOLL)
-        .arg("run")
-        .arg("--report")
-        .arg(&report)
-        .arg("--")
-        .args(command)
+    let (mut started, without_guard) = guarded(command, &report)?;
+    let mut child = started
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -47,7 +45,28 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
     let reader = listen(&mut child);
     let status = child.wait().map_err(ErrorReport::of("cannot run the program"))?;
     let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    Ok(found(reader, status, report.as_ref()))
+    let mut findings = found(reader, status, report.as_ref());
+    findings.seen.extend(without_guard);
+    Ok(findings)
+}
+
+/// The program under `plimsoll run`, or alone where guard is not installed, with a remark.
+fn guarded(command: &[OsString], report: &Path) -> Result<(Command, Option<Reason>), ErrorReport> {
+    let (program, arguments) =
+        command.split_first().ok_or_else(|| ErrorReport::new("no program is given"))?;
+    Ok(match GUARD.find() {
+        Ok(_) => {
+            let mut run = Command::new(PLIMSOLL);
+            run.args(["run", "--report"]).arg(report).arg("--").args(command);
+            (run, None)
+        }
+        Err(error) => {
+            let mut alone = Command::new(program);
+            alone.args(arguments);
+            let text = format!("the program ran without guard, which records refused allocations: {error}");
+            (alone, Some(Reason::new("unguarded", text)))
+        }
+    })
 }
 
 /// Copies both streams and feeds the reader, until both are closed.

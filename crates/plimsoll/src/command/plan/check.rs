@@ -69,9 +69,24 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     Ok(status(ok))
 }
 
-/// Checks the llama-server at an address, and asks it for its own figures.
+/// Checks the llama-server at an address, or behind the plimsoll server there, and asks it for its own figures.
 fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport> {
-    let props = get(target, "/props")?.ok_or_else(|| {
+    let props = get(target, "/props")?;
+    if let Some(engines) = engines_behind(target)? {
+        let [(_, pid)] = engines[..] else {
+            return Err(ErrorReport::new(match engines.is_empty() {
+                true => {
+                    format!("the plimsoll server at {target} has loaded no model\nhint: plimsoll load MODEL")
+                }
+                false => {
+                    let all = engines.iter().map(|(name, pid)| format!("{pid} ({name})")).collect::<Vec<_>>();
+                    format!("several engines run behind {target}; give the PID of one: {}", all.join(", "))
+                }
+            }));
+        };
+        return process::checked(arguments, pid);
+    }
+    let props = props.ok_or_else(|| {
         ErrorReport::new(format!(
             "the answer from {target}/props is not JSON, so the server is not a llama-server\nhint: of a plimsoll \
                 server, `plimsoll ps` shows what it claims and measures, and which engines can be checked"
@@ -85,15 +100,33 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport
     Ok(checked)
 }
 
+/// Name and process of each engine of a plimsoll server; `None` for another program. llama-swap's list has no processes.
+fn engines_behind(target: &Target) -> Result<Option<Vec<(String, u32)>>, ErrorReport> {
+    let answer = get(target, "/running")?;
+    let Some(running) = answer.as_ref().and_then(|answer| answer["running"].as_array()) else {
+        return Ok(None);
+    };
+    let engine = |entry: &Value| {
+        let pid = u32::try_from(entry["pid"].as_u64()?).ok()?;
+        Some((entry["model"].as_str()?.to_owned(), pid))
+    };
+    Ok(running.iter().map(engine).collect())
+}
+
 /// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
 fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport> {
     let runtime = crate::command::runtime()?;
+    let key = std::env::var("PLIMSOLL_API_KEY").ok();
     let asked = async {
-        let mut client = Client::new(target, None, PATIENCE);
+        let mut client = Client::new(target, key.as_deref(), PATIENCE);
         client.json(Method::GET, path, Default::default()).await
     };
     match tokio::task::LocalSet::new().block_on(&runtime, asked) {
         Ok(answer) => Ok(Some(answer)),
+        Err(LoadFailure::Status { status: 401, .. }) => Err(ErrorReport::new(format!(
+            "{target} refuses: the request contains no valid API key\nhint: pass a key in the variable \
+                PLIMSOLL_API_KEY, or give the PID of the engine"
+        ))),
         Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
         Err(failure) => Err(ErrorReport::new(format!("cannot ask {target}{path}: {failure}"))),
     }

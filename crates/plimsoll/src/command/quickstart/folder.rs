@@ -25,25 +25,25 @@ const AMPLE: Bytes = Bytes::gib(64);
 
 /// A model of the tour.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) name: &'static str,
-    pub(super) file: String,
+pub(crate) struct Member {
+    pub(crate) name: &'static str,
+    pub(crate) file: String,
     /// Number of concurrent conversations, each with its own context.
-    pub(super) slots: u32,
+    pub(crate) slots: u32,
 }
 
 /// The folder with its files.
 #[derive(Debug)]
-pub(super) struct Folder {
-    pub(super) config: PathBuf,
+pub(crate) struct Folder {
+    pub(crate) config: PathBuf,
     /// Two models, of which only one fits at a time.
-    pub(super) pair: [Member; 2],
+    pub(crate) pair: [Member; 2],
     /// A model that never fits.
-    pub(super) giant: Member,
+    pub(crate) giant: Member,
 }
 
 impl Folder {
-    pub(super) fn make(path: &Path) -> Result<Self, ErrorReport> {
+    pub(crate) fn make(path: &Path) -> Result<Self, ErrorReport> {
         let failed = |error: io::Error| {
             let place = path.display();
             ErrorReport::new(format!(
@@ -90,7 +90,7 @@ impl Folder {
     }
 
     /// Budget for one and a half of the larger model: enough for each, never for both.
-    pub(super) fn budget(&self, engine: EngineBuild) -> Result<Card, ErrorReport> {
+    pub(crate) fn budget(&self, engine: EngineBuild) -> Result<Card, ErrorReport> {
         let mut largest = Bytes::ZERO;
         for member in &self.pair {
             largest = largest.max(member.plan(engine, &card(AMPLE))?.host.peak);
@@ -112,7 +112,7 @@ impl Member {
         format!("\n[models.{name}]\nmodel = {file}\nflags = \"{}\"\n", self.flags())
     }
 
-    pub(super) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, ErrorReport> {
+    pub(crate) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, ErrorReport> {
         let flags = self.flags();
         let words = ["--model", &self.file].into_iter().chain(flags.split(' '));
         let words: Vec<String> = words.map(str::to_owned).collect();

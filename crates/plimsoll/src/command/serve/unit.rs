@@ -3,14 +3,16 @@
 //! The unit files of the packages are the templates. Only the program, its configuration and, for a user, its folder
 //! differ.
 
-use std::env::{current_dir, current_exe, var, var_os};
+use std::env::{current_dir, current_exe, split_paths, var, var_os};
 use std::path::{Path, PathBuf, absolute};
 use std::{fs, io};
 
+use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_reclaim::{UnitError, program_for_root, quoted};
 
 /// The units that the packages install, with the program in `/usr/bin`.
 const SYSTEM: &str = include_str!("../../../units/system.service");
+const MANUAL: &str = "Documentation=man:";
 const USER: &str = include_str!("../../../units/user.service");
 const START: &str = "ExecStart=";
 
@@ -45,7 +47,9 @@ pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, 
     };
     let config = config.map(absolute).transpose()?;
     let word_of_config = config.as_deref().map(word).transpose()?;
-    let mut text = replaced(template, &program, word_of_config.as_deref());
+    // Only packages bring the man page, without which systemd-analyze does not verify the unit.
+    let template: String = template.split_inclusive('\n').filter(|line| !line.starts_with(MANUAL)).collect();
+    let mut text = replaced(&template, &program, word_of_config.as_deref());
     // Relative paths in a configuration start where the server does; the service of the machine has its own folder.
     if of_user && config.is_some() {
         let folder = format!("WorkingDirectory={}\n{START}", folder(&current_dir()?)?);
@@ -82,6 +86,14 @@ fn warnings(config: &Path, of_user: bool) -> Vec<String> {
     let models = roster.models.iter().flat_map(|model| {
         model.launch.paths().map(|path| (format!("model `{}`", model.name), path.to_owned()))
     });
+    let serve = &roster.serve;
+    let is_permitted = serve.open || !serve.api_keys.is_empty() || !serve.api_key_files.is_empty();
+    let exposed = serve.listen.iter().find(|address| !address.ip().is_loopback() && !is_permitted);
+    let exposed = exposed.map(|address| {
+        format!(
+            "the service will not start: the address {address} can be reached from other machines, and no API key is set"
+        )
+    });
     let paths = [("the configuration".to_owned(), config.to_string_lossy().into_owned())];
     let told = paths.into_iter().chain(models).filter_map(|(of, path)| {
         // The unit of a user has no PrivateTmp, and starts in this folder.
@@ -97,7 +109,30 @@ fn warnings(config: &Path, of_user: bool) -> Vec<String> {
         };
         Some(format!("{of}: {path} is {why}"))
     });
-    told.collect()
+    exposed.into_iter().chain(told).chain(roster.models.iter().filter_map(program_out_of_reach)).collect()
+}
+
+/// Folders in which systemd looks for programs, and those of a service (`systemd.exec(5)`, `PATH`).
+const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// A model whose program a shell finds, and the service does not.
+fn program_out_of_reach(model: &ConfiguredModel) -> Option<String> {
+    let program = match &model.launch {
+        Launch::Command { argv, .. } => argv.first()?,
+        Launch::LlamaServer { program: Some(program), .. } => program.first()?,
+        Launch::LlamaServer { program: None, .. } => "llama-server",
+    };
+    let is_in = |folder: &Path| folder.join(program).is_file();
+    if program.contains('/') || PATH.iter().any(|folder| is_in(Path::new(folder))) {
+        return None;
+    }
+    let found = var_os("PATH").and_then(|path| split_paths(&path).find(|folder| is_in(folder)))?;
+    let name = &model.name;
+    let path = found.join(program);
+    let path = path.display();
+    Some(format!(
+        "model `{name}`: the service will not find `{program}`, because {path} is not on its PATH; write the full path"
+    ))
 }
 
 /// A folder as `WorkingDirectory=` takes it: without quotation marks.
@@ -147,6 +182,7 @@ mod tests {
         let unit = unit(Some(Path::new("/srv/a b%n\nExecStartPre=/bin/evil.toml")), true).unwrap().text;
         assert!(unit.contains("serve \"/srv/a b%%n\\nExecStartPre=/bin/evil.toml\"\n"), "{unit}");
         assert_eq!(unit.lines().filter(|line| line.starts_with("ExecStartPre")).count(), 0);
+        assert!(USER.contains(MANUAL) && !unit.contains(MANUAL), "{unit}");
     }
 
     #[test]
@@ -170,6 +206,21 @@ mod tests {
         assert!(told[0].starts_with("the configuration: /tmp/") && told[0].contains("PrivateTmp"));
         assert!(told[1].starts_with("model `a`: models/a.gguf is a relative path"));
         assert!(told[2].starts_with("model `b`: /var/tmp/b.gguf is hidden"));
+        // Cargo is on the PATH of a test, and not where a service looks.
+        fs::write(&config, "[models.a]\ncmd = 'cargo ${PORT}'\n[models.b]\ncmd = 'sh ${PORT}'\n[models.c]\ncmd = 'no-such ${PORT}'\n").unwrap();
+        let told = warnings(&config, true);
+        let is_elsewhere = !PATH.iter().any(|folder| Path::new(folder).join("cargo").is_file());
+        assert_eq!(told.len(), usize::from(is_elsewhere), "{told:?}");
+        assert!(
+            told.iter()
+                .all(|line| line.starts_with("model `a`: the service will not find `cargo`, because /")),
+            "{told:?}"
+        );
+        let open = "listen = '0.0.0.0:1'\n[models.a]\ncmd = 'sh ${PORT}'\n";
+        fs::write(&config, format!("[serve]\n{open}")).unwrap();
+        assert!(warnings(&config, true)[0].contains("will not start: the address 0.0.0.0:1 can be reached"));
+        fs::write(&config, format!("[serve]\napi-keys = ['k']\n{open}")).unwrap();
+        assert_eq!(warnings(&config, true), Vec::<String>::new());
         fs::write(&config, "mdel = 1").unwrap();
         assert!(warnings(&config, true)[0].starts_with("the service will not start: "));
     }

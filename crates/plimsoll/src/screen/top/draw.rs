@@ -12,12 +12,22 @@ use super::{Mode, RowOrder, TopScreen, TopVerb};
 
 /// Widths of the columns of a server's models and of a machine's processes. A narrow terminal shows the first
 /// of them.
-const MODEL_WIDTHS: [u16; 6] = [20, 20, 11, 11, 22, 16];
+const MODEL_WIDTHS: [u16; 6] = [20, 18, 10, 10, 20, 16];
 const PROCESS_WIDTHS: [u16; 4] = [20, 10, 11, 24];
 const KEYS: &str = "q quit  ↑↓ select  s sort  / filter";
 const MODEL_KEYS: &str = "  l load  u unload  p pin";
 /// Colours of neighbouring holders.
 const COLOURS: [Color; 5] = [Color::Cyan, Color::Green, Color::Blue, Color::Magenta, Color::Yellow];
+
+/// A narrower terminal shows shorter figures.
+const NARROW: u16 = 64;
+
+/// Two sizes in GiB with one decimal.
+fn in_gib(used: u64, total: u64) -> String {
+    let tenths = |bytes: u64| bytes.saturating_mul(10) >> 30;
+    let gib = |bytes: u64| format!("{}.{}", tenths(bytes) / 10, tenths(bytes) % 10);
+    format!(" {}/{} GiB", gib(used), gib(total))
+}
 
 impl TopScreen {
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
@@ -26,15 +36,26 @@ impl TopScreen {
         // The list comes first where there is little room: cards and the note share what it leaves.
         let cards = u16::try_from(self.view.cards.len()).unwrap_or(u16::MAX).min(area.height / 3);
         let note_height = if note.is_empty() || area.height < 10 { 0 } else { 2 };
+        let gap = u16::from(area.height > 8);
+        let left = area.height.saturating_sub(2 + cards + gap + note_height);
+        // The list and its heading come before the lines below, which get a blank line above them.
+        let rows = u16::try_from(self.rows().len() + 1).unwrap_or(u16::MAX).clamp(2, left.max(2));
+        let log = left.saturating_sub(rows);
         let parts = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(cards),
-            Constraint::Length(u16::from(area.height > 8)),
-            Constraint::Min(2),
+            Constraint::Length(gap),
+            Constraint::Length(rows),
+            Constraint::Length(log),
             Constraint::Length(note_height),
             Constraint::Length(1),
         ]);
-        let [head, bars, _, list, below, last] = parts.areas(area);
+        let [head, bars, _, list, log, below, last] = parts.areas(area);
+        for (line, row) in
+            self.happened.lines(log.height.saturating_sub(1).into()).into_iter().zip(log.rows().skip(1))
+        {
+            frame.render_widget(Line::raw(line), row);
+        }
         frame.render_widget(Line::styled(self.heading(), Modifier::BOLD), head);
         self.bars(frame, bars);
         self.list(frame, list);
@@ -80,7 +101,8 @@ impl TopScreen {
         let name = u16::try_from(name).unwrap_or(u16::MAX).min(area.width / 4).max(1);
         for (card, line) in self.view.cards.iter().zip(area.rows()) {
             let used: u64 = card.parts.iter().map(|part| part.bytes).sum();
-            let figure = format!(" {} of {}", Bytes::new(used), Bytes::new(card.total));
+            let long = format!(" {} of {}", Bytes::new(used), Bytes::new(card.total));
+            let figure = if line.width < NARROW { in_gib(used, card.total) } else { long };
             let figure_width = u16::try_from(figure.len()).unwrap_or(u16::MAX).min(line.width / 2);
             let parts = [Constraint::Length(name + 1), Constraint::Min(4), Constraint::Length(figure_width)];
             let [label, bar, text] = Layout::horizontal(parts).areas(line);

@@ -58,16 +58,62 @@ fn a_server_is_bars_and_a_list() {
 plimsoll top: http://x:1: 2 in progress, 1 waiting
 RTX3090 ▒▒▒▒████████████████▓▓▓▓░░░░················│···· 14336 MiB of 24576 MiB
 
-MODEL    STATE                CLAIMED     MEASURED    REQUESTS
-chat     ready, pinned        8192 MiB    8192 MiB    2 running, 1 waiting
-code     loading              4096 MiB    -           -
-big      failed               -           -           -
+MODEL    STATE              CLAIMED    MEASURED   REQUESTS
+chat     ready, pinned      8192 MiB   8192 MiB   2 running, 1 waiting
+code     loading            4096 MiB   -          -
+big      failed             -          -          -
 
 
 
 
 q quit  ↑↓ select  s sort  / filter  l load  u unload  p pin";
     assert_eq!(drawn(&screen(&status()), 80, 12).join("\n"), expected);
+}
+
+#[test]
+fn a_model_that_runs_has_no_note_of_its_last_failure() {
+    let mut status = status();
+    let failure = json!({ "text": "no room at the first try" });
+    status["models"][0]["last_failure"] = failure.clone();
+    assert!(!drawn(&screen(&status), 80, 12).join("\n").contains("no room"));
+    status["models"][0]["state"] = json!("failed");
+    assert!(drawn(&screen(&status), 80, 12).join("\n").contains("no room"));
+}
+
+/// Memory that is kept free looks like memory for models in the bar.
+#[test]
+fn a_yield_is_in_the_heading() {
+    let mut status = status();
+    status["cards"][0]["yield"] = json!({ "bytes": 6 * GIB, "lacks": 0 });
+    assert_eq!(
+        drawn(&screen(&status), 80, 12)[0],
+        "plimsoll top: http://x:1: 2 in progress, 1 waiting; 6144 MiB kept free"
+    );
+}
+
+#[test]
+fn waits_and_marks_are_shown_below_and_once_each() {
+    let mut whole = status();
+    whole["models"][1]["outlook"] =
+        json!({ "wait": { "since": 95.0, "reason": { "text": "chat has to leave" } } });
+    whole["models"][1]["id"] = json!(7);
+    let mark = |number: u64, at: f64, kind: &str, text: &str| json!({ "number": number, "at": at, "kind": kind, "model": 7, "text": text });
+    whole["marks"] = json!([mark(1, 10.0, "load", "claims 4096 MiB"), mark(2, 97.0, "failed", "code died")]);
+    let mut screen = screen(&whole);
+    // A clock that goes on shows the same document again.
+    screen.show_server(&whole, "http://x:1");
+    let lines = drawn(&screen, 80, 24)[8..11].to_vec();
+    assert_eq!(lines[0], "       waits  code for 5 s: chat has to leave");
+    assert_eq!(lines[1], "     3 s ago  failed code died");
+    assert!(lines[2].ends_with("ago  load code claims 4096 MiB"), "{lines:?}");
+    whole["marks"] = json!([mark(3, 100.0, "ready", "")]);
+    screen.show_server(&whole, "http://x:1");
+    let text = drawn(&screen, 80, 24).join("\n");
+    assert!(text.contains("0 s ago  ready code") && text.matches("failed code died").count() == 1, "{text}");
+    whole["marks"] = json!([mark(1, 0.5, "load", "anew")]);
+    screen.show_server(&whole, "http://x:1");
+    let text = drawn(&screen, 80, 24).join("\n");
+    assert!(text.contains("load code anew") && !text.contains("died"), "a server that started again: {text}");
 }
 
 #[test]
@@ -167,7 +213,10 @@ fn hostile_text_and_figures_change_nothing_but_text() {
     for status in [
         json!(null),
         json!([1]),
-        json!({ "now": "x", "cards": [card, null, {}], "models": [model.clone(), model, 1] }),
+        json!({
+            "now": "x", "cards": [card, null, {}], "models": [model.clone(), model.clone(), 1],
+            "marks": [{ "number": u64::MAX, "at": 1e308, "kind": name, "text": name }, 7, {}],
+        }),
     ] {
         let mut screen = screen(&status);
         let text = drawn(&screen, 80, 24).join("");

@@ -67,8 +67,17 @@ impl TopView {
         let sum = |key: &str| {
             list("models").iter().filter_map(|model| model[key].as_u64()).fold(0, u64::saturating_add)
         };
+        // Such memory looks free in a bar.
+        let kept = list("cards")
+            .iter()
+            .filter_map(|card| card["yield"]["bytes"].as_u64())
+            .fold(0, u64::saturating_add);
+        let kept = match kept {
+            0 => String::new(),
+            kept => format!("; {} kept free", Bytes::new(kept)),
+        };
         Self {
-            heading: format!("{url}: {} in progress, {} waiting", sum("in_flight"), sum("queued")),
+            heading: format!("{url}: {} in progress, {} waiting{kept}", sum("in_flight"), sum("queued")),
             cards: list("cards").iter().map(server_card).collect(),
             columns: vec!["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"],
             rows,
@@ -164,7 +173,11 @@ fn model_row(model: &Value, now: Option<f64>) -> TopRow {
         in_flight: model["in_flight"].as_u64().unwrap_or_default(),
         is_pinned: model["pinned"].as_bool().unwrap_or_default(),
         is_loaded: !is("unloaded") && !is("failed"),
-        note: plain(model["last_failure"]["text"].as_str().unwrap_or_default()),
+        // A model that runs has left its last failure behind.
+        note: match ["ready", "draining"].into_iter().any(is) {
+            true => String::new(),
+            false => plain(model["last_failure"]["text"].as_str().unwrap_or_default()),
+        },
     }
 }
 

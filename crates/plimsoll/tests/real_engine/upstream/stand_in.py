@@ -11,6 +11,7 @@ PLIMSOLL: the program. PLIMSOLL_TEST_ENGINE: the llama-server that serves the mo
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 
@@ -61,7 +62,8 @@ def one_model(own, engine):
 
 def router(own, engine, folder):
     """What the command line says for all models, in front of the preset file."""
-    lines = [";plimsoll: memory = 1GiB"]
+    lines = [";plimsoll: memory = 1GiB", ";plimsoll: engine-ports = on"]
+    lines.append(f";plimsoll: downloads = {os.path.join(os.environ['LLAMA_CACHE'], 'plimsoll')}")
     lines += [f";plimsoll: allow-origin = {origin}" for origin in origins(own, engine)]
     if key := own.get("--api-key"):
         path = os.path.join(folder, "key")
@@ -85,6 +87,14 @@ def write(folder, name, text):
     return path
 
 
+def slow(folder, program):
+    """The engine with the pauses that llama-server's router makes for these tests."""
+    words = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "slow_engine.py"), program]
+    path = write(folder, "llama-server", f"#!/bin/sh\nexec {shlex.join([sys.executable, *words])} \"$@\"\n")
+    os.chmod(path, 0o755)
+    return path
+
+
 def main():
     own, engine = split(sys.argv[1:])
     folder = tempfile.mkdtemp()
@@ -98,11 +108,13 @@ def main():
         config = preset
     port = own["--port"]
     hosts = [f"[{host}]" if ":" in host else host for host in own["--host"].split(",")]
-    # In a router's preset each model takes 1 GiB, so the card holds as many as `--models-max` says.
-    total = own.get("--models-max", "4") if preset else "64"
-    plimsoll = os.environ["PLIMSOLL"]
+    plimsoll, program = os.environ["PLIMSOLL"], os.environ["PLIMSOLL_TEST_ENGINE"]
+    if preset and os.environ.get("LLAMA_SERVER_DEBUG_FAKE_TIMING"):
+        program = slow(folder, program)
     arguments = [plimsoll, "serve", config, "--listen", ",".join(f"{host}:{port}" for host in hosts)]
-    arguments += ["--card", f"name=host,kind=host,total={total}GiB", "--engine", os.environ["PLIMSOLL_TEST_ENGINE"]]
+    arguments += ["--card", "name=host,kind=host,total=64GiB", "--engine", program]
+    # The default of llama-server.
+    arguments += ["--models-max", str(own.get("--models-max", 4))]
     os.execv(plimsoll, arguments)
 
 

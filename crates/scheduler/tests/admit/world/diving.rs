@@ -131,7 +131,7 @@ impl World {
     pub(super) fn diver(&self, model: u32, placement: &Placement) -> Option<Diver> {
         let need = self.need(model);
         let (grows, loaded) = (need.grows?, need.gib?);
-        let cards = placement.cards().map(|id| {
+        let cards = placement.cards().filter(|id| self.host.as_ref() != Some(id)).map(|id| {
             let account = self.scheduler.ledger().account(id).unwrap();
             account.card().clone()
         });

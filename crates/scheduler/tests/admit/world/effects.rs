@@ -87,6 +87,7 @@ impl World {
             requests: BTreeSet::new(),
             told_to_stop: false,
             diver,
+            host: self.host.clone(),
             buried: false,
         };
         assert!(self.engines.insert(run, engine).is_none(), "{run:?} is used twice");

@@ -17,6 +17,8 @@ const END: usize = 16 * 1024;
 /// Returns the model if it is near the end of `body`.
 ///
 /// Everything unusual is left to the forward search: an escape in a key or in the name, and malformed text.
+// As in `quote::first_unescaped`.
+#[inline(never)]
 pub(super) fn model(body: &Rope) -> Option<ModelKey> {
     let start = body.len().saturating_sub(END);
     let text = body.copy(start..body.len());

@@ -62,6 +62,8 @@ impl Default for KeyWalk {
 }
 
 impl KeyWalk {
+    // As in `quote::first_unescaped`.
+    #[inline(never)]
     pub(super) fn feed(&mut self, chunk: &[u8]) {
         let mut at = 0;
         while at < chunk.len() && self.at != JsonPosition::Over {

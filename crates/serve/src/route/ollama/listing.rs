@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
-use hyper::body::Incoming;
+use http::request::Parts;
 use jiff::Timestamp;
 use plimsoll_base::{Advice, Hint};
 use serde_json::{Map, Value, json};
 
 use super::{StoreEndpoint, request};
 use crate::route::HttpProblem;
-use crate::route::body::receive;
+use crate::route::body::{ClientBody, receive};
 use crate::route::listing::ModelListing;
 use crate::route::model_profile::ModelProfile;
 use crate::route::model_service::ModelService;
@@ -26,24 +26,25 @@ impl<H: ModelService> HttpServer<H> {
     pub(in crate::route) async fn ollama_listing(
         &self,
         listing: StoreEndpoint,
-        body: Incoming,
+        head: &Parts,
+        body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         match listing {
             StoreEndpoint::Tags => {
-                let models: Vec<Value> = self.listed().map(|model| tag(&model)).collect();
+                let models: Vec<Value> = self.listed(head).map(|model| tag(&model)).collect();
                 Ok(reply::json(&json!({ "models": models })))
             }
             StoreEndpoint::Running => {
-                let running = self.listed().filter(ModelListing::is_running);
+                let running = self.listed(head).filter(ModelListing::is_running);
                 let models: Vec<Value> = running.map(|model| process(&model)).collect();
                 Ok(reply::json(&json!({ "models": models })))
             }
             StoreEndpoint::Show => {
-                let (model, _) = self.model_in(body).await?;
+                let (model, _) = self.model_in(head, body).await?;
                 Ok(reply::json(&show(&model)))
             }
             StoreEndpoint::Pull => {
-                let (_, streams) = self.model_in(body).await.map_err(not_pulled)?;
+                let (_, streams) = self.model_in(head, body).await.map_err(not_pulled)?;
                 let status = json!({ "status": "success" }).to_string();
                 Ok(match streams {
                     true => reply::text(LINES, status + "\n"),
@@ -57,10 +58,11 @@ impl<H: ModelService> HttpServer<H> {
         }
     }
 
-    async fn model_in(&self, body: Incoming) -> Result<(ModelListing, bool), HttpProblem> {
+    async fn model_in(&self, head: &Parts, body: ClientBody) -> Result<(ModelListing, bool), HttpProblem> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         let (name, streams) = request::model_of(&received.rope.copy(0..received.rope.len()))?;
-        Ok((self.service.listing(self.ollama_model(&name)?), streams))
+        let model = self.permitted(head, self.ollama_model(head, &name)?)?;
+        Ok((self.service.listing(model), streams))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_base::Bytes;
 
 use super::stub::*;
-use crate::route::{ApiKeys, HttpSettings, Limits};
+use crate::route::{HttpSettings, Limits};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> HttpSettings {
     let mut settings = HttpSettings::default();
@@ -58,7 +58,7 @@ fn the_model_and_autoload_may_stand_in_the_query() {
 
 #[test]
 fn without_a_key_only_health_is_answered() {
-    let settings = HttpSettings { keys: ApiKeys::new(["secret".to_owned()]), ..HttpSettings::default() };
+    let settings = HttpSettings { keys: secret_key(), ..HttpSettings::default() };
     on_stage_with(settings, 0, |stage| async move {
         let refused = ask(&stage, &post("/v1/completions", r#"{"model":"zz"}"#)).await;
         assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");

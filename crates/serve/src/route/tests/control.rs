@@ -125,10 +125,12 @@ fn a_dry_run_takes_settings_and_nothing_else() {
         let (status, text) = ask(&stage, "GET /api/what-if?model=real&context=8192&cache=q8_0", "").await;
         assert!(status == 200 && text.contains(r#""--ctx-size","8192","--cache-type-k","q8_0""#), "{text}");
         for (query, expected) in
-            [("model=zz", 404), ("", 404), ("model=real&slots=0", 400), ("model=real&cache=--x", 400)]
+            [("model=zz", 404), ("", 404), ("model=real&slots=0", 400), ("yield=-1GiB&card=GPU-1", 400)]
         {
             assert_eq!(ask(&stage, &format!("GET /api/what-if?{query}"), "").await.0, expected, "{query}");
         }
+        let (status, text) = ask(&stage, "GET /api/what-if?yield=2GiB&card=GPU-1", "").await;
+        assert!(status == 200 && text.contains(r#"{"size":2147483648}"#), "{text}");
         assert!(stage.service.orders.borrow().is_empty(), "nothing was done");
     });
 }

@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 use tokio::net::TcpStream;
 
 use super::stub::*;
-use crate::route::{ApiKeys, HttpSettings, Limits};
+use crate::route::{HttpSettings, Limits};
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const UNFINISHED: &str =
@@ -65,7 +65,7 @@ fn peers_without_a_key_leave_half_of_the_places_and_are_cut_off_sooner() {
         limits.connections = 4;
         limits.keyless_time = Duration::from_millis(3000);
     });
-    settings.keys = ApiKeys::new(["secret".to_owned()]);
+    settings.keys = secret_key();
     on_stage_with(settings, 0, |stage| async move {
         let known = "GET /running HTTP/1.1\r\nhost: x\r\nauthorization: Bearer secret\r\n\r\n";
         let mut known = opened(&stage, known).await;

@@ -74,6 +74,35 @@ fn a_body_that_is_no_json_is_told_so() {
     });
 }
 
+/// A name was found before the damage, so the engine gets the body; its 500 says nothing that a client can use.
+#[test]
+fn a_body_that_the_engine_cannot_parse_is_a_fault_of_the_client() {
+    const FAULT: &str =
+        "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 5\r\n\r\nparse";
+    on_stage(|stage| async move {
+        let long = format!("{{\"model\":\"real\",\"p\":\"{}\" garbage", "x".repeat(1 << 20));
+        let deep = format!("{{\"model\":\"real\",\"p\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
+        for (body, is_told) in [
+            (r#"{"model":"real", garbage"#, true),
+            (r#" {"model":"real"} {"#, true),
+            (r#"{"model":"real"}"#, false),
+            (r#"{"model":"real","temperature":NaN, garbage"#, false),
+            (&*deep, false),
+            (&*long, false),
+        ] {
+            let mut client = stage.client().await;
+            write(&mut client, &post("/v1/completions", body)).await;
+            let mut engine = stage.engine().await;
+            read_request(&mut engine).await;
+            write(&mut engine, FAULT).await;
+            let answer = read_until(&mut client, if is_told { "}}" } else { "parse" }).await;
+            assert_eq!(answer.starts_with("HTTP/1.1 400 "), is_told, "{answer}");
+            assert_eq!(answer.contains("body_not_json"), is_told, "{answer}");
+        }
+        stage.until_idle().await;
+    });
+}
+
 #[test]
 fn tools_are_served_by_a_model_that_has_them() {
     on_stage(|stage| async move {
@@ -133,7 +162,7 @@ fn the_engines_metrics_stand_behind_this_servers() {
             drop(engine);
             let page = read_to_close(&mut client).await;
             assert!(page.contains("plimsoll_loads_total{model=\"real\"} 7\n"), "{page}");
-            assert_eq!(page.contains("llamacpp:x 1\n"), told, "{answer}: {page}");
+            assert_eq!(page.contains("llamacpp:x{model=\"real\"} 1\n"), told, "{answer}: {page}");
             assert_eq!(page.contains("Process-Start-Time-Unix: 7"), told);
         }
         assert_eq!(stage.service.wishes.borrow().len(), 0, "a look is no use of the model");

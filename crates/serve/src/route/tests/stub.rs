@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::Bytes;
+use plimsoll_config::{ConfiguredKey, KeySecret};
 use plimsoll_launch::{EngineAddress, Log};
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
 use serde_json::{Value, json};
@@ -19,8 +20,9 @@ use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
 use crate::route::{
-    Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind, ModelListing, ModelService, Pass,
-    RequestPrompt, RouteOptions, StallLimit, Upstream, WhatIfError, bind, serve,
+    AnswerTokens, ApiKeys, Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind,
+    ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream, WhatIfError, bind,
+    serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -100,8 +102,12 @@ impl ModelService for StubService {
         (self.is_only.get() && self.state.get() == ModelState::Ready).then(|| Rc::clone(&self.upstream))
     }
 
-    fn names(&self) -> Vec<String> {
-        vec!["real".to_owned()]
+    fn admit_at_once(self: &Rc<Self>, _: ModelId, wish: RouteOptions) -> Option<StubPass> {
+        if *self.is_full.borrow() || self.refusal.borrow().is_some() {
+            return None;
+        }
+        self.wishes.borrow_mut().push(wish);
+        Some(self.pass())
     }
 
     async fn admit(
@@ -117,13 +123,7 @@ impl ModelService for StubService {
         if let Some(refusal) = self.refusal.take() {
             return Err(refusal);
         }
-        self.in_flight.set(self.in_flight.get() + 1);
-        Ok(StubPass {
-            upstream: Rc::clone(&self.upstream),
-            in_flight: Rc::clone(&self.in_flight),
-            bounces: Rc::clone(&self.bounces),
-            stall_limit: self.stall_limit.clone(),
-        })
+        Ok(self.pass())
     }
 
     fn wait_line(&self, _: ModelId) -> String {
@@ -170,9 +170,23 @@ impl ModelService for StubService {
         json!([])
     }
 
-    async fn reload(&self) -> Result<(), HttpProblem> {
+    async fn reload(&self) -> Result<Vec<String>, HttpProblem> {
         self.orders.borrow_mut().push("reload");
+        Ok(vec!["1 model changed".to_owned()])
+    }
+
+    async fn download(&self, name: &str) -> Result<(), HttpProblem> {
+        self.orders.borrow_mut().push(if name == "u/r:Q4" { "download" } else { "other download" });
         Ok(())
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), HttpProblem> {
+        self.orders.borrow_mut().push(if name == "u/r:Q4" { "remove" } else { "other remove" });
+        Ok(())
+    }
+
+    fn downloading(&self) -> Vec<Value> {
+        Vec::new()
     }
 
     fn snapshot(&self) -> SchedulerSnapshot {
@@ -207,8 +221,16 @@ impl ModelService for StubService {
         Ok(json!({ "flags": flags }))
     }
 
+    fn what_if_kept_free(&self, _: Option<&str>, size: Bytes) -> Result<Value, HttpProblem> {
+        Ok(json!({ "size": size }))
+    }
+
     fn document(&self) -> Value {
         json!(self.snapshot())
+    }
+
+    fn failures(&self) -> Value {
+        json!({ "failures": [] })
     }
 
     fn events(&self) -> &Events {
@@ -225,20 +247,28 @@ impl ModelService for StubService {
     }
 }
 
+impl StubService {
+    fn pass(&self) -> StubPass {
+        self.in_flight.set(self.in_flight.get() + 1);
+        StubPass {
+            upstream: Rc::clone(&self.upstream),
+            in_flight: Rc::clone(&self.in_flight),
+            bounces: Rc::clone(&self.bounces),
+            stall_limit: self.stall_limit.clone(),
+        }
+    }
+}
+
 impl Pass for StubPass {
     fn upstream(&self) -> &Rc<Upstream> {
         &self.upstream
-    }
-
-    fn counts_tokens(&self) -> bool {
-        false
     }
 
     fn stall_limit(&self) -> StallLimit {
         self.stall_limit.clone()
     }
 
-    fn finished(self, _: Option<u64>) {}
+    fn finished(self, _: Option<AnswerTokens>) {}
 
     async fn bounced(self, _: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         match self.bounces.get() {
@@ -262,6 +292,12 @@ impl Drop for StubPass {
     fn drop(&mut self) {
         self.in_flight.set(self.in_flight.get() - 1);
     }
+}
+
+/// The key `secret`, which has no name.
+pub(super) fn secret_key() -> ApiKeys {
+    let secret = KeySecret::Text("secret".to_owned());
+    ApiKeys::new(vec![ConfiguredKey::unlimited(String::new(), secret)])
 }
 
 /// A server in front of an engine.

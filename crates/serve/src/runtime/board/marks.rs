@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// Marks and failures that are kept.
 const MARKS: usize = 512;
-const FAILURES: usize = 32;
+pub(super) const FAILURES: usize = 32;
 /// Time within which an equal failure is counted instead of listed again.
 const APART: Duration = Duration::from_secs(60);
 
@@ -59,7 +59,7 @@ impl Marks {
         push(&self.marks, MARKS, Mark { number: self.next(), at, kind, model, text, failure: None });
     }
 
-    /// Adds a failure, or counts it if an equal one was added a moment ago.
+    /// Adds a failure, or counts it if an equal one was added a moment ago; true for a new one.
     pub(super) fn fail(
         &self,
         at: Moment,
@@ -67,7 +67,7 @@ impl Marks {
         model: Option<ModelId>,
         reason: &Reason,
         hints: &[Hint],
-    ) {
+    ) -> bool {
         let number = self.next();
         let mut failures = self.failures.borrow_mut();
         let equal =
@@ -75,12 +75,24 @@ impl Marks {
         if let Some(mark) = failures.iter_mut().find(equal) {
             (mark.number, mark.at) = (number, at);
             mark.failure.iter_mut().for_each(|failure| failure.times += 1);
-            return;
+            return false;
         }
         drop(failures);
         let failure = MarkedFailure { id: number, times: 1, reason: reason.clone(), hints: hints.to_vec() };
         let mark = Mark { number, at, kind, model, text: reason.text.clone(), failure: Some(failure) };
         push(&self.failures, FAILURES, mark);
+        true
+    }
+
+    /// All failures, the oldest first.
+    pub(super) fn failures(&self) -> Vec<Mark> {
+        self.failures.borrow().iter().cloned().collect()
+    }
+
+    /// True if a failure of this moment reads like this one.
+    pub(super) fn just_told(&self, now: Moment, text: &str) -> bool {
+        let failures = self.failures.borrow();
+        failures.iter().any(|mark| mark.text == text && now.since(mark.at) < Duration::from_secs(1))
     }
 
     /// True if the model's last failure reads like this one.

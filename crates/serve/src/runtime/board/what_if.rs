@@ -25,7 +25,12 @@ impl Runtime {
         let (engine, cards) = (self.settings.engine.clone(), self.settings.served());
         let asking = self.asking(Patience::Known);
         // Headers come from disk, as for a load.
-        let looked = spawn_blocking(move || look(&entry, engine.as_deref(), &cards, asking.as_ref())).await;
+        let known = self.needs.known();
+        let looked = spawn_blocking(move || {
+            let demand = look(&entry, engine.as_deref(), &cards, asking.as_ref());
+            demand.map(|demand| known.instead(&entry, demand))
+        });
+        let looked = looked.await;
         let demand = match looked.map_err(|error| WhatIfError::Failed(error.to_string()))? {
             Ok(demand) => demand,
             Err(reason) => {

@@ -24,7 +24,7 @@ pub(super) enum NameError {
 
 /// Returns the flags that the engine will use: those of its command line over those of its environment.
 pub(crate) fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, FlagError> {
-    Ok(options.clone().merged_over(&Options::from_env(variables(entry))?))
+    Ok(options.clone().merged_over(&Options::from_env(variables_if(entry, plimsoll_flags::is_variable))?))
 }
 
 /// True if `device = none` keeps the engine off every card. `n-gpu-layers = 0` alone does not: llama.cpp still
@@ -51,9 +51,15 @@ pub(crate) fn is_on_host(entry: &ConfiguredModel) -> bool {
 
 /// The environment of the engine, without what depends on its cards.
 pub(super) fn variables(entry: &ConfiguredModel) -> BTreeMap<String, String> {
-    let own = entry.environment(0);
+    variables_if(entry, |_| true)
+}
+
+fn variables_if(entry: &ConfiguredModel, is_wanted: fn(&str) -> bool) -> BTreeMap<String, String> {
+    let mut own = entry.environment(0);
+    own.retain(|(name, _)| is_wanted(name));
     // The daemon's own environment counts: an inherited LLAMA_ARG_* changes the plan.
-    let environment = child_environment(std::env::vars_os(), &own, &Visible::AsInherited, None, None);
+    let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_wanted));
+    let environment = child_environment(inherited, &own, &Visible::AsInherited, None, None);
     let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
         Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
     };

@@ -2,7 +2,7 @@
 //!
 //! A context that is too large is lowered to a size that fits the empty cards.
 
-use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
@@ -34,6 +34,10 @@ pub(super) struct PlannedModel {
     /// Context that the model gets instead of the one in its flags.
     pub(super) lowered: Option<u64>,
     pub(super) contexts: Vec<MeasuredContext>,
+    /// The host's memory, where it is one of the cards that are served from.
+    pub(super) host: Option<CardId>,
+    /// The most that the engine's cache of idle prompts takes of it.
+    pub(super) prompt_cache: Bytes,
     /// The model's engine, where it can be asked.
     pub(super) questions: Option<ModelQuestions>,
 }
@@ -59,6 +63,17 @@ impl PlannedModel {
             contexts: &self.contexts,
         };
         answer(&request).map_err(|error| failed(&error))
+    }
+
+    /// Adds what the model takes of the host's memory to its shares of other cards.
+    fn with_host(&self, plan: &Plan, mut shares: Vec<(CardId, Bytes)>) -> Vec<(CardId, Bytes)> {
+        let Some(host) = &self.host else { return shares };
+        match shares.iter_mut().find(|(card, _)| card == host) {
+            // The plan of a model that computes there has all but the cache of prompts.
+            Some((_, bytes)) => *bytes += self.prompt_cache,
+            None => shares.push((host.clone(), plan.host.peak + self.prompt_cache)),
+        }
+        shares
     }
 
     fn plan(&self, cards: &[Card]) -> Result<Plan, Reason> {
@@ -184,12 +199,18 @@ fn sets(entry: &ConfiguredModel, named: &NamedDemand, machine: &[Card]) -> Vec<V
         let own = machine.iter().filter(|card| named.cards.contains(&card.id));
         return vec![own.cloned().collect()];
     }
-    let usable: Vec<Card> = machine.iter().filter(may_use).cloned().collect();
+    let usable: Vec<Card> = computing(machine).iter().filter(may_use).cloned().collect();
     let mut sets: Vec<Vec<Card>> = usable.iter().map(|card| vec![card.clone()]).collect();
     if usable.len() > 1 && usable.iter().all(|card| card.kind == usable[0].kind) {
         sets.push(usable);
     }
     sets
+}
+
+/// The cards that a model computes on: without the host's memory beside others.
+pub(super) fn computing(cards: &[Card]) -> Vec<Card> {
+    let gpus: Vec<Card> = cards.iter().filter(|card| card.kind != CardKind::Host).cloned().collect();
+    if gpus.is_empty() { cards.to_vec() } else { gpus }
 }
 
 impl MemoryModel for PlannedModel {
@@ -199,23 +220,25 @@ impl MemoryModel for PlannedModel {
         if cards.is_empty() {
             return Err(Reason::new("no_card", "the model needs a GPU, and this machine has none"));
         }
+        let cards = &computing(cards)[..];
         let plan = self.plan(cards)?;
         let peaks = self.peaks(&plan, cards);
         if self.too_large == TooLarge::LimitDepth
             && plan.cards.iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
             && let Some(shares) = self.limited(cards)
         {
-            return Ok(shares);
+            return Ok(self.with_host(&plan, shares));
         }
-        Ok(plan.cards.iter().zip(peaks).map(|(card, peak)| (card.id.clone(), peak)).collect())
+        let shares = plan.cards.iter().zip(peaks).map(|(card, peak)| (card.id.clone(), peak)).collect();
+        Ok(self.with_host(&plan, shares))
     }
 
     fn reported(&self, cards: &[Card]) -> bool {
-        self.correction(cards).is_some()
+        self.correction(&computing(cards)).is_some()
     }
 
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
-        self.depths(cards).map_err(|reason| reason.text)
+        self.depths(&computing(cards)).map_err(|reason| reason.text)
     }
 
     fn lowered_context(&self) -> Option<u64> {
@@ -223,10 +246,11 @@ impl MemoryModel for PlannedModel {
     }
 
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {
-        self.plan(cards).map(|plan| plan.hints).unwrap_or_default()
+        self.plan(&computing(cards)).map(|plan| plan.hints).unwrap_or_default()
     }
 
     fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
+        let cards = &computing(cards)[..];
         let Ok(plan) = self.plan(cards) else { return Vec::new() };
         let by = self.correction(cards).unwrap_or_default();
         let each = plan.cards.iter().zip(by.into_iter().chain(std::iter::repeat(0)));
@@ -234,7 +258,7 @@ impl MemoryModel for PlannedModel {
     }
 
     fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
-        let Ok(plan) = self.plan(cards) else { return Vec::new() };
+        let Ok(plan) = self.plan(&computing(cards)) else { return Vec::new() };
         let of = |card: &CardPlan| {
             let Terms { weights, kv, compute, pool, context } = &card.terms;
             let named = [

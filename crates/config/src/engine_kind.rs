@@ -1,0 +1,196 @@
+//! Kinds of engines other than llama-server: readiness, and the part of each card that their flags give them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An engine that a `cmd` starts. Without it, the program's name in the command tells the kind, where it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CommandKind {
+    Vllm,
+    Sglang,
+    Tgi,
+    Tei,
+    Tabbyapi,
+    Koboldcpp,
+    Whisper,
+    StableDiffusion,
+    Comfyui,
+    Kokoro,
+    Speaches,
+}
+
+/// A row of the table of kinds.
+#[derive(Debug)]
+struct CommandTraits {
+    kind: CommandKind,
+    /// Words of a command that tell the kind: names of programs, modules or folders.
+    words: &'static [&'static str],
+    /// The path that answers 200 once it is ready.
+    check: &'static str,
+    /// The flag with the part of each card that it takes.
+    share: Option<&'static str>,
+    /// Flags whose numbers, multiplied, are the cards that it computes on.
+    cards: &'static [&'static [&'static str]],
+}
+
+const fn row(kind: CommandKind, words: &'static [&'static str], check: &'static str) -> CommandTraits {
+    CommandTraits { kind, words, check, share: None, cards: &[] }
+}
+
+/// Paths as each server has them: `vllm/entrypoints/openai/api_server.py`, `sglang/srt/entrypoints/http_server.py`,
+/// `koboldcpp.py`, `examples/server` of whisper.cpp and stable-diffusion.cpp, `server.py` of ComfyUI.
+const KINDS: [CommandTraits; 11] = [
+    CommandTraits {
+        // `vllm/v1/worker/utils.py:request_memory`: it refuses to start with less, and takes no more for its cache.
+        share: Some("--gpu-memory-utilization"),
+        cards: &[&["--tensor-parallel-size", "-tp"], &["--pipeline-parallel-size", "-pp"]],
+        ..row(CommandKind::Vllm, &["vllm", "vllm.entrypoints.openai.api_server"], "/health")
+    },
+    // Its `--mem-fraction-static` is for weights and cache alone, so that it takes more than that part.
+    row(CommandKind::Sglang, &["sglang", "sglang.launch_server"], "/health"),
+    CommandTraits {
+        share: Some("--cuda-memory-fraction"),
+        cards: &[&["--num-shard"]],
+        ..row(CommandKind::Tgi, &["text-generation-launcher"], "/health")
+    },
+    row(CommandKind::Tei, &["text-embeddings-router"], "/health"),
+    row(CommandKind::Tabbyapi, &["tabbyapi"], "/health"),
+    // It listens once its model is loaded.
+    row(CommandKind::Koboldcpp, &["koboldcpp"], "/api/v1/model"),
+    row(CommandKind::Whisper, &["whisper-server"], "/health"),
+    row(CommandKind::StableDiffusion, &["sd-server"], "/v1/models"),
+    row(CommandKind::Comfyui, &["comfyui"], "/system_stats"),
+    row(CommandKind::Kokoro, &["kokoro"], "/health"),
+    row(CommandKind::Speaches, &["speaches"], "/health"),
+];
+
+impl CommandKind {
+    /// The kind that a command names.
+    pub fn of(argv: &[String]) -> Option<Self> {
+        let names = |row: &CommandTraits| {
+            argv.iter().any(|word| word.split('/').any(|part| row.words.contains(&name(part).as_str())))
+        };
+        KINDS.iter().find(|row| names(row)).map(|row| row.kind)
+    }
+
+    fn traits(self) -> &'static CommandTraits {
+        // `every_kind_has_a_row` holds it.
+        KINDS.iter().find(|row| row.kind == self).unwrap_or(&KINDS[0])
+    }
+
+    /// The path that answers 200 once it is ready.
+    pub fn check(self) -> &'static str {
+        self.traits().check
+    }
+
+    /// The part of each card that the command takes for itself, where its flags say so.
+    pub fn part(self, argv: &[String]) -> Option<CardPart> {
+        let share = value(argv, &[self.traits().share?])?;
+        let mut cards =
+            self.traits().cards.iter().map(|flags| value(argv, flags).map_or(Some(1), |n| n.parse().ok()));
+        let cards = cards.try_fold(1_usize, |product, count| product.checked_mul(count?));
+        Some(CardPart { millionths: millionths(share)?, cards: cards.filter(|cards| *cards > 0)? })
+    }
+}
+
+/// A part of each of several cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardPart {
+    pub millionths: u64,
+    pub cards: usize,
+}
+
+impl CardPart {
+    /// A whole card.
+    pub const WHOLE: u64 = 1_000_000;
+}
+
+/// The name in a part of a path: `koboldcpp-linux-x64`, `koboldcpp.py` and `KoboldCpp` are `koboldcpp`.
+fn name(part: &str) -> String {
+    let lower = part.to_ascii_lowercase();
+    let stem = lower.strip_suffix(".py").or_else(|| lower.strip_suffix(".exe")).unwrap_or(&lower);
+    let stem = stem.split("-linux").next().unwrap_or_default();
+    stem.to_owned()
+}
+
+/// The last value of a flag, written `--flag value` or `--flag=value`.
+fn value<'a>(argv: &'a [String], flags: &[&str]) -> Option<&'a str> {
+    let at = |index: usize, word: &'a String| match word.split_once('=') {
+        Some((flag, value)) => flags.contains(&flag).then_some(value),
+        None => flags.contains(&word.as_str()).then(|| argv.get(index + 1).map(String::as_str)).flatten(),
+    };
+    argv.iter().enumerate().filter_map(|(index, word)| at(index, word)).next_back()
+}
+
+/// `0.45` is 450 000.
+fn millionths(text: &str) -> Option<u64> {
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then_some(());
+    digits(whole).and(digits(rest))?;
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let rest: u64 = format!("{rest:0<6}").get(..6)?.parse().ok()?;
+    let all = whole.checked_mul(CardPart::WHOLE)?.checked_add(rest)?;
+    (1..=CardPart::WHOLE).contains(&all).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_kind_is_told_by_the_programs_name_and_by_nothing_that_resembles_it() {
+        for (line, kind) in [
+            ("vllm serve Qwen/Qwen3-8B --port ${PORT}", Some(CommandKind::Vllm)),
+            (
+                "/opt/venv/bin/python -m vllm.entrypoints.openai.api_server --port ${PORT}",
+                Some(CommandKind::Vllm),
+            ),
+            ("python3 -m sglang.launch_server --port ${PORT}", Some(CommandKind::Sglang)),
+            ("./koboldcpp-linux-x64 --port ${PORT}", Some(CommandKind::Koboldcpp)),
+            ("python3 koboldcpp.py --port ${PORT}", Some(CommandKind::Koboldcpp)),
+            ("/srv/ComfyUI/venv/bin/python /srv/ComfyUI/main.py --port ${PORT}", Some(CommandKind::Comfyui)),
+            ("whisper-server --port ${PORT}", Some(CommandKind::Whisper)),
+            ("sd-server --listen-port ${PORT}", Some(CommandKind::StableDiffusion)),
+            ("my-vllm-proxy --port ${PORT}", None),
+            ("llama-server --port ${PORT} --alias vllm-like", None),
+        ] {
+            assert_eq!(CommandKind::of(&words(line)), kind, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_row() {
+        for row in &KINDS {
+            assert_eq!(row.kind.traits().words, row.words);
+            assert!(row.check.starts_with('/') && !row.words.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_card_is_read_from_flags_and_never_guessed() {
+        let part = |millionths, cards| Some(CardPart { millionths, cards });
+        for (line, expected) in [
+            ("vllm serve m --gpu-memory-utilization 0.45", part(450_000, 1)),
+            ("vllm serve m --gpu-memory-utilization=.9 -tp 2 --pipeline-parallel-size=2", part(900_000, 4)),
+            ("vllm serve m --gpu-memory-utilization 0.3 --gpu-memory-utilization 1.0", part(1_000_000, 1)),
+            ("vllm serve m", None),
+            ("vllm serve m --gpu-memory-utilization", None),
+            ("vllm serve m --gpu-memory-utilization 1.5", None),
+            ("vllm serve m --gpu-memory-utilization 0", None),
+            ("vllm serve m --gpu-memory-utilization -1", None),
+            ("vllm serve m --gpu-memory-utilization 1e-3", None),
+            ("vllm serve m --gpu-memory-utilization 99999999999999999999.5", None),
+            ("vllm serve m --gpu-memory-utilization 0.5 -tp 0", None),
+            ("vllm serve m --gpu-memory-utilization 0.5 -tp 99999999999 -pp 99999999999", None),
+            ("vllm serve m --gpu-memory-utilization 0.5 -tp x", None),
+        ] {
+            assert_eq!(CommandKind::Vllm.part(&words(line)), expected, "{line}");
+        }
+        assert_eq!(CommandKind::Sglang.part(&words("sglang --mem-fraction-static 0.5")), None);
+    }
+}

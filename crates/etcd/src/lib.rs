@@ -1,0 +1,132 @@
+//! etcd client for the records of a fleet: readings, transactions, leases and watches by the JSON gateway.
+//!
+//! DECISION: the gateway, over HTTP/1.1 and JSON, and not gRPC: the daemon speaks both already. A client of gRPC adds 44
+//! crates and needs `protoc` at build time.
+#![forbid(unsafe_code)]
+
+mod address;
+mod gateway;
+mod message;
+mod watch;
+
+use std::time::Duration;
+
+use plimsoll_fleet::{
+    FleetKey, KeySpace, Record, Seat, StoreChange, Transaction, TransactionOutcome, Versioned,
+};
+use serde_json::{Value, json};
+
+pub use address::{StoreAddress, StoreAddressError};
+use gateway::Gateway;
+pub use gateway::StoreError;
+use message::{Answer, base64, end_of_prefix};
+pub use message::{KeepAlive, StoreHeader};
+pub use watch::StoreWatch;
+
+/// Records in one answer; the store answers others while a large reading goes on.
+const PAGE: usize = 500;
+
+/// Client of one store, for the keys of one fleet.
+#[derive(Debug)]
+pub struct Etcd {
+    gateway: Gateway,
+    keys: KeySpace,
+}
+
+impl Etcd {
+    pub fn new(address: &StoreAddress, keys: KeySpace) -> Self {
+        Self { gateway: Gateway::new(address.members.clone()), keys }
+    }
+
+    pub fn keys(&self) -> &KeySpace {
+        &self.keys
+    }
+
+    /// Reads all records at one revision.
+    pub async fn read(&self) -> Result<(StoreHeader, Vec<StoreChange>), StoreError> {
+        let end = base64(&end_of_prefix(self.keys.prefix().as_bytes()));
+        let (mut from, mut first, mut records) = (self.keys.prefix().as_bytes().to_vec(), None, Vec::new());
+        loop {
+            let revision = first.map_or(0, |header: StoreHeader| header.revision);
+            let range = json!({ "key": base64(&from), "range_end": end, "limit": PAGE.to_string(),
+                "revision": revision.to_string() });
+            let answer = self.gateway.ask("/v3/kv/range", &range).await?;
+            let header = *first.get_or_insert(answer.header);
+            let Some(last) = answer.kvs.last().filter(|_| answer.more) else {
+                records.extend(answer.kvs.iter().filter_map(|pair| pair.change(&self.keys)));
+                return Ok((header, records));
+            };
+            // The next key in the order of bytes.
+            from = last.key.iter().copied().chain([0]).collect();
+            records.extend(answer.kvs.iter().filter_map(|pair| pair.change(&self.keys)));
+        }
+    }
+
+    /// The revision that a quorum has.
+    pub async fn header(&self) -> Result<StoreHeader, StoreError> {
+        let range = json!({ "key": base64(self.keys.prefix().as_bytes()), "count_only": true });
+        Ok(self.gateway.ask("/v3/kv/range", &range).await?.header)
+    }
+
+    /// The seat of a model that a quorum has.
+    pub async fn seat(&self, model: &str) -> Result<Option<Versioned<Seat>>, StoreError> {
+        let key = self.key(&FleetKey::Seat { model: model.to_owned(), number: 0 });
+        let answer = self.gateway.ask("/v3/kv/range", &json!({ "key": key })).await?;
+        Ok(answer.kvs.first().and_then(|pair| {
+            Some(Versioned { revision: pair.mod_revision, record: Record::read(&pair.value)? })
+        }))
+    }
+
+    /// Carries out a transaction. Once it was sent, no other member is asked: it may be applied without an answer.
+    pub async fn transact(&self, transaction: &Transaction, lease: u64) -> TransactionOutcome {
+        let compare = transaction.compares.iter().map(|compare| {
+            json!({ "key": self.key(&compare.key), "target": "MOD", "result": "EQUAL",
+                "mod_revision": compare.revision.to_string() })
+        });
+        let success = transaction.writes.iter().map(|write| match &write.value {
+            Some(value) => {
+                let lease = if write.leased { lease } else { 0 };
+                json!({ "request_put": { "key": self.key(&write.key), "value": base64(value),
+                    "lease": lease.to_string() } })
+            }
+            None => json!({ "request_delete_range": { "key": self.key(&write.key) } }),
+        });
+        let body = json!({ "compare": compare.collect::<Vec<_>>(), "success": success.collect::<Vec<_>>() });
+        match self.gateway.ask_once("/v3/kv/txn", &body).await {
+            Ok(Answer { succeeded: true, header, .. }) => TransactionOutcome::Applied(header.revision),
+            Ok(_) => TransactionOutcome::Conflict,
+            Err(_) => TransactionOutcome::Unknown,
+        }
+    }
+
+    pub async fn grant(&self, time: Duration) -> Result<u64, StoreError> {
+        let body = json!({ "TTL": time.as_secs().to_string(), "ID": "0" });
+        Ok(self.gateway.ask("/v3/lease/grant", &body).await?.lease)
+    }
+
+    pub async fn keep_alive(&self, lease: u64) -> Result<KeepAlive, StoreError> {
+        let answer = self.gateway.ask("/v3/lease/keepalive", &lease_body(lease)).await?;
+        Ok(answer.result.unwrap_or_default())
+    }
+
+    pub async fn revoke(&self, lease: u64) -> Result<(), StoreError> {
+        self.gateway.ask("/v3/lease/revoke", &lease_body(lease)).await.map(drop)
+    }
+
+    /// Changes from `revision` on.
+    pub async fn watch(&self, revision: u64) -> Result<StoreWatch, StoreError> {
+        let prefix = self.keys.prefix().as_bytes();
+        let create = json!({ "create_request": { "key": base64(prefix),
+            "range_end": base64(&end_of_prefix(prefix)), "start_revision": revision.to_string() } });
+        let (stream, body) = self.gateway.open("/v3/watch", &create).await?;
+        Ok(StoreWatch::new(stream, body, self.keys.clone()))
+    }
+
+    fn key(&self, key: &FleetKey) -> String {
+        base64(self.keys.text(key).as_bytes())
+    }
+}
+
+fn lease_body(lease: u64) -> Value {
+    json!({ "ID": lease.to_string() })
+}

@@ -1,0 +1,149 @@
+//! etcd of Debian, or of PyPI: fetched by name, unpacked below the target directory, not installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tempfile::TempDir;
+
+const CLIENTS: u16 = 2379;
+const PEERS: u16 = 2380;
+
+/// Runs a command that has to succeed.
+fn run(command: &mut Command) {
+    let done = command.stdout(Stdio::null()).output().unwrap();
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The program, fetched once.
+pub(crate) fn program() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let place = target.join("etcd-debian");
+    let lock = fs::File::create(target.join("etcd-debian.lock")).unwrap();
+    // Tests run in processes of their own, and one of them fetches.
+    lock.lock().unwrap();
+    if !place.exists() {
+        let partial = target.join("etcd-debian.partial");
+        let _ = fs::remove_dir_all(&partial);
+        fs::create_dir_all(&partial).unwrap();
+        fetch(&partial);
+        fs::rename(&partial, &place).unwrap();
+    }
+    place.join("usr/bin/etcd")
+}
+
+fn fetch(place: &Path) {
+    let get = |words: &[&str]| Command::new("apt-get").args(words).current_dir(place).output().unwrap();
+    let download = ["download", "-o", "APT::Sandbox::User=root", "etcd-server"];
+    // The lists of packages may be missing.
+    if !get(&download).status.success() {
+        run(Command::new("apt-get").arg("update"));
+        run(Command::new("apt-get").args(download).current_dir(place));
+    }
+    let package = fs::read_dir(place).unwrap().flatten().next().unwrap().path();
+    run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(place));
+    fs::remove_file(package).unwrap();
+}
+
+/// A store of some members on this machine, ended when dropped.
+pub(crate) struct Cluster {
+    pub(crate) members: Vec<Member>,
+    folder: TempDir,
+}
+
+pub(crate) struct Member {
+    arguments: Vec<String>,
+    pub(crate) address: String,
+    process: Child,
+}
+
+/// Loopback addresses of one cluster. No other process has them, so that its ports cannot be taken meanwhile.
+fn hosts(members: usize) -> Vec<String> {
+    static CLUSTERS: AtomicUsize = AtomicUsize::new(0);
+    let (pid, cluster) = (std::process::id(), CLUSTERS.fetch_add(1, Ordering::Relaxed));
+    let host =
+        |member| format!("127.{}.{}.{}", 1 + (pid >> 8) % 250, pid & 0xff, 1 + (cluster * 7 + member) % 250);
+    (0..members).map(host).collect()
+}
+
+fn start(arguments: &[String]) -> Child {
+    let mut command = Command::new(program());
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+impl Cluster {
+    pub(crate) fn start(members: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("data")).unwrap();
+        let hosts = hosts(members);
+        let url = |at: usize, port: u16| format!("http://{}:{port}", hosts[at]);
+        let all: Vec<String> = (0..members).map(|at| format!("m{at}={}", url(at, PEERS))).collect();
+        let member = |at: usize| {
+            let (client, peer) = (url(at, CLIENTS), url(at, PEERS));
+            let data = folder.path().join(format!("data/m{at}")).display().to_string();
+            let arguments = [
+                ("--name", format!("m{at}")),
+                ("--data-dir", data),
+                ("--listen-client-urls", client.clone()),
+                ("--advertise-client-urls", client),
+                ("--listen-peer-urls", peer.clone()),
+                ("--initial-advertise-peer-urls", peer),
+                ("--initial-cluster", all.join(",")),
+                ("--logger", "zap".to_owned()),
+            ];
+            let arguments: Vec<String> =
+                arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+            let process = start(&arguments);
+            Member { arguments, address: format!("{}:{CLIENTS}", hosts[at]), process }
+        };
+        let members = (0..members).map(member).collect();
+        Self { members, folder }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        let members: Vec<&str> = self.members.iter().map(|member| member.address.as_str()).collect();
+        format!("etcd://{}/test", members.join(","))
+    }
+
+    /// Copies the data of all members, as a backup does.
+    pub(crate) fn back_up(&mut self) {
+        self.exchange("data", "backup");
+    }
+
+    /// Puts the backup in the place of the data.
+    pub(crate) fn restore(&mut self) {
+        self.exchange("backup", "data");
+    }
+
+    fn exchange(&mut self, from: &str, to: &str) {
+        self.members.iter_mut().for_each(Member::kill);
+        let path = |name: &str| self.folder.path().join(name);
+        let _ = fs::remove_dir_all(path(to));
+        run(Command::new("cp").arg("-a").args([path(from), path(to)]));
+        self.members.iter_mut().for_each(Member::restart);
+    }
+}
+
+impl Member {
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.process = start(&self.arguments);
+    }
+
+    /// Sends a signal, such as STOP or CONT.
+    pub(crate) fn signal(&self, name: &str) {
+        run(Command::new("kill").arg(format!("-{name}")).arg(self.process.id().to_string()));
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,26 @@
+//! Fleet of hosts that agree by a store: records, placement over hosts, and the claim of a seat.
+//!
+//! A seat says on which host a model is to be loaded. [`Claim`] makes one in a single transaction, and the revision of
+//! that transaction is the seat's token. [`FleetNode::on_event`] takes an event and the time, and returns what follows.
+//!
+//! The store never grants memory. A host checks the token of a request and then its own ledger, so a wrong store
+//! can waste memory and time and cannot over-commit a card.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod claim;
+mod keys;
+mod node;
+mod place;
+mod records;
+mod view;
+
+pub use claim::{Claim, ClaimGuard, Compare, Transaction, Write};
+pub use keys::{FleetKey, KeySpace};
+pub use node::{FleetEffect, FleetEvent, FleetNode, NodeSettings, SeatToken, TransactionOutcome};
+pub use place::{SeatPlan, SeatWish, place};
+pub use records::{
+    Drain, FileDigest, HostRecord, HostState, ModelOffer, OfferList, RunPhase, RunState, SCHEMA,
+};
+pub use records::{Record, Seat, SeatCause, Turn};
+pub use view::{FleetView, StoreChange, Versioned};

@@ -1,0 +1,398 @@
+//! Decisions of one daemon of a fleet: events in, effects out.
+//!
+//! A daemon is a router, which finds the host of a request and seats a model that has none (`router`), and a host, which
+//! checks the tokens of requests and gives seats up (`harbour`). `registration` tells the store of the host.
+//!
+//! While the store is silent, loaded models are served; nothing is seated, loaded or released.
+
+mod harbour;
+mod registration;
+mod router;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Reason};
+
+use self::harbour::LocalRun;
+use self::registration::Registration;
+use self::router::PendingClaim;
+use super::claim::{Transaction, Write};
+use super::records::{OfferList, RunPhase, Seat};
+use super::view::{FleetView, StoreChange, Versioned};
+
+/// Identity and memory of this host.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    pub name: String,
+    /// Different for every start of the daemon.
+    pub life: String,
+    pub machine: String,
+    pub address: String,
+    pub version: String,
+    pub capacity: Bytes,
+    /// Seeds the draws of placement and the pauses after conflicts.
+    pub seed: u64,
+    /// Longest time that a request waits for a seat.
+    pub wait: Duration,
+}
+
+/// Token of a seat, as it goes with a request: the host's life, and the revision of the claim.
+///
+/// The life is part of it, because revisions begin again when the store is restored from a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeatToken {
+    pub incarnation: String,
+    pub revision: u64,
+}
+
+impl fmt::Display for SeatToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.incarnation, self.revision)
+    }
+}
+
+impl FromStr for SeatToken {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (incarnation, revision) = text.rsplit_once(':').ok_or(())?;
+        let revision = revision.parse().map_err(|_| ())?;
+        Ok(Self { incarnation: incarnation.to_owned(), revision })
+    }
+}
+
+/// Outcome of a transaction, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionOutcome {
+    /// Applied at this revision.
+    Applied(u64),
+    /// A compare did not hold.
+    Conflict,
+    /// No answer came. It may be applied, also later.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+pub enum FleetEvent {
+    /// All records of the store at a revision.
+    Read {
+        revision: u64,
+        records: Vec<StoreChange>,
+    },
+    /// News of the watch.
+    Changed(Vec<StoreChange>),
+    /// The store does not answer.
+    StoreSilent {
+        cause: String,
+    },
+    StoreAnswers,
+    /// The store has been restored: revisions that were given out may be given out again.
+    StoreWentBack,
+    /// The host has a lease; what was written with the former one is gone, or goes.
+    Leased,
+    /// Offers of the host, with their digest.
+    Offers {
+        digest: String,
+        list: OfferList,
+    },
+    /// A client's request for a model.
+    Wanted {
+        request: u64,
+        model: String,
+    },
+    /// A request that another daemon passed on.
+    Hop {
+        request: u64,
+        model: String,
+        token: SeatToken,
+    },
+    /// The client has left, or has its answer.
+    Ended {
+        request: u64,
+    },
+    Transacted {
+        operation: u64,
+        outcome: TransactionOutcome,
+    },
+    /// The seat of a model as a quorum of the store has it; the outer `None` means no answer.
+    SeatRead {
+        operation: u64,
+        seat: Option<Option<Versioned<Seat>>>,
+    },
+    /// A model of this host has begun to load, is loaded, or is gone.
+    Run {
+        model: String,
+        run: Option<(RunPhase, Bytes)>,
+        idle: bool,
+    },
+    /// The host of a request refused its seat, or cannot be reached.
+    HostFailed {
+        request: u64,
+        model: String,
+        host: String,
+    },
+    Tick,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum FleetEffect {
+    Transact {
+        operation: u64,
+        transaction: Transaction,
+    },
+    /// Reads the seat of a model from a quorum of the store.
+    ReadSeat {
+        operation: u64,
+        model: String,
+    },
+    /// This host answers the request itself.
+    Serve {
+        request: u64,
+    },
+    /// Another host answers the request.
+    Forward {
+        request: u64,
+        host: String,
+        address: String,
+        token: SeatToken,
+    },
+    Refuse {
+        request: u64,
+        reason: Reason,
+    },
+    /// The model has no seat here any more: it leaves when it is idle.
+    Release {
+        model: String,
+    },
+    /// Another host is registered under this host's name, at this address.
+    NameTaken {
+        address: String,
+    },
+    WakeAt(Duration),
+}
+
+/// Purpose of a transaction or of a reading.
+#[derive(Clone, Debug)]
+enum Operation {
+    Claim { model: String, nonce: String },
+    Resolve { model: String, nonce: String },
+    Confirm { model: String },
+    GiveUp { model: String, token: u64 },
+    Register { writes: Vec<Write> },
+    Publish,
+}
+
+#[derive(Debug)]
+pub struct FleetNode {
+    settings: NodeSettings,
+    pub view: FleetView,
+    /// Since when the store has not answered, and why.
+    silent: Option<(Duration, String)>,
+    incarnation: String,
+    /// Lives since the start of the daemon.
+    lives: u32,
+    operations: BTreeMap<u64, Operation>,
+    next_operation: u64,
+    random: u64,
+    offers: (String, OfferList),
+    claims: BTreeMap<String, PendingClaim>,
+    runs: BTreeMap<String, LocalRun>,
+    /// Requests that wait until a seat is confirmed, with the tokens that they brought.
+    confirming: BTreeMap<String, Vec<(u64, u64)>>,
+    /// The last token of each model that was given up. A lower or equal one is never used again, whether or not the
+    /// store has answered.
+    burnt: BTreeMap<String, u64>,
+    /// Seats that are to be deleted.
+    giving_up: BTreeMap<String, (u64, Duration)>,
+    /// Seats of this host for which no request came, since when.
+    unclaimed: BTreeMap<(String, u64), Duration>,
+    /// Hosts that left the store, since when.
+    gone: BTreeMap<String, (Duration, super::records::HostRecord)>,
+    registration: Registration,
+}
+
+impl FleetNode {
+    pub fn new(settings: NodeSettings) -> Self {
+        Self {
+            incarnation: settings.life.clone(),
+            random: settings.seed | 1,
+            settings,
+            view: FleetView::default(),
+            silent: Some((Duration::ZERO, "the store has not been read yet".to_owned())),
+            lives: 0,
+            operations: BTreeMap::new(),
+            next_operation: 0,
+            offers: <(String, OfferList)>::default(),
+            claims: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            confirming: BTreeMap::new(),
+            burnt: BTreeMap::new(),
+            giving_up: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            registration: Registration::default(),
+        }
+    }
+
+    /// False while the store is silent.
+    pub fn store_answers(&self) -> bool {
+        self.silent.is_none()
+    }
+
+    pub fn incarnation(&self) -> &str {
+        &self.incarnation
+    }
+
+    /// Models that this host holds: the revision of the seat, if it has one, and the memory.
+    pub fn held(&self) -> impl Iterator<Item = (&str, Option<u64>, Bytes)> {
+        self.runs.iter().map(|(model, run)| (model.as_str(), run.token, run.need))
+    }
+
+    /// Takes an event at `now` and appends what is to be done.
+    pub fn on_event(&mut self, now: Duration, event: FleetEvent, effects: &mut Vec<FleetEffect>) {
+        use FleetEvent::{Ended, Hop, Wanted};
+        // A request changes nothing of what is looked through below, which takes time with the size of the fleet.
+        let is_request = matches!(event, Wanted { .. } | Hop { .. } | Ended { .. });
+        match event {
+            FleetEvent::Read { revision, records } => {
+                self.silent = None;
+                let before = std::mem::replace(&mut self.view, FleetView::at(revision, records));
+                self.note_gone(now, &before.hosts);
+            }
+            FleetEvent::Changed(changes) => {
+                let before: Vec<_> = self.hosts_of(&changes);
+                changes.iter().for_each(|change| self.view.apply(change));
+                self.note_gone(now, &before.into_iter().collect());
+            }
+            FleetEvent::StoreSilent { cause } => self.fall_silent(now, cause, effects),
+            FleetEvent::StoreAnswers => self.silent = None,
+            FleetEvent::StoreWentBack => self.begin_life(effects),
+            FleetEvent::Leased => self.registration = Registration::default(),
+            FleetEvent::Offers { digest, list } => {
+                self.offers = (digest, list);
+                self.registration.is_stale = true;
+            }
+            FleetEvent::Wanted { request, model } => self.route(now, request, &model, effects),
+            FleetEvent::Hop { request, model, token } => self.hop(request, &model, &token, effects),
+            FleetEvent::Ended { request } => self.forget(request),
+            FleetEvent::Transacted { operation, outcome } => {
+                self.transacted(now, operation, outcome, effects)
+            }
+            FleetEvent::SeatRead { operation, seat } => self.seat_read(now, operation, seat, effects),
+            FleetEvent::Run { model, run, idle } => self.run_changed(now, &model, run, idle, effects),
+            FleetEvent::HostFailed { request, model, host } => {
+                self.host_failed(now, request, &model, &host, effects)
+            }
+            FleetEvent::Tick => {}
+        }
+        if self.silent.is_none() {
+            if !is_request {
+                self.check_runs(effects);
+                self.sweep(now, effects);
+            }
+            self.retry_claims(now, effects);
+            self.register(now, effects);
+        }
+        effects.extend(self.next_timer(now).map(FleetEffect::WakeAt));
+    }
+
+    fn begin(&mut self, operation: Operation) -> u64 {
+        self.next_operation += 1;
+        self.operations.insert(self.next_operation, operation);
+        self.next_operation
+    }
+
+    fn transact(&mut self, operation: Operation, transaction: Transaction, effects: &mut Vec<FleetEffect>) {
+        let operation = self.begin(operation);
+        effects.push(FleetEffect::Transact { operation, transaction });
+    }
+
+    fn transacted(
+        &mut self,
+        now: Duration,
+        operation: u64,
+        outcome: TransactionOutcome,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        match self.operations.remove(&operation) {
+            Some(Operation::Claim { model, nonce }) => self.claimed(now, model, nonce, outcome, effects),
+            Some(Operation::GiveUp { model, token }) => self.gave_up(now, &model, token, outcome),
+            Some(Operation::Register { writes }) => self.registered(now, writes, outcome),
+            Some(Operation::Publish) => self.registration.published(now, outcome),
+            Some(Operation::Resolve { .. } | Operation::Confirm { .. }) | None => {}
+        }
+    }
+
+    fn seat_read(
+        &mut self,
+        now: Duration,
+        operation: u64,
+        seat: Option<Option<Versioned<Seat>>>,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        match self.operations.remove(&operation) {
+            Some(Operation::Resolve { model, nonce }) => self.resolved(now, model, &nonce, seat, effects),
+            Some(Operation::Confirm { model }) => self.confirmed(now, &model, seat, effects),
+            _ => {}
+        }
+    }
+
+    fn fall_silent(&mut self, now: Duration, cause: String, effects: &mut Vec<FleetEffect>) {
+        let since = self.silent.as_ref().map_or(now, |(since, _)| *since);
+        self.silent = Some((since, cause));
+        for claim in std::mem::take(&mut self.claims).into_values() {
+            let requests = claim.waiting.into_iter().map(|(request, _)| request);
+            let reason = self.silence(now);
+            effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
+        }
+    }
+
+    /// The reason for everything that is not done while the store is silent.
+    fn silence(&self, now: Duration) -> Reason {
+        let (since, cause) = self.silent.clone().unwrap_or_default();
+        let text = "the fleet's store does not answer, so no model is loaded; loaded models are served";
+        Reason::new("store_unreachable", text)
+            .fact("seconds", now.saturating_sub(since).as_secs())
+            .because(Reason::new("store_answer", cause))
+    }
+
+    /// Begins another life: tokens of the former one are worth nothing, and what is held has no seat.
+    fn begin_life(&mut self, effects: &mut Vec<FleetEffect>) {
+        self.lives += 1;
+        self.incarnation = format!("{}.{}", self.settings.life, self.lives);
+        self.operations.clear();
+        self.burnt.clear();
+        self.giving_up.clear();
+        self.unclaimed.clear();
+        self.view = FleetView::default();
+        self.silent = Some((Duration::ZERO, "the store has been restored and is read anew".to_owned()));
+        self.registration = Registration::default();
+        for run in self.runs.values_mut() {
+            (run.token, run.leaves) = (None, false);
+        }
+        let waiting = std::mem::take(&mut self.claims).into_values().flat_map(|claim| claim.waiting);
+        let hops = std::mem::take(&mut self.confirming).into_values().flatten();
+        let requests = waiting.map(|(request, _)| request).chain(hops.map(|(request, _)| request));
+        let reason = Reason::new("store_restored", "the fleet's store has been restored; ask again");
+        effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
+    }
+
+    /// A pseudo-random number: xorshift64, by Marsaglia.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn next_timer(&self, now: Duration) -> Option<Duration> {
+        let claims = self.claims.values().filter_map(|claim| claim.again);
+        let given = self.giving_up.values().map(|(_, at)| *at);
+        let unclaimed = self.unclaimed.values().map(|since| *since + harbour::UNCLAIMED);
+        let timers = claims.chain(given).chain(unclaimed).chain(self.registration.again);
+        timers.filter(|at| *at > now).min()
+    }
+}

@@ -1,0 +1,263 @@
+//! Host side of a seat: tokens are checked, models are loaded under them, and seats are given up.
+
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Reason};
+
+use super::{FleetEffect, FleetNode, Operation, SeatToken, TransactionOutcome};
+use crate::claim::{ClaimGuard, Compare, Transaction, Write};
+use crate::keys::FleetKey;
+use crate::records::{Drain, RunPhase, Seat, SeatCause};
+use crate::view::Versioned;
+
+/// A seat for which no request comes for so long is given up: the router that claimed it has ended.
+pub(super) const UNCLAIMED: Duration = Duration::from_secs(10);
+/// Pause before a seat is deleted once more, if the store did not answer.
+const DELETE_AGAIN: Duration = Duration::from_secs(1);
+
+/// A model that this host holds.
+#[derive(Clone, Debug)]
+pub(super) struct LocalRun {
+    /// The revision of its seat; none if it has none.
+    pub(super) token: Option<u64>,
+    pub(super) need: Bytes,
+    pub(super) phase: RunPhase,
+    pub(super) idle: bool,
+    /// Its memory is promised to another model, so it does not count as held without a seat.
+    pub(super) leaves: bool,
+}
+
+impl FleetNode {
+    pub(super) fn is_mine(&self, seat: &Seat) -> bool {
+        seat.host == self.settings.name && seat.incarnation == self.incarnation
+    }
+
+    /// Checks the token of a request that another daemon passed on.
+    pub(super) fn hop(
+        &mut self,
+        request: u64,
+        model: &str,
+        token: &SeatToken,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        if token.incarnation != self.incarnation {
+            return effects.push(stale(request, "the token is of another life of this host"));
+        }
+        match self.runs.get(model).map(|run| run.token) {
+            Some(Some(held)) if held == token.revision => effects.push(FleetEffect::Serve { request }),
+            Some(Some(held)) if held > token.revision => {
+                effects.push(stale(request, "the model has a newer seat on this host"));
+            }
+            // Loaded models are served while the store is silent.
+            Some(None) if self.silent.is_some() => effects.push(FleetEffect::Serve { request }),
+            _ => self.confirm(request, model, token.revision, effects),
+        }
+    }
+
+    /// Asks a quorum of the store for the seat, before a model is loaded under it.
+    pub(super) fn confirm(&mut self, request: u64, model: &str, token: u64, effects: &mut Vec<FleetEffect>) {
+        if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
+            return effects.push(stale(request, "the seat was given up"));
+        }
+        let waiting = self.confirming.entry(model.to_owned()).or_default();
+        waiting.push((request, token));
+        if waiting.len() == 1 {
+            let operation = self.begin(Operation::Confirm { model: model.to_owned() });
+            effects.push(FleetEffect::ReadSeat { operation, model: model.to_owned() });
+        }
+    }
+
+    pub(super) fn confirmed(
+        &mut self,
+        now: Duration,
+        model: &str,
+        found: Option<Option<Versioned<Seat>>>,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        let waiting = self.confirming.remove(model).unwrap_or_default();
+        let accepted = match found {
+            None => Err(self.silence(now)),
+            Some(found) => self.accept(now, model, found, effects),
+        };
+        for (request, token) in waiting {
+            effects.push(match &accepted {
+                Ok(held) if *held == token => FleetEffect::Serve { request },
+                Ok(_) => stale(request, "the model has another seat"),
+                Err(reason) => FleetEffect::Refuse { request, reason: reason.clone() },
+            });
+        }
+    }
+
+    /// Takes a model under the seat that the store has; the result is its token.
+    fn accept(
+        &mut self,
+        now: Duration,
+        model: &str,
+        found: Option<Versioned<Seat>>,
+        effects: &mut Vec<FleetEffect>,
+    ) -> Result<u64, Reason> {
+        let mine = found.filter(|seat| self.is_mine(&seat.record.body));
+        let seat = mine.ok_or_else(|| Reason::new("stale_seat", "the model has no seat on this host"))?;
+        let token = seat.revision;
+        // Looked at again: it may have been given up while the store was asked.
+        if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
+            return Err(Reason::new("stale_seat", "the seat was given up"));
+        }
+        let need = seat.record.body.need;
+        let held: Bytes = self
+            .runs
+            .iter()
+            .filter(|(other, run)| *other != model && !run.leaves)
+            .map(|(_, run)| run.need)
+            .sum();
+        if held + need > self.settings.capacity {
+            self.give_up(now, model, token, effects);
+            let reason = Reason::new("host_full", "the host's models leave no room");
+            return Err(reason.fact("need", need).fact("held", held));
+        }
+        self.unclaimed.remove(&(model.to_owned(), token));
+        let run = LocalRun { token: Some(token), need, phase: RunPhase::Loading, idle: false, leaves: false };
+        let run = self.runs.entry(model.to_owned()).or_insert(run);
+        (run.token, run.need, run.leaves) = (Some(token), need, false);
+        self.registration.is_stale = true;
+        Ok(token)
+    }
+
+    /// Deletes a seat. The token is burnt at once: the deletion may be applied long after the store was asked.
+    fn give_up(&mut self, now: Duration, model: &str, token: u64, effects: &mut Vec<FleetEffect>) {
+        let burnt = self.burnt.entry(model.to_owned()).or_default();
+        *burnt = token.max(*burnt);
+        self.unclaimed.remove(&(model.to_owned(), token));
+        self.giving_up.insert(model.to_owned(), (token, now + DELETE_AGAIN));
+        let key = FleetKey::Seat { model: model.to_owned(), number: 0 };
+        let compares = vec![Compare { guard: ClaimGuard::Seat, key: key.clone(), revision: token }];
+        let transaction = Transaction { compares, writes: vec![Write::delete(key)] };
+        self.transact(Operation::GiveUp { model: model.to_owned(), token }, transaction, effects);
+    }
+
+    pub(super) fn gave_up(&mut self, now: Duration, model: &str, token: u64, outcome: TransactionOutcome) {
+        let Some((_, again)) = self.giving_up.get_mut(model).filter(|(pending, _)| *pending == token) else {
+            return;
+        };
+        *again = now + DELETE_AGAIN;
+        if outcome != TransactionOutcome::Unknown {
+            self.giving_up.remove(model);
+        }
+    }
+
+    pub(super) fn run_changed(
+        &mut self,
+        now: Duration,
+        model: &str,
+        run: Option<(RunPhase, Bytes)>,
+        idle: bool,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        self.registration.state_changed();
+        match run {
+            None => {
+                // First the memory, then the seat.
+                if let Some(token) = self.runs.remove(model).and_then(|run| run.token) {
+                    self.give_up(now, model, token, effects);
+                }
+                self.registration.is_stale = true;
+            }
+            Some((phase, need)) => {
+                let fresh = LocalRun { token: None, need, phase, idle, leaves: false };
+                let run = self.runs.entry(model.to_owned()).or_insert(fresh);
+                (run.phase, run.idle) = (phase, idle);
+                if run.token.is_none() {
+                    run.need = need;
+                    self.registration.is_stale = true;
+                    self.seat_here(now, model);
+                }
+            }
+        }
+    }
+
+    /// Takes the seats that this host claimed for models that it held already.
+    fn adopt(&mut self) {
+        let seats = self.view.seats_on(&self.settings.name, &self.incarnation);
+        let is_new = |model: &str, token: u64| self.burnt.get(model).is_none_or(|burnt| token > *burnt);
+        let seats = seats.filter(|(model, token, _)| is_new(model, *token));
+        let seats: Vec<_> = seats.map(|(model, token, seat)| (model.to_owned(), token, seat.need)).collect();
+        for (model, token, need) in seats {
+            let unseated = self.runs.get_mut(&model).filter(|run| run.token.is_none() && !run.leaves);
+            if let Some(run) = unseated {
+                (run.token, run.need) = (Some(token), need);
+                self.registration.is_stale = true;
+            }
+        }
+    }
+
+    /// Compares what is held with the seats that the store has.
+    pub(super) fn check_runs(&mut self, effects: &mut Vec<FleetEffect>) {
+        self.adopt();
+        let mut lost = Vec::new();
+        for (model, run) in &self.runs {
+            let seat = self.view.seat(model);
+            let stands = |token: u64| seat.is_some_and(|seat| seat.revision == token);
+            if let Some(token) = run.token.filter(|token| self.view.revision >= *token && !stands(*token)) {
+                let is_moved = seat.is_some_and(|seat| seat.record.body.cause == SeatCause::Moved);
+                lost.push((model.clone(), token, is_moved || self.is_evicted(token)));
+            }
+        }
+        for (model, token, leaves) in lost {
+            self.burnt.insert(model.clone(), token);
+            if let Some(run) = self.runs.get_mut(&model) {
+                (run.token, run.leaves) = (None, leaves);
+            }
+            self.registration.is_stale = true;
+            effects.push(FleetEffect::Release { model });
+        }
+    }
+
+    fn is_evicted(&self, token: u64) -> bool {
+        let (name, incarnation) = (&self.settings.name, &self.incarnation);
+        self.view.seats_on(name, incarnation).any(|(_, _, seat)| seat.evicts.contains(&token))
+    }
+
+    /// Gives up seats of this host for which nothing came, and deletes again where the store did not answer.
+    pub(super) fn sweep(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
+        let seats = self.view.seats_on(&self.settings.name, &self.incarnation);
+        let empty: Vec<(String, u64)> = seats
+            .filter(|(model, ..)| !self.runs.contains_key(*model) && !self.giving_up.contains_key(*model))
+            .map(|(model, token, _)| (model.to_owned(), token))
+            .collect();
+        self.unclaimed.retain(|seat, _| empty.contains(seat));
+        for seat in empty {
+            let since = *self.unclaimed.entry(seat.clone()).or_insert(now);
+            if now >= since + UNCLAIMED {
+                self.give_up(now, &seat.0, seat.1, effects);
+            }
+        }
+        // Idle models of a host that is drained leave; the next request seats them elsewhere.
+        let leaves = |drain: &Versioned<Drain>| drain.record.body.leave;
+        if self.view.drains.get(&self.settings.name).is_some_and(leaves) {
+            let idle = self.runs.iter().filter(|(_, run)| run.idle && run.phase == RunPhase::Ready);
+            effects.extend(idle.map(|(model, _)| FleetEffect::Release { model: model.clone() }));
+        }
+        // So do idle models without a seat that sit on another host now.
+        let is_elsewhere = |model: &str| {
+            let seat = self.view.seat(model).map(|seat| &seat.record.body);
+            seat.is_some_and(|seat| !self.is_mine(seat) && self.view.living_host(seat).is_some())
+        };
+        let surplus = self.runs.iter().filter(|(model, run)| {
+            run.token.is_none() && run.idle && run.phase == RunPhase::Ready && is_elsewhere(model)
+        });
+        effects.extend(surplus.map(|(model, _)| FleetEffect::Release { model: model.clone() }));
+        let again: Vec<(String, u64)> = self
+            .giving_up
+            .iter()
+            .filter(|(_, (_, at))| *at <= now)
+            .map(|(model, (token, _))| (model.clone(), *token))
+            .collect();
+        for (model, token) in again {
+            self.give_up(now, &model, token, effects);
+        }
+    }
+}
+
+fn stale(request: u64, text: &str) -> FleetEffect {
+    FleetEffect::Refuse { request, reason: Reason::new("stale_seat", text) }
+}

@@ -1,0 +1,268 @@
+//! Router of requests: to the host of the model's seat, or to a host on which the model is seated for them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_base::Reason;
+
+use super::{FleetEffect, FleetNode, Operation, SeatToken, TransactionOutcome};
+use crate::claim::{Claim, Write};
+use crate::keys::FleetKey;
+use crate::place::{SeatWish, place};
+use crate::records::{HostRecord, Seat, SeatCause};
+use crate::view::{StoreChange, Versioned};
+
+/// Time for which a host that left the store is still asked: its lease may have been lost by mistake, and then it comes
+/// back at once.
+const GRACE: Duration = Duration::from_secs(2);
+/// Pauses before the next claim: after a conflict, at most; and while every host is full.
+const CONFLICT_MS: u64 = 20;
+const FULL: Duration = Duration::from_millis(250);
+
+/// A claim that is under way for some requests.
+#[derive(Debug)]
+pub(super) struct PendingClaim {
+    /// The requests, with the time at which each is refused.
+    pub(super) waiting: Vec<(u64, Duration)>,
+    /// The time of the next attempt; `None` while an answer of the store is awaited.
+    pub(super) again: Option<Duration>,
+    /// The claim that the store was asked for.
+    asked: Option<Claim>,
+    only: Option<String>,
+}
+
+impl PendingClaim {
+    fn new(now: Duration) -> Self {
+        Self { waiting: Vec::new(), again: Some(now), asked: None, only: None }
+    }
+
+    /// True if the store was asked for the claim with this nonce last.
+    fn asked_as(&self, nonce: &str) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.seat.nonce == nonce)
+    }
+}
+
+impl FleetNode {
+    /// Finds the host of a request.
+    pub(super) fn route(&mut self, now: Duration, request: u64, model: &str, effects: &mut Vec<FleetEffect>) {
+        let seat = self.view.seat(model).cloned();
+        let is_here = |seat: &Versioned<Seat>| self.is_mine(&seat.record.body);
+        let elsewhere = seat.as_ref().filter(|seat| !is_here(seat)).and_then(|seat| self.address(now, seat));
+        match (self.runs.contains_key(model), elsewhere, seat) {
+            (true, None, _) => {
+                effects.push(FleetEffect::Serve { request });
+                self.seat_here(now, model);
+            }
+            (_, Some((host, address, token)), _) => {
+                effects.push(FleetEffect::Forward { request, host, address, token })
+            }
+            _ if self.silent.is_some() => {
+                effects.push(FleetEffect::Refuse { request, reason: self.silence(now) })
+            }
+            (false, None, Some(seat)) if is_here(&seat) => {
+                self.confirm(request, model, seat.revision, effects);
+            }
+            (false, None, _) => {
+                let deadline = now + self.settings.wait;
+                let claim = self.claims.entry(model.to_owned()).or_insert_with(|| PendingClaim::new(now));
+                claim.waiting.push((request, deadline));
+            }
+        }
+    }
+
+    /// Address and token of a seat whose host lives, or left the store a moment ago.
+    fn address(&self, now: Duration, seat: &Versioned<Seat>) -> Option<(String, String, SeatToken)> {
+        let body = &seat.record.body;
+        let token = SeatToken { incarnation: body.incarnation.clone(), revision: seat.revision };
+        let recently = || {
+            let (since, host) = self.gone.get(&body.host)?;
+            // While the store is silent it cannot tell that the host has come back.
+            let is_recent = self.silent.is_some() || now < *since + GRACE;
+            (is_recent && host.incarnation == body.incarnation).then_some(host)
+        };
+        let host = self.view.living_host(body).or_else(recently)?;
+        Some((body.host.clone(), host.address.clone(), token))
+    }
+
+    /// Asks for a seat for a model that this host holds already.
+    pub(super) fn seat_here(&mut self, now: Duration, model: &str) {
+        let has_seat = self.runs.get(model).is_some_and(|run| run.token.is_some() || run.leaves);
+        if has_seat
+            || self.view.seat(model).is_some_and(|seat| self.view.living_host(&seat.record.body).is_some())
+        {
+            return;
+        }
+        let name = self.settings.name.clone();
+        // This life may not be registered yet.
+        if self.view.host(&name).is_none_or(|host| host.incarnation != self.incarnation) {
+            return;
+        }
+        let claim = self.claims.entry(model.to_owned()).or_insert_with(|| PendingClaim::new(now));
+        claim.only = Some(name);
+    }
+
+    /// The host of a request refused it, or is not reached: another one is chosen if its seat still stands.
+    pub(super) fn host_failed(
+        &mut self,
+        now: Duration,
+        request: u64,
+        model: &str,
+        host: &str,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        self.gone.remove(host);
+        let stands = self.view.seat(model).is_some_and(|seat| {
+            seat.record.body.host == host && self.view.living_host(&seat.record.body).is_some()
+        });
+        if !stands {
+            return self.route(now, request, model, effects);
+        }
+        // The host may be gone, or this daemon may be cut off, so the seat stands until the lease ends.
+        let text = format!("host '{host}' of model '{model}' does not answer, and its lease has not ended");
+        let reason = Reason::new("host_unreachable", text).fact("host", host.to_owned());
+        effects.push(FleetEffect::Refuse { request, reason });
+    }
+
+    pub(super) fn forget(&mut self, request: u64) {
+        for claim in self.claims.values_mut() {
+            claim.waiting.retain(|(waiting, _)| *waiting != request);
+        }
+        for hops in self.confirming.values_mut() {
+            hops.retain(|(waiting, _)| *waiting != request);
+        }
+    }
+
+    /// Begins the claims whose time has come, and refuses the requests whose time has passed.
+    pub(super) fn retry_claims(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
+        let due = |claim: &PendingClaim| claim.again.is_some_and(|at| at <= now);
+        let due: Vec<String> =
+            self.claims.iter().filter(|(_, claim)| due(claim)).map(|(model, _)| model.clone()).collect();
+        for model in due {
+            if let Some(claim) = self.claims.remove(&model) {
+                self.attempt(now, model, claim, effects);
+            }
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        now: Duration,
+        model: String,
+        mut claim: PendingClaim,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        let seat = self.view.seat(&model).map(|seat| &seat.record.body);
+        if seat.is_some_and(|seat| self.view.living_host(seat).is_some()) {
+            let waiting = claim.waiting.into_iter();
+            return waiting.for_each(|(request, _)| self.route(now, request, &model, effects));
+        }
+        let random = self.draw();
+        let only = claim.only.as_deref();
+        let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
+        let wish = SeatWish { model: &model, only, cause: SeatCause::Wanted, held, random };
+        let draw = self.draw();
+        let nonce = format!("{}-{draw:x}", self.incarnation);
+        let planned = place(&self.view, &wish).and_then(|plan| {
+            let newer =
+                || Reason::new("newer_record", "a later version of the program wrote the model's seat");
+            Claim::new(&self.view, &model, plan, nonce).ok_or_else(newer)
+        });
+        match planned {
+            Ok(mut planned) => {
+                planned.transaction.writes.extend(self.with_less_unseated(held));
+                let (transaction, nonce) = (planned.transaction.clone(), planned.seat.nonce.clone());
+                (claim.again, claim.asked) = (None, Some(planned));
+                self.claims.insert(model.clone(), claim);
+                self.transact(Operation::Claim { model, nonce }, transaction, effects);
+            }
+            Err(reason) => {
+                // A full host may have room soon; a request waits for that, and nothing else does.
+                let waits = reason.because.iter().any(|host| host.code == "host_full");
+                let late = |request: &(u64, Duration)| !waits || request.1 <= now;
+                let (late, left) = claim.waiting.into_iter().partition(late);
+                (claim.waiting, claim.again) = (left, Some(now + FULL));
+                let late: Vec<(u64, Duration)> = late;
+                let refuse = |(request, _)| FleetEffect::Refuse { request, reason: reason.clone() };
+                effects.extend(late.into_iter().map(refuse));
+                if !claim.waiting.is_empty() {
+                    self.claims.insert(model, claim);
+                }
+            }
+        }
+    }
+
+    pub(super) fn claimed(
+        &mut self,
+        now: Duration,
+        model: String,
+        nonce: String,
+        outcome: TransactionOutcome,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        let pause = Duration::from_millis(1 + self.draw() % CONFLICT_MS);
+        // The claim of an earlier request is no answer to this one; the watch tells what became of it.
+        let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(&nonce)) else { return };
+        match outcome {
+            TransactionOutcome::Applied(revision) => self.seated(now, &model, revision, effects),
+            TransactionOutcome::Unknown => {
+                let operation = self.begin(Operation::Resolve { model: model.clone(), nonce });
+                effects.push(FleetEffect::ReadSeat { operation, model });
+            }
+            TransactionOutcome::Conflict => claim.again = Some(now + pause),
+        }
+    }
+
+    /// Enters a claim of this daemon before the watch tells it, and routes what waited for it.
+    fn seated(&mut self, now: Duration, model: &str, revision: u64, effects: &mut Vec<FleetEffect>) {
+        let Some(claim) = self.claims.remove(model) else { return };
+        for Write { key, value, .. } in claim.asked.into_iter().flat_map(|asked| asked.transaction.writes) {
+            self.view.enter(&StoreChange { key, revision, value });
+        }
+        for (request, _) in claim.waiting {
+            self.route(now, request, model, effects);
+        }
+    }
+
+    /// The nonce tells whether a claim without an answer was applied.
+    pub(super) fn resolved(
+        &mut self,
+        now: Duration,
+        model: String,
+        nonce: &str,
+        found: Option<Option<Versioned<Seat>>>,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(nonce)) else { return };
+        match found {
+            Some(Some(found)) if found.record.body.nonce == nonce => {
+                self.seated(now, &model, found.revision, effects);
+            }
+            // Should it be applied later, the next claim's compare of the seat fails.
+            found => {
+                let pause = if found.is_some() { Duration::from_millis(CONFLICT_MS) } else { FULL };
+                claim.again = Some(now + pause);
+            }
+        }
+    }
+
+    /// The hosts that `changes` may delete, with their records.
+    pub(super) fn hosts_of(&self, changes: &[StoreChange]) -> Vec<(String, Versioned<HostRecord>)> {
+        let deleted = changes.iter().filter(|change| change.value.is_none());
+        let names = deleted.filter_map(|change| match &change.key {
+            FleetKey::Host(name) => Some(name),
+            _ => None,
+        });
+        names.filter_map(|name| Some((name.clone(), self.view.hosts.get(name)?.clone()))).collect()
+    }
+
+    /// Notes since when hosts are gone.
+    pub(super) fn note_gone(&mut self, now: Duration, before: &BTreeMap<String, Versioned<HostRecord>>) {
+        for (name, host) in before {
+            if !self.view.hosts.contains_key(name) {
+                self.gone.insert(name.clone(), (now, host.record.body.clone()));
+            }
+        }
+        let hosts = &self.view.hosts;
+        self.gone.retain(|name, _| !hosts.contains_key(name));
+    }
+}

@@ -1,0 +1,185 @@
+//! Records of the store, as JSON: hosts, offers, state, seats, turns and drains.
+//!
+//! Each has the version of its schema. A field that this version does not know is kept, and a record of a later schema
+//! is read as far as it is known and never written over. No record holds a key, a path or a command line.
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The schema that this version writes.
+pub const SCHEMA: u32 = 1;
+/// Longest record that is read: an offer of a thousand models takes 200 KiB.
+const LONGEST: usize = 1 << 20;
+
+/// A record with its schema and the fields that this version does not know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record<T> {
+    pub schema: u32,
+    #[serde(flatten)]
+    pub body: T,
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+impl<T: Serialize + DeserializeOwned> Record<T> {
+    pub fn new(body: T) -> Self {
+        Self { schema: SCHEMA, body, unknown: Map::new() }
+    }
+
+    /// Reads a value of the store; `None` for anything that is no such record.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        if value.len() > LONGEST {
+            return None;
+        }
+        serde_json::from_slice(value).ok()
+    }
+
+    pub fn write(&self) -> Vec<u8> {
+        // Maps with string keys and plain fields: nothing in it can fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// True if this version may write over it.
+    pub fn is_known(&self) -> bool {
+        self.schema <= SCHEMA
+    }
+}
+
+/// Registration of a host. A claim of a seat on the host compares it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRecord {
+    /// One life of the host. It changes with each start, and when the store has gone back in time.
+    pub incarnation: String,
+    /// The machine, so that a second host of the same name is told from a restart.
+    pub machine: String,
+    /// `ADDRESS:PORT` at which other hosts reach it.
+    pub address: String,
+    /// Version of the program.
+    pub version: String,
+    /// Memory for models, over all its cards.
+    pub capacity: Bytes,
+    /// Memory of models that the host holds and that have no seat.
+    pub unseated: Bytes,
+    /// Digest of what it offers.
+    pub offers: String,
+}
+
+/// Models that a host can serve, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferList {
+    pub models: BTreeMap<String, ModelOffer>,
+}
+
+/// One model as a host can serve it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelOffer {
+    /// The file; `None` for a command of the user's own, whose files are not known.
+    pub file: Option<FileDigest>,
+    /// Memory that the model takes there.
+    pub need: Bytes,
+}
+
+/// Identity of a model file: a digest of its header, and its size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileDigest {
+    pub header: String,
+    pub size: Bytes,
+}
+
+/// Models that a host has loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostState {
+    pub runs: BTreeMap<String, RunState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunState {
+    pub phase: RunPhase,
+    /// True if no request uses it.
+    pub idle: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunPhase {
+    Loading,
+    Ready,
+}
+
+/// The host of a model. The revision of its transaction is its token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seat {
+    pub host: String,
+    pub incarnation: String,
+    pub need: Bytes,
+    /// Tells the writer's own transaction from another one when its answer was lost.
+    pub nonce: String,
+    pub cause: SeatCause,
+    /// Tokens of idle models of the host that leave for this one.
+    pub evicts: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeatCause {
+    /// A request wanted the model.
+    Wanted,
+    /// An operator, or a drain, moved it.
+    Moved,
+}
+
+/// Record whose only content is its revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {}
+
+/// An operator's wish about a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// True if its models are to leave as well.
+    pub leave: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat() -> Seat {
+        let need = Bytes::mib(5);
+        let (host, incarnation, nonce) = ("h".to_owned(), "i".to_owned(), "n".to_owned());
+        Seat { host, incarnation, need, nonce, cause: SeatCause::Wanted, evicts: vec![3] }
+    }
+
+    #[test]
+    fn a_field_of_a_later_version_is_kept_and_its_record_is_not_written_over() {
+        let mut later: Value = serde_json::from_slice(&Record::new(seat()).write()).unwrap();
+        later["schema"] = 2.into();
+        later["prefers"] = "h2".into();
+        let read = Record::<Seat>::read(later.to_string().as_bytes()).unwrap();
+        assert_eq!((read.body.clone(), read.is_known()), (seat(), false));
+        assert_eq!(serde_json::from_slice::<Value>(&read.write()).unwrap(), later);
+    }
+
+    #[test]
+    fn a_record_names_no_command_and_no_key() {
+        let text = String::from_utf8(Record::new(seat()).write()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"schema":1,"host":"h","incarnation":"i","need":5242880,"nonce":"n","cause":"wanted","evicts":[3]}"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_record_is_none() {
+        let long = vec![b' '; LONGEST + 1];
+        for value in [&b""[..], b"{}", b"[]", b"{\"schema\":-1}", b"\xff", &long] {
+            assert_eq!(Record::<Seat>::read(value), None);
+            assert_eq!(Record::<HostRecord>::read(value), None);
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(Record::<OfferList>::read(deep.as_bytes()), None);
+    }
+}

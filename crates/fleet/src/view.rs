@@ -1,0 +1,176 @@
+//! State of the fleet as one daemon knows it, built from a reading of the store and from its changes since.
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::keys::FleetKey;
+use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Seat, Turn};
+
+/// A record and the revision at which it was last written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Versioned<T> {
+    pub revision: u64,
+    pub record: Record<T>,
+}
+
+/// One change of the store; no value is a deletion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoreChange {
+    pub key: FleetKey,
+    pub revision: u64,
+    pub value: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct FleetView {
+    /// The last revision that it knows.
+    pub revision: u64,
+    pub hosts: BTreeMap<String, Versioned<HostRecord>>,
+    pub offers: BTreeMap<String, Versioned<OfferList>>,
+    pub states: BTreeMap<String, Versioned<HostState>>,
+    /// By model and number.
+    pub seats: BTreeMap<(String, u32), Versioned<Seat>>,
+    pub turns: BTreeMap<String, Versioned<Turn>>,
+    pub drains: BTreeMap<String, Versioned<Drain>>,
+    /// Revisions of records that cannot be read. What depends on one is left alone.
+    pub unreadable: BTreeMap<FleetKey, u64>,
+}
+
+impl FleetView {
+    /// A view of the whole store at one revision.
+    pub fn at(revision: u64, records: impl IntoIterator<Item = StoreChange>) -> Self {
+        let mut view = Self::default();
+        records.into_iter().for_each(|record| view.apply(&record));
+        view.revision = revision;
+        view
+    }
+
+    /// Takes a change that the watch tells. An older one than the record at hand changes nothing.
+    pub fn apply(&mut self, change: &StoreChange) {
+        self.revision = self.revision.max(change.revision);
+        self.enter(change);
+    }
+
+    /// Takes a change of this daemon's own, which the watch has not told yet, nor what came before it.
+    pub(crate) fn enter(&mut self, change: &StoreChange) {
+        let Self { hosts, offers, states, seats, turns, drains, unreadable, .. } = self;
+        let is_read = match &change.key {
+            FleetKey::Host(name) => put(hosts, name.clone(), change),
+            FleetKey::Offers(digest) => put(offers, digest.clone(), change),
+            FleetKey::State(name) => put(states, name.clone(), change),
+            FleetKey::Seat { model, number } => put(seats, (model.clone(), *number), change),
+            FleetKey::Turn(name) => put(turns, name.clone(), change),
+            FleetKey::Drain(name) => put(drains, name.clone(), change),
+        };
+        match is_read {
+            true => drop(unreadable.remove(&change.key)),
+            false => drop(unreadable.insert(change.key.clone(), change.revision)),
+        }
+    }
+
+    /// The revision at which the key was last written, as far as known; 0 if it is not there.
+    pub fn revision_of(&self, key: &FleetKey) -> u64 {
+        let known = match key {
+            FleetKey::Host(name) => self.hosts.get(name).map(|it| it.revision),
+            FleetKey::Offers(digest) => self.offers.get(digest).map(|it| it.revision),
+            FleetKey::State(name) => self.states.get(name).map(|it| it.revision),
+            FleetKey::Seat { model, number } => {
+                self.seats.get(&(model.clone(), *number)).map(|it| it.revision)
+            }
+            FleetKey::Turn(name) => self.turns.get(name).map(|it| it.revision),
+            FleetKey::Drain(name) => self.drains.get(name).map(|it| it.revision),
+        };
+        known.or_else(|| self.unreadable.get(key).copied()).unwrap_or(0)
+    }
+
+    pub fn host(&self, name: &str) -> Option<&HostRecord> {
+        self.hosts.get(name).map(|host| &host.record.body)
+    }
+
+    pub fn seat(&self, model: &str) -> Option<&Versioned<Seat>> {
+        self.seats.get(&(model.to_owned(), 0))
+    }
+
+    /// The host of the seat, if it is registered with the life that was given the seat.
+    pub fn living_host(&self, seat: &Seat) -> Option<&HostRecord> {
+        self.host(&seat.host).filter(|host| host.incarnation == seat.incarnation)
+    }
+
+    pub fn offer(&self, host: &HostRecord, model: &str) -> Option<&ModelOffer> {
+        self.offers.get(&host.offers)?.record.body.models.get(model)
+    }
+
+    /// Seats on this life of the host, with model, token and record.
+    pub fn seats_on<'a>(
+        &'a self,
+        name: &'a str,
+        incarnation: &'a str,
+    ) -> impl Iterator<Item = (&'a str, u64, &'a Seat)> {
+        self.seats.iter().filter_map(move |((model, _), seat)| {
+            let body = &seat.record.body;
+            let is_there = body.host == name && body.incarnation == incarnation;
+            is_there.then_some((model.as_str(), seat.revision, body))
+        })
+    }
+
+    /// Memory of each host that no seat and no unseated model takes.
+    pub fn free(&self) -> BTreeMap<&str, Bytes> {
+        let mut free: BTreeMap<&str, Bytes> = BTreeMap::new();
+        for (name, host) in &self.hosts {
+            let host = &host.record.body;
+            free.insert(name, host.capacity.saturating_sub(host.unseated));
+        }
+        for seat in self.seats.values() {
+            let seat = &seat.record.body;
+            if let Some(left) = self.living_host(seat).and_then(|_| free.get_mut(seat.host.as_str())) {
+                *left = left.saturating_sub(seat.need);
+            }
+        }
+        free
+    }
+}
+
+/// Puts or deletes a record; false if the value cannot be read.
+fn put<K: Ord, T: Serialize + DeserializeOwned>(
+    records: &mut BTreeMap<K, Versioned<T>>,
+    name: K,
+    change: &StoreChange,
+) -> bool {
+    // A claim of this daemon is entered before the watch tells it.
+    if records.get(&name).is_some_and(|at_hand| at_hand.revision > change.revision) {
+        return true;
+    }
+    let record = change.value.as_deref().map(Record::read);
+    let is_read = !matches!(record, Some(None));
+    match record.flatten() {
+        Some(record) => drop(records.insert(name, Versioned { revision: change.revision, record })),
+        None => drop(records.remove(&name)),
+    }
+    is_read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(key: FleetKey, revision: u64, value: &str) -> StoreChange {
+        StoreChange { key, revision, value: (!value.is_empty()).then(|| value.into()) }
+    }
+
+    #[test]
+    fn an_unreadable_record_keeps_its_revision_until_it_is_mended() {
+        let key = FleetKey::Drain("a".to_owned());
+        let mut view = FleetView::default();
+        view.apply(&change(key.clone(), 4, "garbage"));
+        assert_eq!((view.revision_of(&key), view.drains.len(), view.unreadable.len()), (4, 0, 1));
+        view.apply(&change(key.clone(), 5, r#"{"schema":1,"leave":true}"#));
+        assert_eq!((view.revision_of(&key), view.drains.len(), view.unreadable.len()), (5, 1, 0));
+        view.apply(&change(key.clone(), 4, ""));
+        assert_eq!(view.drains.len(), 1, "an older change is no news");
+        view.apply(&change(key.clone(), 6, ""));
+        assert_eq!((view.revision_of(&key), view.revision), (0, 6));
+    }
+}

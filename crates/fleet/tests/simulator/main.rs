@@ -1,0 +1,82 @@
+//! Simulator: daemons of a fleet against a store that loses, delays and applies answers out of sight.
+#![allow(clippy::cast_possible_truncation)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod checker;
+mod scripted;
+mod store;
+mod world;
+
+use plimsoll_fleet::ClaimGuard;
+use proptest::prelude::*;
+use world::{World, WorldSettings};
+
+const SMALL: WorldSettings = WorldSettings {
+    hosts: 3,
+    models: 8,
+    seconds: 20,
+    faults: true,
+    pause: 2000,
+    late: 6,
+    without: None,
+    seed: 1,
+};
+
+/// Runs a world and returns its faults.
+fn faults(settings: WorldSettings) -> (World, checker::Faults) {
+    let mut world = World::new(settings).run();
+    let mut faults = checker::check(&world.store.history);
+    faults.0.append(&mut world.faults.0);
+    (world, faults)
+}
+
+#[test]
+fn a_calm_fleet_answers_everything() {
+    let (world, faults) = faults(WorldSettings { hosts: 6, models: 8, faults: false, ..SMALL });
+    assert_eq!(faults, checker::Faults::default());
+    assert!(world.answered > 100 && world.refused == 0, "{} {}", world.answered, world.refused);
+}
+
+#[test]
+fn two_hundred_hosts_with_faults_over_commit_nothing() {
+    let settings = WorldSettings { hosts: 200, models: 300, seconds: 6, pause: 30, seed: 7, ..SMALL };
+    let (world, faults) = faults(settings);
+    assert_eq!(faults, checker::Faults::default());
+    assert!(world.answered > 200 && world.unknown > 100, "{} {}", world.answered, world.unknown);
+}
+
+/// Faults that a history without this compare shows, over some seeds.
+fn caught(guard: ClaimGuard) -> u64 {
+    let worlds = (1..=24).map(|seed| {
+        let settings =
+            WorldSettings { hosts: 4, seconds: 30, pause: 150, without: Some(guard), seed, ..SMALL };
+        let history = World::new(settings).run().store.history;
+        checker::check(&history).0.values().sum::<u64>()
+    });
+    worlds.sum()
+}
+
+#[test]
+fn the_checker_catches_a_claim_without_its_compare_of_the_host() {
+    assert!(caught(ClaimGuard::Host) > 0);
+}
+
+#[test]
+fn the_checker_catches_a_claim_without_its_compare_of_the_turn() {
+    assert!(caught(ClaimGuard::Turn) > 0);
+}
+
+#[test]
+fn the_checker_catches_a_claim_without_its_compare_of_the_drain() {
+    assert!(caught(ClaimGuard::Drain) > 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_seed_over_commits_a_host(seed in any::<u64>(), hosts in 2_usize..7, models in 3_u64..14) {
+        let (_, faults) = faults(WorldSettings { hosts, models, seed, ..SMALL });
+        prop_assert_eq!(faults, checker::Faults::default());
+    }
+}

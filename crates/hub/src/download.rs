@@ -1,0 +1,240 @@
+//! Download of a model from the hub, in the layout of the hub's cache.
+//!
+//! A file comes in parts, each a request of its own, into `blobs/DIGEST.part`. After a failure the next download continues
+//! there. A file gets its name once its digest is the one of the hub's list.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_base::Bytes;
+use plimsoll_model::Dialect;
+use ring::digest::{Context, SHA256};
+
+use crate::address::{Address, printable};
+use crate::choice;
+use crate::downloaded::{DownloadedModel, repository_folder};
+use crate::error::{HubError, HubFailure};
+use crate::listing::Listing;
+use crate::source::Hub;
+
+/// Bytes of one request: a server that stalls costs no more, and a slow line has the whole patience for them.
+const PART: u64 = 8 << 20;
+/// Failures in a row after which a download ends; the pause doubles each time.
+const FAILURES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(500);
+/// Disk space that a download leaves.
+const MARGIN: Bytes = Bytes::mib(512);
+const BUFFER: usize = 1 << 20;
+
+/// Files of a model that is to be downloaded.
+#[derive(Debug)]
+pub struct DownloadPlan {
+    pub name: String,
+    repo: String,
+    commit: String,
+    /// The model's files, then its projector if it has one.
+    files: Vec<PlannedFile>,
+    has_projector: bool,
+}
+
+#[derive(Debug)]
+struct PlannedFile {
+    path: String,
+    size: u64,
+    digest: String,
+    address: Address,
+}
+
+/// Bytes of one file that have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DownloadProgress {
+    pub address: String,
+    pub done: u64,
+    pub total: u64,
+}
+
+impl DownloadPlan {
+    pub fn size(&self) -> Bytes {
+        self.files.iter().map(|file| Bytes::new(file.size)).sum()
+    }
+}
+
+impl Hub {
+    /// The files of `USER/REPO` or `USER/REPO:QUANT`; their headers show that they are a model.
+    pub fn plan_download(&self, name: &str, dialect: Dialect) -> Result<DownloadPlan, HubError> {
+        let (repo, tag) = name.split_once(':').map_or((name, None), |(repo, tag)| (repo, Some(tag)));
+        // The name becomes one of a model, and of a file.
+        let is_plain = |tag: &str| tag.bytes().all(|c| c.is_ascii_alphanumeric() || b"._-".contains(&c));
+        if tag.is_some_and(|tag| tag.is_empty() || tag.len() > 64 || !is_plain(tag)) {
+            return Err(HubFailure::NoRepository.of(printable(name)));
+        }
+        let listing = Listing::fetch(&self.client, repo)?;
+        let paths = listing.paths();
+        let mut files = choice::model(&paths, tag).map_err(|failure| failure.of(repo))?;
+        self.listed(&listing, &files, dialect, &[])?.model()?;
+        let projector = files.first().and_then(|first| choice::projector(&paths, first));
+        files.extend(projector.map(str::to_owned));
+        let planned = files.into_iter().map(|path| {
+            let file = listing.file(&path);
+            let known = file.and_then(|file| Some((file.size?, file.digest.clone()?)));
+            let (size, digest) = known.ok_or_else(|| HubFailure::NoDigest.of(&path))?;
+            let address = listing.address(&self.client, &path);
+            Ok(PlannedFile { path, size, digest: digest.to_ascii_lowercase(), address })
+        });
+        let has_projector = projector.is_some();
+        Ok(DownloadPlan {
+            name: name.to_owned(),
+            repo: repo.to_owned(),
+            files: planned.collect::<Result<_, HubError>>()?,
+            commit: listing.commit.clone(),
+            has_projector,
+        })
+    }
+
+    /// Downloads the files into `folder`, and notes the model there. `goes_on` gets the progress; false ends it.
+    pub fn download(
+        &self,
+        plan: &DownloadPlan,
+        folder: &Path,
+        goes_on: &dyn Fn(DownloadProgress) -> bool,
+    ) -> Result<(), HubError> {
+        let of_disk = |error: io::Error| HubFailure::Disk(error.to_string()).of(folder.display());
+        let root = repository_folder(&plan.repo);
+        let blobs = folder.join(&root).join("blobs");
+        fs::create_dir_all(&blobs).map_err(of_disk)?;
+        room(plan, &blobs).map_err(|failure| failure.of(folder.display()))?;
+        let mut paths = Vec::new();
+        for file in &plan.files {
+            self.file(file, &blobs, goes_on)?;
+            let path = root.join("snapshots").join(&plan.commit).join(&file.path);
+            link(&folder.join(&path), &file.digest, file.path.matches('/').count()).map_err(of_disk)?;
+            paths.push(path);
+        }
+        let projector = if plan.has_projector { paths.pop() } else { None };
+        DownloadedModel { name: plan.name.clone(), files: paths, projector }.note(folder).map_err(of_disk)
+    }
+
+    fn file(
+        &self,
+        file: &PlannedFile,
+        blobs: &Path,
+        goes_on: &dyn Fn(DownloadProgress) -> bool,
+    ) -> Result<(), HubError> {
+        let of = |failure: HubFailure| failure.of(&file.address);
+        let of_disk = |error: io::Error| of(HubFailure::Disk(error.to_string()));
+        let tell = |done| {
+            let progress = DownloadProgress { address: file.address.to_string(), done, total: file.size };
+            if goes_on(progress) { Ok(()) } else { Err(of(HubFailure::Cancelled)) }
+        };
+        let whole = blobs.join(&file.digest);
+        if fs::metadata(&whole).is_ok_and(|found| found.len() == file.size) {
+            return tell(file.size);
+        }
+        let path = blobs.join(format!("{}.part", file.digest));
+        let mut part = PartFile::open(&path, file.size).map_err(of)?;
+        let (mut at, mut failures) = (file.address.clone(), 0);
+        while part.have < file.size {
+            tell(part.have)?;
+            match self.client.part(&at, part.have, PART.min(file.size - part.have)) {
+                Ok(got) if got.total != file.size => {
+                    return Err(of(HubFailure::Length { said: got.total, listed: file.size }));
+                }
+                Ok(got) => {
+                    part.append(&got.bytes).map_err(of_disk)?;
+                    (at, failures) = (got.at, 0);
+                }
+                // The address behind the redirect holds for a while only.
+                Err(_) if at != file.address => at = file.address.clone(),
+                Err(error) if error.failure.is_passing() && failures < FAILURES => {
+                    thread::sleep(PAUSE * 2_u32.pow(failures));
+                    failures += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let digest = part.finish().map_err(of_disk)?;
+        if digest != file.digest {
+            // Nothing of it can be used, and continuing would end here again.
+            fs::remove_file(&path).map_err(of_disk)?;
+            return Err(of(HubFailure::Digest { listed: file.digest.clone(), got: digest }));
+        }
+        fs::rename(&path, &whole).map_err(of_disk)?;
+        tell(file.size)
+    }
+}
+
+/// Checks that the rest of the files fits on the disk.
+fn room(plan: &DownloadPlan, blobs: &Path) -> Result<(), HubFailure> {
+    let have = |file: &PlannedFile| {
+        let of = |name: &str| fs::metadata(blobs.join(name)).map_or(0, |found| found.len());
+        of(&file.digest).max(of(&format!("{}.part", file.digest))).min(file.size)
+    };
+    let needed: Bytes = plan.files.iter().map(|file| Bytes::new(file.size - have(file))).sum();
+    let disk = rustix::fs::statvfs(blobs).map_err(|error| HubFailure::Disk(error.to_string()))?;
+    let free = Bytes::new(disk.f_bavail.saturating_mul(disk.f_frsize));
+    match needed.is_zero() || needed + MARGIN <= free {
+        true => Ok(()),
+        false => Err(HubFailure::NoSpace { needed, margin: MARGIN, free }),
+    }
+}
+
+/// What has come of a file. It is locked, so that no other process writes it too.
+struct PartFile {
+    file: File,
+    have: u64,
+    digest: Context,
+}
+
+impl PartFile {
+    fn open(path: &Path, size: u64) -> Result<Self, HubFailure> {
+        let of_disk = |error: io::Error| HubFailure::Disk(error.to_string());
+        let open = File::options().create(true).read(true).append(true).open(path);
+        let mut file = open.map_err(of_disk)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(HubFailure::Busy),
+            Err(fs::TryLockError::Error(error)) => return Err(of_disk(error)),
+        }
+        if file.metadata().map_err(of_disk)?.len() > size {
+            file.set_len(0).map_err(of_disk)?;
+        }
+        let (mut digest, mut have, mut buffer) = (Context::new(&SHA256), 0, vec![0; BUFFER]);
+        loop {
+            let count = file.read(&mut buffer).map_err(of_disk)?;
+            if count == 0 {
+                return Ok(Self { file, have, digest });
+            }
+            digest.update(&buffer[..count]);
+            have += u64::try_from(count).unwrap_or(u64::MAX);
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.digest.update(bytes);
+        self.have += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Ok(())
+    }
+
+    /// The digest of the whole, which is on the disk.
+    fn finish(self) -> io::Result<String> {
+        self.file.sync_all()?;
+        Ok(self.digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// Links a path of a snapshot to its blob, `depth` folders below the snapshot.
+fn link(path: &Path, digest: &str, depth: usize) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let up: PathBuf = std::iter::repeat_n("..", depth + 2).collect();
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => symlink(up.join("blobs").join(digest), path),
+    }
+}

@@ -1,0 +1,93 @@
+//! Downloaded models of a folder: their list, and their removal.
+//!
+//! A note for each, `plimsoll/NAME.json`, names its files. Without it a folder would not tell which of a repository's files
+//! are one model, and under which name it was asked for.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+
+/// Folder of the notes.
+const NOTES: &str = "plimsoll";
+/// Notes that are read, and the length of one.
+const MOST: usize = 4096;
+const LONGEST: u64 = 1 << 20;
+
+/// A model that was downloaded into a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DownloadedModel {
+    /// `USER/REPO` or `USER/REPO:QUANT`, as it was asked for.
+    pub name: String,
+    /// Its files, relative to the folder; the first is the one that engines get.
+    pub files: Vec<PathBuf>,
+    pub projector: Option<PathBuf>,
+}
+
+/// The folder of a repository in the layout of the hub's cache.
+pub(crate) fn repository_folder(repo: &str) -> PathBuf {
+    PathBuf::from(format!("models--{}", repo.replace('/', "--")))
+}
+
+impl DownloadedModel {
+    /// The models of a folder, by name. A note that leads out of the folder, or to nothing, is passed over.
+    pub fn all(folder: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(folder.join(NOTES)).into_iter().flatten().flatten().take(MOST);
+        let notes =
+            entries.map(|entry| entry.path()).filter(|path| path.extension() == Some(OsStr::new("json")));
+        let mut models: Vec<Self> = notes.filter_map(|path| Self::read(folder, &path)).collect();
+        models.sort_by(|a, b| a.name.cmp(&b.name));
+        models
+    }
+
+    fn read(folder: &Path, note: &Path) -> Option<Self> {
+        let mut text = Vec::new();
+        fs::File::open(note).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
+        let model: Self = serde_json::from_slice(&text).ok()?;
+        let is_below = |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
+        let is_there = |path: &PathBuf| is_below(path) && folder.join(path).is_file();
+        let is_own = note == model.note_path(folder) && !model.files.is_empty();
+        (is_own && model.paths().all(is_there)).then_some(model)
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.iter().chain(&self.projector)
+    }
+
+    fn note_path(&self, folder: &Path) -> PathBuf {
+        let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
+        folder.join(NOTES).join(format!("{name}.json"))
+    }
+
+    pub(crate) fn note(&self, folder: &Path) -> io::Result<()> {
+        let path = self.note_path(folder);
+        fs::create_dir_all(folder.join(NOTES))?;
+        let new = path.with_extension("new");
+        fs::write(&new, serde_json::to_vec(self).map_err(io::Error::other)?)?;
+        fs::rename(new, path)
+    }
+
+    /// Removes the model from the folder, with those of its files that no other model has.
+    pub fn remove(&self, folder: &Path) -> io::Result<()> {
+        // Without its note the model is gone, whatever happens to its files.
+        fs::remove_file(self.note_path(folder))?;
+        let others = Self::all(folder);
+        let shared: BTreeSet<&PathBuf> = others.iter().flat_map(|model| model.paths()).collect();
+        let kept: BTreeSet<PathBuf> =
+            shared.iter().filter_map(|path| fs::canonicalize(folder.join(path)).ok()).collect();
+        for path in self.paths().filter(|path| !shared.contains(path)) {
+            let link = folder.join(path);
+            // Two files of one content are one blob.
+            let blob = fs::canonicalize(&link).ok().filter(|blob| !kept.contains(blob) && *blob != link);
+            fs::remove_file(&link)?;
+            if let Some(blob) = blob {
+                fs::remove_file(blob)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! `plimsoll ps` and `plimsoll status`: a running server's cards and models, once or each second.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+
+use super::{ServerArgument, report};
+use crate::report::{ErrorReport, print_as};
+use crate::screen;
+
+/// Time between two prints of `--watch`, and what clears a terminal before each.
+const AGAIN: Duration = Duration::from_secs(1);
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples: plimsoll ps 127.0.0.1:8081; plimsoll status --json; plimsoll status --watch\n\nExit status: 0, \
+        or 1 if the server does not answer."
+)]
+pub(crate) struct List {
+    #[command(flatten)]
+    server: ServerArgument,
+    /// Print the server's status as JSON, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// Print it again each second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(crate) fn list(arguments: &List) -> Result<ExitCode, ErrorReport> {
+    arguments.show(screen::status)
+}
+
+/// The list, between what concerns the server itself and what it did last.
+pub(crate) fn status(arguments: &List) -> Result<ExitCode, ErrorReport> {
+    arguments.show(|status| {
+        let server = screen::server(status, &arguments.server.server().url.to_string());
+        server + &screen::status(status) + &screen::marks(status)
+    })
+}
+
+impl List {
+    fn show(&self, text: impl Fn(&Value) -> String) -> Result<ExitCode, ErrorReport> {
+        // In the place of the last one; a pipe gets one after the other.
+        let begin = if self.watch && io::stdout().is_terminal() { CLEAR } else { "" };
+        loop {
+            let status =
+                self.server.server().ask_json(Method::GET, "/api/status", &Value::Null).map_err(report)?;
+            print_as(self.json.as_deref(), &status, || format!("{begin}{}", text(&status)))?;
+            if !self.watch {
+                return Ok(ExitCode::SUCCESS);
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A fleet of three daemons and one store of three members. The first daemon has no room for any model.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use plimsoll_etcd::{Etcd, StoreAddress};
+use plimsoll_fleet::{KeySpace, StoreChange};
+use tempfile::TempDir;
+
+use crate::daemon::{Daemon, Setup};
+use crate::http::{self, Answer};
+use crate::server::Cluster;
+
+pub(crate) const KEY: &str = "a-key-of-the-fleet-and-of-no-client";
+
+pub(crate) struct Fleet {
+    pub(crate) hosts: Vec<Daemon>,
+    pub(crate) store: Cluster,
+    folder: TempDir,
+}
+
+impl Fleet {
+    pub(crate) fn start() -> Self {
+        let (store, folder) = (Cluster::start(3), tempfile::tempdir().unwrap());
+        std::fs::write(folder.path().join("key"), KEY).unwrap();
+        let mut fleet = Self { hosts: Vec::new(), store, folder };
+        for (number, memory) in ["64MiB", "1GiB", "1GiB"].into_iter().enumerate() {
+            let host = fleet.host(number, memory);
+            fleet.hosts.push(host);
+        }
+        fleet
+    }
+
+    pub(crate) fn host(&self, number: usize, memory: &str) -> Daemon {
+        let key = self.folder.path().join("key");
+        let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{}\"\n", key.display());
+        Setup::with_cards(&[&format!("name=host,kind=host,total={memory}")])
+            .model("one", "100MiB", "", "")
+            .model("two", "100MiB", "", "")
+            .config(&table)
+            .argument("--fleet")
+            .argument(&self.store.address())
+            .start()
+    }
+
+    /// Asks until there is an answer: hosts register a moment after their start, and leases end by time, later where the
+    /// store's leader changes.
+    pub(crate) fn ask(&self, host: usize, model: &str) -> Answer {
+        let mut last = String::new();
+        for _ in 0..900 {
+            let answer = http::chat(self.hosts[host].address, model);
+            if answer.status == 200 {
+                return answer;
+            }
+            last = answer.text();
+            assert_eq!(answer.status, 503, "{last}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("no answer: {last}\n{}", self.hosts.iter().map(Daemon::talk).collect::<String>());
+    }
+
+    fn range(&self) -> serde_json::Value {
+        // All keys, in base64: "\0" to "\0" is everything.
+        let body = serde_json::json!({ "key": "AA==", "range_end": "AA==" });
+        http::post(self.store.members[0].address.parse().unwrap(), "/v3/kv/range", &body).json()
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.range()["header"]["revision"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// All keys and values of the store, as text.
+    pub(crate) fn dump(&self) -> String {
+        let pairs = self.range()["kvs"].as_array().unwrap().clone();
+        let text = |value: &serde_json::Value| decode(value.as_str().unwrap_or_default());
+        pairs.iter().map(|pair| format!("{} {}\n", text(&pair["key"]), text(&pair["value"]))).collect()
+    }
+
+    /// The token of a model's seat.
+    pub(crate) fn seat(&self, model: &str) -> String {
+        let pairs = self.range()["kvs"].as_array().unwrap().clone();
+        let key = format!("seats/{model}/0");
+        let pair = pairs.iter().find(|pair| decode(pair["key"].as_str().unwrap()).ends_with(&key)).unwrap();
+        let seat: serde_json::Value = serde_json::from_str(&decode(pair["value"].as_str().unwrap())).unwrap();
+        format!("{}:{}", seat["incarnation"].as_str().unwrap(), pair["mod_revision"].as_str().unwrap())
+    }
+}
+
+fn decode(text: &str) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
+    for letter in text.bytes().filter(|letter| *letter != b'=') {
+        let value = LETTERS.iter().position(|other| *other == letter).unwrap();
+        bits = (bits << 6) | u32::try_from(value).unwrap();
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from((bits >> held) & 0xff).unwrap());
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A request with these header lines.
+pub(crate) fn header(address: SocketAddr, lines: &[(&str, &str)]) -> Answer {
+    let body = http::chat_body("one", false).to_string();
+    let mut head =
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n".to_owned();
+    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        head += &format!("{name}: {value}\r\n");
+    }
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        .unwrap();
+    http::read(&stream)
+}
+
+/// What `plimsoll fleet` prints.
+pub(crate) fn operator(fleet: &Fleet, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let output = command.arg("fleet").args(words).args(["--store", &fleet.store.address()]).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All changes of the store, from its first revision.
+pub(crate) fn history(store: &Cluster) -> Vec<StoreChange> {
+    let address: StoreAddress = store.address().parse().unwrap();
+    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (last, mut changes) = (client.header().await.unwrap().revision, Vec::<StoreChange>::new());
+        let mut watch = client.watch(1).await.unwrap();
+        while changes.last().is_none_or(|change| change.revision < last) {
+            let news = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+            changes.extend(news.expect("the watch tells every revision").unwrap());
+        }
+        changes
+    })
+}

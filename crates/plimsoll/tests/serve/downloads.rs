@@ -1,0 +1,110 @@
+//! Tests of downloads over HTTP: a model that comes, is served and is removed, and who may ask for it.
+
+use std::io::{BufRead, BufReader};
+use std::thread;
+use std::time::Duration;
+
+use fake_hub::{FakeHub, HostedFile};
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, Setup, until};
+use crate::http::{get, open, open_with, post, read};
+
+const NAME: &str = "user/model-GGUF:Q8_0";
+
+fn tiny() -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("as the test has made it");
+    let path = folder.path().join("tiny.gguf");
+    plimsoll_specimens::write("tiny", &path, &plimsoll_specimens::Changes::default())
+        .expect("as the test has made it");
+    std::fs::read(path).expect("as the test has made it")
+}
+
+fn names(daemon: &Daemon) -> Vec<String> {
+    let list = get(daemon.address, "/models").json();
+    let models = list["data"].as_array().expect("as the test has made it").iter();
+    models.map(|model| model["id"].as_str().expect("as the test has made it").to_owned()).collect()
+}
+
+fn remove(daemon: &Daemon, name: &str) -> u16 {
+    read(&open(daemon.address, "DELETE", &format!("/models?model={name}"), None)).status
+}
+
+#[test]
+fn a_model_is_downloaded_served_and_removed_again() {
+    let file = HostedFile::whole(&tiny());
+    let hub = FakeHub::start(vec![("user/model-GGUF", "model-Q8_0.gguf", file)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Setup::new()
+        .config(&format!("[serve]\ndownloads = \"{}\"\n", folder.path().display()))
+        .model("a", "64MiB", "", "")
+        .variable("MODEL_ENDPOINT", &hub.address)
+        .start();
+    let events = open(daemon.address, "GET", "/models/sse", None);
+    let events = thread::spawn(move || {
+        let lines = BufReader::new(events).lines().map_while(Result::ok);
+        let events = lines.filter_map(|line| {
+            let event: Value = serde_json::from_str(line.strip_prefix("data: ")?).ok()?;
+            Some(event["event"].as_str()?.to_owned())
+        });
+        let mut events = events.filter(|event| event.starts_with("download") || event == "model_remove");
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|event| event != "model_remove") {
+            seen.push(events.next().unwrap());
+        }
+        seen
+    });
+    thread::sleep(Duration::from_millis(200));
+    let order = json!({ "model": NAME });
+    let answer = post(daemon.address, "/models", &order);
+    assert_eq!((answer.status, answer.json()["success"] == true), (200, true), "{}", answer.text());
+    daemon.told(&format!("download {NAME}: complete"));
+    until("the model is listed", || names(&daemon) == ["a", NAME]);
+    daemon.told(&format!("INFO audit download {NAME}: no key is required"));
+    assert_eq!(post(daemon.address, "/models", &order).status, 400, "it exists");
+    // The plan reads its header: the file is there.
+    let planned = get(daemon.address, &format!("/api/what-if?model={NAME}"));
+    assert_eq!(planned.status, 200, "{}", planned.text());
+    let list = get(daemon.address, "/models").json();
+    let removable = list["data"].as_array().unwrap().iter().map(|model| model["can_remove"].as_bool());
+    assert_eq!(removable.collect::<Vec<_>>(), [Some(false), Some(true)]);
+    assert_eq!(remove(&daemon, "a"), 400, "a model of the configuration");
+    assert_eq!(remove(&daemon, NAME), 200);
+    until("the model has gone", || names(&daemon) == ["a"]);
+    assert_eq!(remove(&daemon, NAME), 400, "it is gone");
+    let seen = events.join().unwrap();
+    let finished = seen.iter().position(|event| event == "download_finished").unwrap();
+    assert!(seen[..finished].iter().all(|event| event == "download_progress") && finished > 0, "{seen:?}");
+}
+
+#[test]
+fn a_download_that_cannot_be_is_refused_with_its_reason() {
+    let hub = FakeHub::start(Vec::new()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[serve]\ndownloads = \"{}\"\n", folder.path().display());
+    let keys = "[keys.ops]\nkey = \"k-ops\"\nrights = [\"operate\"]\nmodels = [\"user/*\"]\n\
+        [keys.user]\nkey = \"k-user\"\nrights = [\"use\", \"see\", \"change\"]\n";
+    let daemon = Setup::new().config(&(config + keys)).variable("MODEL_ENDPOINT", &hub.address).start();
+    let ask = |key: &str, body: Value| {
+        let key = format!("Authorization: Bearer {key}\r\n");
+        read(&open_with(daemon.address, "POST", "/models", &key, Some(&body)))
+    };
+    for (body, status, code) in [
+        (json!({ "model": "user/none" }), 400, "download_refused"),
+        (json!({ "model": "user/../x" }), 400, "download_refused"),
+        (json!({ "model": "user/x:../../y" }), 400, "download_refused"),
+        (json!({ "model": "other/x" }), 403, "model_not_permitted"),
+        (json!({ "model": "" }), 400, "model_missing"),
+        (json!({ "model": 5 }), 400, "model_missing"),
+        (json!([]), 400, "model_missing"),
+    ] {
+        let answer = ask("k-ops", body.clone());
+        assert_eq!((answer.status, &answer.json()["error"]["code"]), (status, &json!(code)), "{body}");
+    }
+    let answer = ask("k-user", json!({ "model": "user/x" }));
+    assert!(answer.status == 403 && answer.text().contains("`operate`"), "{}", answer.text());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let off = Setup::new().start();
+    let answer = post(off.address, "/models", &json!({ "model": "user/x" }));
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (501, &json!("downloads_off")));
+}

@@ -1,0 +1,45 @@
+//! Small files of this user alone, such as caches: reading them without trust in where they lie, and replacing them.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
+
+/// Mode bits that let a group or every user write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Reads a file of at most `longest` bytes that only this user, or root, could have written.
+///
+/// DECISION: the file counts and not its folder. Files that another user places in a shared folder are theirs.
+pub fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
+    // Without NONBLOCK, opening a pipe would wait for its writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let about = file.metadata()?;
+    let is_own = [0, geteuid().as_raw()].contains(&about.uid()) && about.mode() & WRITABLE_BY_OTHERS == 0;
+    if !about.is_file() || !is_own || about.len() > longest {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(longest).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a file in one step, for this user alone, and its folder where there is none.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // The process id keeps two processes from writing one temporary file.
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    // A file that another process left or placed there is no place to write to.
+    let _ = fs::remove_file(&beside);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
+    let written = file.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}

@@ -1,0 +1,38 @@
+//! Readings of the simulated cards.
+
+use plimsoll_base::Bytes;
+use plimsoll_scheduler::SchedulerEvent;
+
+use super::{Life, World, card_id, moment};
+use crate::desk::gib;
+
+impl World {
+    /// The owner looks at the cards.
+    pub(super) fn look(&mut self) {
+        let mut used = self.foreign.clone().into_iter().map(gib).collect::<Vec<Bytes>>();
+        let mut seen = Vec::new();
+        for (run, engine) in &self.engines {
+            for (index, used) in used.iter_mut().enumerate() {
+                *used += engine.takes(&card_id(index));
+            }
+            if engine.stage != Life::Ended {
+                let takes = engine
+                    .placement
+                    .shares
+                    .iter()
+                    .map(|share| (share.card.clone(), engine.takes(&share.card)));
+                seen.push((*run, takes.collect()));
+            }
+        }
+        for (run, used) in seen {
+            self.tell(SchedulerEvent::Measured { run, used });
+        }
+        let free = used
+            .iter()
+            .enumerate()
+            .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
+        let cards = free.collect();
+        let taken = moment(self.now);
+        self.tell(SchedulerEvent::CardsRead { free: cards, taken });
+    }
+}

@@ -1,0 +1,98 @@
+//! News of this host for the fleet: which models run here and what it offers; and metrics of the fleet.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_base::MemoryModel;
+use plimsoll_fleet::{FleetEvent, RunPhase};
+use plimsoll_scheduler::{ModelId, ModelState, SchedulerEffect};
+use tokio::task::spawn_local;
+
+use super::{FleetMember, offers};
+use crate::route::{Exposition, MetricKind, ModelService};
+use crate::runtime::{Extension, Runtime};
+
+impl FleetMember {
+    fn tell_offers(&self) {
+        let list = self.offers.borrow().clone();
+        self.submit(FleetEvent::Offers { digest: offers::digest(&list), list });
+    }
+
+    /// Tells of new offers together, without the models that a new configuration leaves out.
+    pub(super) fn revise_offers(&self, runtime: &Runtime) {
+        let mut offers = self.offers.borrow_mut();
+        let before = offers.models.len();
+        offers.models.retain(|name, _| runtime.resolve(name).is_some());
+        let is_less = offers.models.len() < before;
+        drop(offers);
+        if self.offers_changed.take() || is_less {
+            self.tell_offers();
+        }
+    }
+
+    /// Tells the node of a model's run.
+    pub(super) fn tell_run(&self, runtime: &Runtime, model: ModelId, state: ModelState, idle: bool) {
+        let name = runtime.entry(model).name.clone();
+        let need = self.offers.borrow().models.get(&name).map(|offer| offer.need).unwrap_or_default();
+        let run = match state {
+            ModelState::Queued => return,
+            ModelState::Unloaded | ModelState::Failed => None,
+            ModelState::Loading => Some((RunPhase::Loading, need)),
+            ModelState::Ready | ModelState::Draining | ModelState::Stopping => Some((RunPhase::Ready, need)),
+        };
+        self.submit(FleetEvent::Run { model: name, run, idle: idle && state == ModelState::Ready });
+    }
+}
+
+impl Extension for FleetMember {
+    fn start(self: Rc<Self>, runtime: &Rc<Runtime>) {
+        // Set once, before anything is submitted.
+        let _ = self.runtime.set(Rc::downgrade(runtime));
+        let _ = self.me.set(Rc::downgrade(&self));
+        spawn_local(Rc::clone(&self).keep_lease());
+        spawn_local(Rc::clone(&self).follow_store());
+        spawn_local(self.tick());
+    }
+
+    fn on_effect(&self, runtime: &Rc<Runtime>, effect: &SchedulerEffect) {
+        if let SchedulerEffect::StateChanged { model, state } = effect {
+            self.tell_run(runtime, *model, *state, false);
+        }
+    }
+
+    fn foreseen(&self, model: ModelId, demand: Option<&Arc<dyn MemoryModel>>) {
+        let Some(runtime) = self.runtime() else { return };
+        let entry = runtime.entry(model);
+        let offer = demand.and_then(|demand| offers::offer(&entry, demand.as_ref(), &self.cards));
+        let mut offers = self.offers.borrow_mut();
+        match offer {
+            Some(offer) => drop(offers.models.insert(entry.name.clone(), offer)),
+            None => drop(offers.models.remove(&entry.name)),
+        }
+        self.offers_changed.set(true);
+    }
+
+    fn write_metrics(&self, _: &Runtime, page: &mut Exposition) {
+        let node = self.node.borrow();
+        let mut family = |name, kind, help, value: u64| {
+            page.family(name, kind, help);
+            page.sample(name, &[], value);
+        };
+        let hosts = u64::try_from(node.view.hosts.len()).unwrap_or(u64::MAX);
+        family(
+            "plimsoll_fleet_hosts",
+            MetricKind::Gauge,
+            "Hosts that are registered in the fleet's store",
+            hosts,
+        );
+        let answers = u64::from(node.store_answers());
+        family(
+            "plimsoll_fleet_store_answers",
+            MetricKind::Gauge,
+            "1 while the fleet's store answers",
+            answers,
+        );
+        let help = "Requests that were passed on to other hosts of the fleet";
+        family("plimsoll_fleet_passed_on_total", MetricKind::Counter, help, self.passed_on.get());
+    }
+}

@@ -1,0 +1,144 @@
+//! Pass of a request: for a run of this host, or for another host of the fleet.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::response::Parts;
+use http::{HeaderValue, StatusCode};
+use plimsoll_base::Reason;
+use plimsoll_fleet::{FleetEvent, SeatToken};
+use plimsoll_scheduler::ModelId;
+
+use super::{FleetMember, ended, wanted};
+use crate::route::{
+    AnswerTokens, DECLINED, HOP, HttpProblem, MODEL, Pass, RequestPrompt, RouteOptions, SEAT, StallLimit,
+    Upstream,
+};
+use crate::runtime::{RunPass, Runtime};
+
+/// Hosts that are tried for one request.
+const MOST_TRIES: u32 = 8;
+/// Pause before the next try, times the tries so far: what the host knows reaches this one within that.
+const PAUSE: Duration = Duration::from_millis(30);
+
+/// Permission to send a request to a run of this host, or to another host.
+pub(crate) enum ServePass {
+    Run(RunPass),
+    Peer(Box<PeerPass>),
+}
+
+/// Permission to send a request to another host, which admits it again.
+pub(crate) struct PeerPass {
+    member: Rc<FleetMember>,
+    runtime: Rc<Runtime>,
+    model: ModelId,
+    wish: RouteOptions,
+    host: String,
+    upstream: Rc<Upstream>,
+    tries: u32,
+    is_declined: Cell<bool>,
+}
+
+impl ServePass {
+    pub(super) fn peer(
+        member: Rc<FleetMember>,
+        runtime: Rc<Runtime>,
+        model: ModelId,
+        wish: RouteOptions,
+        (host, token): (String, SeatToken),
+        peer: &Upstream,
+        tries: u32,
+    ) -> Self {
+        // A name of a model may be any text; a header carries its bytes.
+        let name = HeaderValue::from_bytes(runtime.entry(model).name.as_bytes());
+        let seat = HeaderValue::from_str(&token.to_string());
+        let lines = [(HOP, Ok(HeaderValue::from_static("1"))), (SEAT, seat), (MODEL, name)];
+        let lines = lines.into_iter().filter_map(|(line, value)| Some((line, value.ok()?)));
+        let upstream = Rc::new(peer.with_lines(lines.collect()));
+        let is_declined = Cell::new(false);
+        Self::Peer(Box::new(PeerPass { member, runtime, model, wish, host, upstream, tries, is_declined }))
+    }
+}
+
+impl PeerPass {
+    /// Looks for the host anew, after this one has declined or was not reached.
+    async fn next(self, prompt: RequestPrompt<'_>) -> Result<ServePass, HttpProblem> {
+        let Self { member, runtime, model, wish, host, tries, is_declined, .. } = self;
+        if tries >= MOST_TRIES {
+            let text = format!("host '{host}' and others before it do not serve the model");
+            return Err(super::refusal(Reason::new("host_unreachable", text)));
+        }
+        tokio::time::sleep(PAUSE * (tries + 1)).await;
+        let name = runtime.entry(model).name.clone();
+        let (undecided, decision) = member.ask(|request| match is_declined.get() {
+            true => wanted(request, &name, &wish),
+            false => FleetEvent::HostFailed { request, model: name.clone(), host },
+        });
+        let decision = decision.await.unwrap_or_else(|_| ended());
+        drop(undecided);
+        Box::pin(Rc::clone(&member).follow(runtime, model, wish, prompt, decision, tries + 1)).await
+    }
+}
+
+impl Pass for ServePass {
+    fn upstream(&self) -> &Rc<Upstream> {
+        match self {
+            Self::Run(pass) => pass.upstream(),
+            Self::Peer(pass) => &pass.upstream,
+        }
+    }
+
+    fn stall_limit(&self) -> StallLimit {
+        match self {
+            Self::Run(pass) => pass.stall_limit(),
+            Self::Peer(_) => StallLimit::default(),
+        }
+    }
+
+    fn is_declined(&self, head: &Parts) -> bool {
+        match self {
+            Self::Run(_) => false,
+            Self::Peer(pass) => {
+                pass.is_declined.set(head.headers.contains_key(DECLINED));
+                pass.is_declined.get()
+            }
+        }
+    }
+
+    fn answers(&mut self, status: StatusCode) {
+        if let Self::Run(pass) = self {
+            pass.answers(status);
+        }
+    }
+
+    fn streams(&mut self) {
+        if let Self::Run(pass) = self {
+            pass.streams();
+        }
+    }
+
+    fn finished(self, tokens: Option<AnswerTokens>) {
+        if let Self::Run(pass) = self {
+            pass.finished(tokens);
+        }
+    }
+
+    async fn bounced(self, prompt: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
+        match self {
+            Self::Run(pass) => pass.bounced(prompt).await.map(Self::Run),
+            Self::Peer(pass) => pass.next(prompt).await,
+        }
+    }
+
+    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
+        match self {
+            Self::Run(pass) => pass.broke(),
+            Self::Peer(pass) => Box::pin(async move {
+                let text = format!("host '{}' stopped in the middle of its answer", pass.host);
+                HttpProblem::because(StatusCode::BAD_GATEWAY, Reason::new("host_died", text))
+            }),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Link to the fleet's store: the lease of this host, the watch, and the ticks of the node.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll_etcd::{StoreError, StoreHeader};
+use plimsoll_fleet::FleetEvent;
+use plimsoll_scheduler::ModelState;
+use tokio::time::{sleep, timeout};
+
+use super::FleetMember;
+use crate::route::ModelService;
+
+/// Time for which the store keeps this host without a word, and the time between two words.
+const LEASE: Duration = Duration::from_secs(10);
+const RENEW: Duration = Duration::from_secs(3);
+const AGAIN: Duration = Duration::from_millis(500);
+/// A watch that says nothing for so long is asked whether the store still answers.
+const QUIET: Duration = Duration::from_secs(5);
+/// Longest time between two looks at what is idle.
+const TICK: Duration = Duration::from_secs(1);
+/// Time for leaving the store at the end.
+const LEAVE: Duration = Duration::from_secs(2);
+
+impl FleetMember {
+    /// Keeps a lease. A lost one is replaced; nothing else ends with it.
+    pub(super) async fn keep_lease(self: Rc<Self>) {
+        loop {
+            if self.lease.get() == 0 {
+                match self.store.grant(LEASE).await {
+                    Ok(lease) => {
+                        self.lease.set(lease);
+                        self.submit(FleetEvent::Leased);
+                    }
+                    Err(_) => {
+                        sleep(AGAIN).await;
+                        continue;
+                    }
+                }
+            }
+            sleep(RENEW).await;
+            // No answer: it may have been renewed, and the next attempt tells.
+            if let Ok(answer) = self.store.keep_alive(self.lease.get()).await
+                && answer.seconds == 0
+            {
+                tracing::warn!("the fleet's store has ended this host's lease; the host registers again");
+                self.lease.set(0);
+            }
+        }
+    }
+
+    /// Reads the store and then its changes, for ever.
+    pub(super) async fn follow_store(self: Rc<Self>) {
+        let (mut seen, mut is_silent) = (StoreHeader::default(), false);
+        loop {
+            match self.store.read().await {
+                Ok((header, records)) => {
+                    if std::mem::replace(&mut is_silent, false) {
+                        tracing::info!("the fleet's store answers again");
+                    }
+                    if seen != StoreHeader::default() && header.is_before(&seen) {
+                        tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
+                        self.submit(FleetEvent::StoreWentBack);
+                        self.lease.set(0);
+                    }
+                    seen = header;
+                    self.submit(FleetEvent::Read { revision: header.revision, records });
+                    if let Err(error) = self.watch(&mut seen).await {
+                        tracing::debug!("the watch of the fleet's store has ended: {error}");
+                    }
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut is_silent, true) {
+                        tracing::warn!(
+                            "the fleet's store does not answer: {error}; loaded models are served"
+                        );
+                    }
+                    self.submit(FleetEvent::StoreSilent { cause: error.to_string() });
+                }
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    async fn watch(&self, seen: &mut StoreHeader) -> Result<(), StoreError> {
+        let mut watch = self.store.watch(seen.revision + 1).await?;
+        // What a quorum had when the watch was quiet the last time.
+        let mut reached = 0;
+        loop {
+            match timeout(QUIET, watch.next()).await {
+                Ok(changes) => {
+                    let changes = changes?;
+                    let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
+                    seen.revision = seen.revision.max(last);
+                    self.submit(FleetEvent::Changed(changes));
+                }
+                Err(_) => {
+                    let header = self.store.header().await?;
+                    // The second: the watch has missed something, or its member has lost the others.
+                    if header.is_before(seen) || seen.revision < reached {
+                        return Ok(());
+                    }
+                    (seen.raft_term, reached) = (header.raft_term, header.revision);
+                }
+            }
+        }
+    }
+
+    /// Wakes the node at its time, and tells it which models are idle.
+    pub(super) async fn tick(self: Rc<Self>) {
+        let mut told = Vec::new();
+        loop {
+            let left = self.wake_at.get().map_or(TICK, |at| at.saturating_sub(self.now()).min(TICK));
+            if timeout(left, self.wake.notified()).await.is_ok() {
+                continue;
+            }
+            self.wake_at.set(None);
+            self.submit(FleetEvent::Tick);
+            let Some(runtime) = self.runtime() else { return };
+            self.revise_offers(&runtime);
+            let models = runtime.snapshot().models.into_iter();
+            let ready = models.filter(|model| model.state == ModelState::Ready);
+            let idle: Vec<_> = ready.map(|model| (model.id, model.in_flight == 0)).collect();
+            // Only news: a store at rest is not written to.
+            for (model, is_idle) in idle.iter().filter(|pair| !told.contains(*pair)) {
+                self.tell_run(&runtime, *model, ModelState::Ready, *is_idle);
+            }
+            told = idle;
+        }
+    }
+
+    /// Tells the store that this host is gone.
+    pub(crate) async fn leave(&self) {
+        let lease = self.lease.replace(0);
+        // Without an answer the lease ends by itself.
+        let _ = timeout(LEAVE, self.store.revoke(lease)).await;
+    }
+}

@@ -1,0 +1,157 @@
+//! Rights that requests need, the limits of their keys, and the audit log.
+
+use std::rc::Rc;
+
+use http::request::Parts;
+use http::{Method, StatusCode};
+use plimsoll_config::KeyRight;
+use plimsoll_scheduler::ModelId;
+use serde_json::Value;
+
+use super::access_key::{AccessKey, KeyUse};
+use super::api::{Action, Own};
+use super::auth::KeyNumber;
+use super::model_service::ModelService;
+use super::ollama::endpoints::StoreEndpoint;
+use super::problem::HttpProblem;
+use super::proxy::ProxyRequest;
+use super::query;
+use super::server::HttpServer;
+
+/// Beginnings of paths that change an engine for all its clients, or show what others have sent to it.
+const OF_ENGINE: [&str; 3] = ["/slots", "/lora-adapters", "/props"];
+
+/// The rights of which a request needs one; none for an empty list.
+pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
+    use KeyRight::{Change, Operate, See, Use};
+    let path = head.uri.path();
+    let has = |name| query::parameter(head.uri.query(), name).is_some();
+    match action {
+        // Everything that an engine serves, under whatever path.
+        Action::Upstream => &[Change],
+        Action::Engine | Action::EngineOr(Own::Props)
+            if OF_ENGINE.iter().any(|beginning| path.starts_with(beginning))
+                && !(path == "/props" && head.method != Method::POST) =>
+        {
+            &[Change]
+        }
+        // Tools run programs, and the proxy fetches addresses from this machine.
+        Action::AnyEngine => &[Operate],
+        Action::Engine | Action::Ollama(_) | Action::Stream | Action::StreamLookup => &[Use],
+        // It may load the model.
+        Action::EngineOr(_) if has("model") => &[Use],
+        Action::EngineOr(own) | Action::Own(own) => match own {
+            Own::Index | Own::Health | Own::Page(_) => &[],
+            Own::Models if has("reload") => &[Operate],
+            Own::Version
+            | Own::Props
+            | Own::Models
+            | Own::Model
+            | Own::LmStudioModels
+            | Own::LmStudioModel
+            | Own::Ollama(StoreEndpoint::Tags | StoreEndpoint::Running | StoreEndpoint::Show) => &[Use, See],
+            Own::Ollama(StoreEndpoint::Pull) => &[Use, Operate],
+            Own::ModelEvents
+            | Own::Running
+            | Own::Metrics
+            | Own::Status
+            | Own::StatusStream
+            | Own::Yields
+            | Own::WhatIf
+            | Own::Memory => &[See],
+            Own::Load | Own::Unload | Own::UnloadAll | Own::UnloadNamed | Own::Pin | Own::Unpin => &[Change],
+            Own::Download | Own::Remove => &[Operate],
+            // Engines log what clients send.
+            Own::Logs
+            | Own::LogStream
+            | Own::Failures
+            | Own::Yield
+            | Own::EndYield
+            | Own::Reload
+            | Own::Ollama(StoreEndpoint::Refused) => &[Operate],
+        },
+    }
+}
+
+impl<H: ModelService> HttpServer<H> {
+    /// The key of a request if it has a name; one without a name has all rights and no limits.
+    fn named_key(&self, head: &Parts) -> Result<Option<Rc<AccessKey>>, HttpProblem> {
+        let number: Option<&KeyNumber> = head.extensions.get();
+        let Some(number) = number else { return Ok(None) };
+        // Revoked since the request began.
+        self.settings.keys.get(*number).map(Some).ok_or_else(super::server::wrong_key)
+    }
+
+    /// True if the key of the request may use the model.
+    pub(crate) fn permits(&self, head: &Parts, model: ModelId) -> bool {
+        match self.named_key(head) {
+            Ok(Some(key)) if key.settings.models.is_some() => {
+                let listing = self.service.listing(model);
+                let aliases = listing.aliases.iter().map(String::as_str);
+                key.permits(&std::iter::once(listing.name.as_str()).chain(aliases).collect::<Vec<_>>())
+            }
+            key => key.is_ok(),
+        }
+    }
+
+    pub(crate) fn permitted(&self, head: &Parts, model: ModelId) -> Result<ModelId, HttpProblem> {
+        if self.permits(head, model) {
+            return Ok(model);
+        }
+        Err(not_permitted(&self.service.listing(model).name))
+    }
+
+    /// Checks that the key of the request may use a model of this name, which no model has yet.
+    pub(crate) fn permitted_name(&self, head: &Parts, name: &str) -> Result<(), HttpProblem> {
+        match self.named_key(head)?.is_none_or(|key| key.permits(&[name])) {
+            true => Ok(()),
+            false => Err(not_permitted(name)),
+        }
+    }
+
+    pub(crate) fn has_right(&self, head: &Parts, right: KeyRight) -> bool {
+        self.named_key(head).is_ok_and(|key| key.is_none_or(|key| key.may(&[right]).is_ok()))
+    }
+
+    /// The status document, with the rights of the client that asks for it.
+    pub(super) fn document(&self, head: &Parts) -> Value {
+        let mut document = self.service.document();
+        let rights = KeyRight::ALL.into_iter().filter(|right| self.has_right(head, *right));
+        document["server"]["rights"] = rights.map(KeyRight::word).collect();
+        document
+    }
+
+    /// Counts a request of `bytes` for the model against the limits of its key.
+    pub(crate) fn enter(
+        &self,
+        model: ModelId,
+        head: &Parts,
+        bytes: usize,
+    ) -> Result<Option<KeyUse>, HttpProblem> {
+        let Some(key) = self.named_key(head)? else { return Ok(None) };
+        self.permitted(head, model)?;
+        key.enter(bytes).map(Some)
+    }
+
+    pub(crate) fn charge(&self, model: ModelId, request: &ProxyRequest) -> Result<(), HttpProblem> {
+        let key_use = self.enter(model, &request.head, request.received.rope.len())?;
+        request.key_use.replace(key_use.map(Box::new));
+        Ok(())
+    }
+
+    /// Logs a change of this server's state, with the name of the key that asked for it.
+    pub(crate) fn audit(&self, head: &Parts, act: &str, what: &str) {
+        let key = self.named_key(head).ok().flatten();
+        let key = match &key {
+            Some(key) => format!("key {}", key.name()),
+            None if self.settings.keys.is_empty() => "no key is required".to_owned(),
+            None => "a key without a name".to_owned(),
+        };
+        tracing::info!("audit {act}{}{what}: {key}", if what.is_empty() { "" } else { " " });
+    }
+}
+
+fn not_permitted(name: &str) -> HttpProblem {
+    let message = format!("the API key does not permit the model '{name}'");
+    HttpProblem::new(StatusCode::FORBIDDEN, "model_not_permitted", message)
+}

@@ -1,0 +1,203 @@
+//! Downloads of models by name into the folder of downloads, and the removal of what lies there.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use plimsoll_config::ConfiguredModel;
+use plimsoll_flags::FlagOrigin;
+use plimsoll_hub::{Bounds, DownloadPlan, DownloadProgress, DownloadedModel, Hub, HubError};
+use plimsoll_model::Dialect;
+use serde_json::{Value, json};
+use tokio::task::{JoinError, spawn_blocking, spawn_local};
+
+use super::Runtime;
+use crate::route::{HttpProblem, ModelService};
+
+/// Downloads at a time; each has a thread.
+const MOST: usize = 4;
+/// Time for one request to the hub, whose answer has 8 MiB at most.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Time between two events of a download.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// Downloads in progress, by the name of the model.
+#[derive(Debug, Default)]
+pub(super) struct Downloads(RefCell<BTreeMap<String, Arc<RunningDownload>>>);
+
+#[derive(Debug, Default)]
+struct RunningDownload {
+    cancelled: AtomicBool,
+    /// Bytes of each file that have come, and of all of it.
+    files: Mutex<BTreeMap<String, (u64, u64)>>,
+}
+
+impl RunningDownload {
+    /// Notes the progress; false if the download is to end.
+    fn take(&self, progress: DownloadProgress) -> bool {
+        let DownloadProgress { address, done, total } = progress;
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(address, (done, total));
+        !self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// `progress` of llama-server's router (`server-models.cpp: update_download_progress @ 0.5.0`).
+    fn progress(&self) -> Value {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let each =
+            files.iter().map(|(file, (done, total))| (file.clone(), json!({ "done": done, "total": total })));
+        each.collect()
+    }
+}
+
+impl Runtime {
+    /// Begins the download of a model. Its headers were read, so that it is one, and fits on the disk.
+    pub(super) async fn begin_download(&self, name: &str) -> Result<(), HttpProblem> {
+        let folder = self.downloads_folder()?;
+        let running = Arc::<RunningDownload>::default();
+        {
+            let mut downloads = self.downloads.0.borrow_mut();
+            if self.resolve(name).is_some() || downloads.contains_key(name) {
+                return Err(refused("model_exists", format!("model '{name}' already exists")));
+            }
+            if downloads.len() >= MOST {
+                let text = format!("{MOST} downloads are in progress; try again when one has ended");
+                return Err(HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_downloads", text));
+            }
+            downloads.insert(name.to_owned(), Arc::clone(&running));
+        }
+        // A client that leaves meanwhile drops this future, and the place with it.
+        let place = DownloadPlace { runtime: self.me(), name: name.to_owned() };
+        let asked = name.to_owned();
+        let planned = spawn_blocking(move || {
+            let hub = Hub::of_environment(None, Bounds { patience: PATIENCE, ..Bounds::default() })?;
+            hub.plan_download(&asked, Dialect::Ggml).map(|plan| (hub, plan))
+        });
+        let (hub, plan) = flat(planned.await).map_err(|error| refused("download_refused", error))?;
+        tracing::info!("download {name}: {} begin to come", plan.size());
+        spawn_local(Rc::clone(&place.runtime).finish_download(place, (hub, plan), folder, running));
+        Ok(())
+    }
+
+    async fn finish_download(
+        self: Rc<Self>,
+        place: DownloadPlace,
+        (hub, plan): (Hub, DownloadPlan),
+        folder: PathBuf,
+        running: Arc<RunningDownload>,
+    ) {
+        let name = place.name.clone();
+        let tell =
+            || self.events.download(&name, "download_progress", json!({ "progress": running.progress() }));
+        let taker = Arc::clone(&running);
+        let mut task = spawn_blocking(move || hub.download(&plan, &folder, &|progress| taker.take(progress)));
+        let ended = loop {
+            tokio::select! {
+                ended = &mut task => break flat(ended),
+                () = tokio::time::sleep(EVERY) => tell(),
+            }
+        };
+        tell();
+        drop(place);
+        match ended {
+            Ok(()) => {
+                tracing::info!("download {name}: complete");
+                // Its failure is logged, and the model is served from the next reload on.
+                let _ = self.reload().await;
+                self.events.download(&name, "download_finished", json!({}));
+            }
+            Err(error) => {
+                tracing::warn!("download {name}: {error}");
+                self.events.download(&name, "download_failed", json!({ "error": error }));
+            }
+        }
+    }
+
+    /// Cancels the download of this name, or removes the downloaded model.
+    pub(super) async fn remove_download(&self, name: &str) -> Result<(), HttpProblem> {
+        let folder = self.downloads_folder()?;
+        if let Some(running) = self.downloads.0.borrow().get(name) {
+            running.cancelled.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let wanted = name.to_owned();
+        let removed = spawn_blocking(move || {
+            let mut models = DownloadedModel::all(&folder).into_iter();
+            models.find(|model| model.name == wanted).map(|model| model.remove(&folder))
+        });
+        match removed.await {
+            Ok(Some(Ok(()))) => {}
+            Ok(None) => {
+                let text =
+                    format!("model '{name}' was not downloaded by this server, so that it is not removed");
+                return Err(refused("model_not_removable", text));
+            }
+            Ok(Some(Err(error))) => return Err(failed(error.to_string())),
+            Err(error) => return Err(failed(error.to_string())),
+        }
+        tracing::info!("removed the downloaded model {name}");
+        self.reload().await?;
+        self.events.download(name, "model_remove", json!({}));
+        Ok(())
+    }
+
+    /// Entries of models that are being downloaded, as in llama-server's `/v1/models`.
+    pub(super) fn downloads_as_models(&self) -> Vec<Value> {
+        let downloads = self.downloads.0.borrow();
+        let entry = |(name, running): (&String, &Arc<RunningDownload>)| {
+            json!({
+                "id": name, "aliases": [], "tags": [], "object": "model", "owned_by": "llamacpp",
+                "status": { "value": "downloading", "args": [], "progress": running.progress() },
+                "source": "cache", "can_remove": true,
+            })
+        };
+        downloads.iter().map(entry).collect()
+    }
+
+    /// True if the model lies in the folder of downloads.
+    pub(super) fn is_downloaded(&self, entry: &ConfiguredModel) -> bool {
+        let folder = self.settings.serve.downloads.as_ref().map(|folder| folder.to_string_lossy());
+        matches!((&*entry.origin, folder), (FlagOrigin::File { name, .. }, Some(folder)) if **name == *folder)
+    }
+
+    fn downloads_folder(&self) -> Result<PathBuf, HttpProblem> {
+        self.settings.serve.downloads.clone().ok_or_else(|| {
+            let text = "downloads are off; set `downloads` under [serve] to a folder, and restart the server";
+            HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "downloads_off", text)
+        })
+    }
+}
+
+/// The place of a download among those in progress.
+struct DownloadPlace {
+    runtime: Rc<Runtime>,
+    name: String,
+}
+
+impl Drop for DownloadPlace {
+    fn drop(&mut self) {
+        self.runtime.downloads.0.borrow_mut().remove(&self.name);
+    }
+}
+
+fn flat<T>(ended: Result<Result<T, HubError>, JoinError>) -> Result<T, String> {
+    let text = match ended {
+        Ok(done) => {
+            return done.map_err(|error| error.to_string().replace("\nhint: ", "; ").replace('\n', " "));
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(text)
+}
+
+fn refused(code: &'static str, text: String) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, code, text)
+}
+
+fn failed(text: String) -> HttpProblem {
+    HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "not_removed", text)
+}

@@ -1,0 +1,379 @@
+//! Warm swaps: the slots of a llama-server are saved before its model leaves, and restored after its next load.
+//!
+//! DECISION: off unless `warm` gives a bound, because the files hold users' prompts. Then it is measured what pays:
+//! the time to save and restore a token, from the saves and restores before, must be less than the time to compute it,
+//! which the engine itself reports. A save that takes longer than half of that is ended together with the engine,
+//! which leaves anyway. The engine's own cache of idle prompts (`-cram`) is not saved.
+
+mod engine;
+mod key;
+mod store;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::Bytes;
+use plimsoll_config::ConfiguredModel;
+use plimsoll_scheduler::ModelId;
+use tokio::sync::Mutex;
+use tokio::task::{spawn_blocking, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use self::engine::EngineSlot;
+use self::store::{SavedSlot, SlotFileError, SlotStore};
+use super::Runtime;
+use super::run::EngineRun;
+use crate::route::{PromptPrefixes, RequestPrompt, Upstream};
+
+/// A prompt that takes less time than this is computed anew.
+const LEAST: Duration = Duration::from_millis(250);
+/// Prompts of a model that are remembered.
+const PROMPTS: usize = 8;
+/// Interval at which the size of a file is looked at while an engine writes it.
+const LOOK: Duration = Duration::from_millis(20);
+/// Time for the files of the run before, which may still be digested.
+const FILES_WITHIN: Duration = Duration::from_secs(5);
+
+/// Times to save and to restore a token, as measured last.
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotCosts {
+    save: Duration,
+    restore: Duration,
+}
+
+/// Saved slots of all models.
+#[derive(Debug, Default)]
+pub(super) struct WarmSlots {
+    store: Option<Arc<SlotStore>>,
+    /// Held by the task that works on the files.
+    files: Mutex<()>,
+    /// Prompts that have arrived since the last run of a model was saved.
+    prompts: RefCell<HashMap<ModelId, VecDeque<PromptPrefixes>>>,
+    costs: RefCell<HashMap<String, SlotCosts>>,
+    next: Cell<u64>,
+    /// Models of which was told why their slots are not saved.
+    told: RefCell<HashSet<ModelId>>,
+}
+
+/// The slots of one run: its key, and the folder in which its engine writes and reads.
+#[derive(Debug)]
+pub(super) struct RunSlots {
+    key: String,
+    folder: PathBuf,
+    /// What each slot was restored from.
+    restored: RefCell<HashMap<u32, SavedSlot>>,
+}
+
+impl Drop for RunSlots {
+    fn drop(&mut self) {
+        let folder = std::mem::take(&mut self.folder);
+        // An engine may have left large files, and the thread that serves must not wait for the disk.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || fs::remove_dir_all(folder))),
+            Err(_) => drop(fs::remove_dir_all(folder)),
+        }
+    }
+}
+
+impl RunSlots {
+    /// Flags that let the engine save slots and tell what prompts cost.
+    pub(super) fn flags(&self) -> [String; 3] {
+        ["--slot-save-path".to_owned(), self.folder.to_string_lossy().into_owned(), "--metrics".to_owned()]
+    }
+}
+
+/// The user's folder of saved slots.
+fn folder() -> io::Result<PathBuf> {
+    // The XDG base directory specification says that relative paths are invalid and must be ignored.
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let base = base.ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))?;
+    Ok(base.join("plimsoll/slots"))
+}
+
+impl WarmSlots {
+    /// Opens the folder; without a bound, nothing is saved. `confined`: engines run as another user.
+    pub(super) fn new(bound: Bytes, confined: bool) -> Self {
+        let open = || match confined {
+            // Files of another user would have to be trusted, or copied.
+            true => Err(io::Error::other("engines run as another user (`engine-user`)")),
+            false => SlotStore::open(&folder()?, bound),
+        };
+        // A folder that was in use stays within its bound, and zero empties none: the user may come back.
+        let store = (!bound.is_zero()).then(open).and_then(|store| {
+            store.inspect_err(|error| tracing::warn!("`warm` is off: no slot can be saved: {error}")).ok()
+        });
+        Self { store: store.map(Arc::new), ..Self::default() }
+    }
+
+    /// Notes a prompt, by which a saved slot is recognised.
+    pub(super) fn arrived(&self, model: ModelId, prompt: &RequestPrompt<'_>) {
+        if self.store.is_some()
+            && let Some(prefixes) = prompt.prefixes()
+        {
+            let mut prompts = self.prompts.borrow_mut();
+            let prompts = prompts.entry(model).or_default();
+            prompts.push_front(prefixes);
+            prompts.truncate(PROMPTS);
+        }
+    }
+
+    /// True if a waiting prompt continues one of these, or if none waits.
+    fn is_likely(&self, model: ModelId, saved: &SavedSlot) -> bool {
+        let prompts = self.prompts.borrow();
+        let waiting = prompts.get(&model).filter(|waiting| !waiting.is_empty());
+        let continues = |waiting: &PromptPrefixes| saved.prompts.iter().any(|saved| waiting.continues(saved));
+        waiting.is_none_or(|waiting| waiting.iter().any(continues))
+    }
+
+    fn costs(&self, key: &str) -> SlotCosts {
+        self.costs.borrow().get(key).copied().unwrap_or_default()
+    }
+
+    fn learn(&self, key: &str, learn: impl FnOnce(&mut SlotCosts)) {
+        learn(self.costs.borrow_mut().entry(key.to_owned()).or_default());
+    }
+
+    /// The folder for a run; `None` where its slots cannot be saved, which is told once for each model.
+    pub(super) async fn of_run(
+        &self,
+        model: ModelId,
+        entry: &Rc<ConfiguredModel>,
+        program: Option<PathBuf>,
+        (inherited, context): (&[(std::ffi::OsString, std::ffi::OsString)], Option<u64>),
+    ) -> Option<Rc<RunSlots>> {
+        let store = Arc::clone(self.store.as_ref().filter(|_| entry.warm)?);
+        let (its, inherited) = (ConfiguredModel::clone(entry), inherited.to_vec());
+        let number = self.next.replace(self.next.get() + 1);
+        let made = spawn_blocking(move || {
+            let key = key::slot_key(&its, program.as_deref(), &inherited, context).map_err(str::to_owned)?;
+            let folder = store.part(&number.to_string()).map_err(|error| error.to_string())?;
+            Ok::<_, String>(RunSlots { key, folder, restored: RefCell::default() })
+        });
+        let made = made.await.unwrap_or_else(|error| Err(error.to_string()));
+        let told = |why: &String| {
+            if self.told.borrow_mut().insert(model) {
+                tracing::info!("{}: slots are not saved: {why}", entry.name);
+            }
+        };
+        made.inspect_err(told).ok().map(Rc::new)
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&SlotStore) -> T + Send + 'static,
+    ) -> Option<T> {
+        let store = Arc::clone(self.store.as_ref()?);
+        spawn_blocking(move || work(&store)).await.ok()
+    }
+
+    /// Keeps the folder within its bound while an engine writes a file; returns when the file alone passes it.
+    async fn overflow(&self, file: &Path) {
+        loop {
+            sleep(LOOK).await;
+            let written = fs::symlink_metadata(file).map_or(0, |about| about.len());
+            let room = self.blocking(move |store| store.make_room(Bytes::new(written))).await;
+            if matches!(room, Some(Ok(false))) {
+                return;
+            }
+        }
+    }
+}
+
+/// A file that an engine has written, and its description.
+type WrittenSlot = (PathBuf, SavedSlot, Option<SavedSlot>);
+
+impl Runtime {
+    /// Restores the slots that the waiting requests, or the last ones, are likely to need.
+    pub(super) async fn restore_slots(&self, run: &EngineRun, of_run: &RunSlots, engine: &Upstream) {
+        let warm = &self.slots;
+        // The files of the run before may still be digested.
+        let Ok(_files) = timeout(FILES_WITHIN, warm.files.lock()).await else { return };
+        let key = of_run.key.clone();
+        let Some((saved, refused)) = warm.blocking(move |store| store.list(&key)).await else { return };
+        for (path, error) in refused {
+            tracing::warn!("{}: removed {}: {error}", run.entry.name, path.display());
+        }
+        let pays = |slot: &SavedSlot| {
+            warm.is_likely(run.model, slot)
+                && times(warm.costs(&of_run.key).restore, slot.tokens) < slot.prompt()
+        };
+        let mut saved = saved.into_iter().filter(pays).peekable();
+        if saved.peek().is_none() {
+            return;
+        }
+        let slots = engine::slots(engine).await.unwrap_or_default();
+        for (slot, saved) in slots.iter().zip(saved) {
+            self.restore_slot(run, of_run, engine, slot.id, saved).await;
+        }
+    }
+
+    async fn restore_slot(
+        &self,
+        run: &EngineRun,
+        of_run: &RunSlots,
+        engine: &Upstream,
+        id: u32,
+        saved: SavedSlot,
+    ) {
+        let (warm, name, begun) = (&self.slots, &run.entry.name, Instant::now());
+        let file = format!("restore-{id}");
+        let (into, its) = (of_run.folder.join(&file), saved.clone());
+        let staged = warm.blocking(move |store| store.stage(&its, &into)).await;
+        let restored = match staged {
+            Some(Ok(())) => match timeout(saved.prompt(), engine::restore(engine, id, &file)).await {
+                Ok(restored) => restored.ok_or(SlotFileError::Refused),
+                // It goes on and may end well; the slot is only too slow.
+                Err(_) => Ok(0),
+            },
+            Some(Err(error)) => Err(error),
+            None => return,
+        };
+        let spent = begun.elapsed();
+        let _ = fs::remove_file(of_run.folder.join(&file));
+        if saved.tokens > 0 {
+            warm.learn(&of_run.key, |costs| costs.restore = per(spent, saved.tokens));
+        }
+        let its = saved.clone();
+        match restored {
+            Ok(0) => tracing::info!("{name}: slot {id} was not restored within {:.1} s", spent.as_secs_f64()),
+            Ok(tokens) => {
+                tracing::info!(
+                    "{name}: restored {tokens} tokens of slot {id} in {:.2} s; they took {:.1} s to compute",
+                    spent.as_secs_f64(),
+                    saved.prompt().as_secs_f64()
+                );
+                warm.blocking(move |store| store.touch(&its)).await;
+                of_run.restored.borrow_mut().insert(id, saved);
+            }
+            Err(error) => {
+                tracing::warn!("{name}: a saved slot was removed: {error}");
+                warm.blocking(move |store| store.remove(&its)).await;
+            }
+        }
+    }
+
+    /// Saves the slots that are worth it. Returns false if one takes longer: the engine is then to be killed, because it
+    /// cannot be told to leave off.
+    pub(super) async fn save_slots(
+        self: &Rc<Self>,
+        run: &EngineRun,
+        of_run: &Rc<RunSlots>,
+        engine: &Upstream,
+        limit: Duration,
+    ) -> bool {
+        let deadline = Instant::now() + limit;
+        let prompts = self.slots.prompts.borrow_mut().remove(&run.model).unwrap_or_default();
+        let Some(each) = engine::time_per_token(engine).await else { return true };
+        let Some(mut slots) = engine::slots(engine).await else { return true };
+        slots.retain(|slot| !slot.is_processing && slot.tokens > 0);
+        // The most expensive first, should there be no time for all.
+        slots.sort_by_key(|slot| std::cmp::Reverse(slot.tokens));
+        let mut written: Vec<WrittenSlot> = Vec::new();
+        let mut in_time = true;
+        for slot in slots {
+            let prompt = times(each, slot.tokens);
+            let costs = self.slots.costs(&of_run.key);
+            let limit = (prompt / 2).min(deadline.saturating_duration_since(Instant::now()));
+            let expected = times(costs.save, slot.tokens);
+            if prompt < LEAST || expected > limit || expected + times(costs.restore, slot.tokens) > prompt {
+                tracing::debug!("{}: saving slot {} would not pay", run.entry.name, slot.id);
+                continue;
+            }
+            match self.save_slot(run, of_run, engine, slot, limit).await {
+                Ok(Some((path, tokens))) => {
+                    let ms = u64::try_from(times(each, tokens).as_millis()).unwrap_or(u64::MAX);
+                    let saved = SavedSlot::new(&of_run.key, tokens, ms, prompts.iter().cloned().collect());
+                    let before = of_run.restored.borrow_mut().remove(&slot.id);
+                    written.push((path, saved, before.filter(|before| before.tokens <= tokens)));
+                }
+                Ok(None) => {}
+                Err(()) => {
+                    in_time = false;
+                    break;
+                }
+            }
+        }
+        if !written.is_empty() {
+            // The engine need not wait for the digests.
+            spawn_local(adopt(Rc::clone(self), run.entry.name.clone(), Rc::clone(of_run), written));
+        }
+        in_time
+    }
+
+    /// Saves one slot; the error is a save that has to be broken off.
+    async fn save_slot(
+        &self,
+        run: &EngineRun,
+        of_run: &RunSlots,
+        engine: &Upstream,
+        slot: EngineSlot,
+        limit: Duration,
+    ) -> Result<Option<(PathBuf, u64)>, ()> {
+        let (name, file, begun) = (&run.entry.name, format!("save-{}", slot.id), Instant::now());
+        let path = of_run.folder.join(&file);
+        let saved = tokio::select! {
+            saved = engine::save(engine, slot.id, &file) => saved,
+            () = sleep(limit) => {
+                // At least so long; the next time it is known beforehand.
+                self.slots.learn(&of_run.key, |costs| costs.save = per(begun.elapsed() * 2, slot.tokens));
+                tracing::info!("{name}: slot {} was not saved within {:.1} s", slot.id, limit.as_secs_f64());
+                return Err(());
+            }
+            () = self.slots.overflow(&path) => {
+                tracing::info!("{name}: slot {} takes more disk space than `warm` allows", slot.id);
+                self.slots.learn(&of_run.key, |costs| costs.save = Duration::MAX);
+                return Err(());
+            }
+        };
+        let Some(tokens) = saved.filter(|tokens| *tokens > 0) else {
+            tracing::debug!("{name}: the engine did not save slot {}", slot.id);
+            let _ = fs::remove_file(&path);
+            return Ok(None);
+        };
+        let spent = begun.elapsed();
+        self.slots.learn(&of_run.key, |costs| costs.save = per(spent, tokens));
+        tracing::info!("{name}: saved {tokens} tokens of slot {} in {:.2} s", slot.id, spent.as_secs_f64());
+        Ok(Some((path, tokens)))
+    }
+}
+
+/// Takes the files of a run over into the folder, one run after the other.
+async fn adopt(runtime: Rc<Runtime>, name: String, of_run: Rc<RunSlots>, written: Vec<WrittenSlot>) {
+    let warm = &runtime.slots;
+    let _files = warm.files.lock().await;
+    for (path, saved, before) in written {
+        let adopted = warm.blocking(move |store| {
+            let adopted = store.adopt(&path, saved);
+            // What the slot was restored from is a part of what it holds now.
+            if let (Ok(slot), Some(before)) = (&adopted, &before)
+                && !store.is_same(slot, before)
+            {
+                store.remove(before);
+            }
+            adopted
+        });
+        if let Some(Err(error)) = adopted.await {
+            tracing::warn!("{name}: a saved slot is lost: {error}");
+        }
+    }
+    drop(of_run);
+}
+
+/// Time for so many tokens.
+fn times(each: Duration, tokens: u64) -> Duration {
+    let nanos = each.as_nanos().saturating_mul(u128::from(tokens));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// Time for each of so many tokens, of which there is at least one.
+fn per(time: Duration, tokens: u64) -> Duration {
+    let nanos = time.as_nanos() / u128::from(tokens.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
