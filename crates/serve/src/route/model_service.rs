@@ -113,7 +113,12 @@ pub(crate) trait ModelService: 'static {
 
     /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card, the only one
     /// is meant, or to end it all are.
-    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem>;
+    fn give_way(
+        &self,
+        card: Option<&str>,
+        size: Bytes,
+        time: Duration,
+    ) -> impl Future<Output = Result<(), HttpProblem>>;
 
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;

@@ -107,7 +107,7 @@ impl<H: ModelService> HttpServer<H> {
             Own::WhatIf => self.what_if(head).await?,
             Own::Yields => self.yields(),
             Own::Yield => self.give_way(head, body).await?,
-            Own::EndYield => self.end_yield(head)?,
+            Own::EndYield => self.end_yield(head).await?,
             Own::StatusStream => {
                 let listener = self.service.events().listen_to_snapshots(self.document(head));
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
@@ -306,8 +306,9 @@ impl<H: ModelService> HttpServer<H> {
         let (mut engines, mut start) = (EngineMetrics::default(), None);
         for (name, page) in answers.iter().filter_map(|(name, page)| Some((name, page.as_ref()?))) {
             if let Ok(of_engine) = str::from_utf8(&page.body) {
-                engines.add(name, of_engine);
-                start = page.headers.get(engine_page::PROCESS_START).filter(|_| models.len() == 1).cloned();
+                let is_only = models.len() == 1;
+                engines.add((!is_only).then_some(name.as_str()), of_engine);
+                start = page.headers.get(engine_page::PROCESS_START).filter(|_| is_only).cloned();
             }
         }
         text.push_str(&engines.finish());

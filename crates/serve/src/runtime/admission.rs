@@ -235,7 +235,7 @@ impl Runtime {
     /// The pass for a run that takes the request at once.
     pub(crate) fn pass_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
         let run = self.state.borrow().scheduler.free_run(model)?;
-        let run = self.run(run)?;
+        let run = self.run(run).filter(|run| !run.is_held_asleep())?;
         let upstream = run.upstream()?;
         let mut record = RequestRecord::begin(self, model, &wish);
         let RouteOptions { client, priority, .. } = wish;

@@ -18,6 +18,9 @@ use crate::route::{
     RouteOptions, Upstream, WhatIfError,
 };
 
+/// Time that an order to keep memory free waits for idle engines to free theirs.
+const FREE_FIRST: Duration = Duration::from_millis(800);
+
 impl ModelService for Runtime {
     type Pass = ServePass;
 
@@ -149,7 +152,11 @@ impl ModelService for Runtime {
         self.submit(SchedulerEvent::KeepWanted { model, time });
     }
 
-    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+    async fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+        if !self.yielding_cards(card, size)?.is_empty() && !size.is_zero() {
+            // Engines that can free memory need not be stopped for it. The others are not kept waiting for them.
+            let _ = tokio::time::timeout(FREE_FIRST, self.me().free_idle()).await;
+        }
         self.yield_memory(card, size, time)
     }
 

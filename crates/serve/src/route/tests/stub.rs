@@ -154,7 +154,7 @@ impl ModelService for StubService {
         self.kept.borrow_mut().push(time);
     }
 
-    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+    async fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
         self.orders.borrow_mut().push(if size.is_zero() { "end yield" } else { "yield" });
         match card {
             None | Some("GPU-1") if time < Duration::MAX => Ok(()),
