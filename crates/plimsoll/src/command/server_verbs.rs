@@ -1,9 +1,10 @@
-//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `reload`, `logs`, `stop` and `top`: requests to
-//! a running `plimsoll serve`.
+//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `download`, `reload`, `logs`, `stop` and `top`:
+//! requests to a running `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
 mod address;
+mod download;
 mod give_way;
 mod list;
 mod load;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use crate::report::ErrorReport;
 
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
+pub(crate) use download::{Download, download};
 pub(crate) use give_way::{Yield, give_way};
 pub(crate) use list::{List, list, status};
 pub(crate) use load::{Load, load};
@@ -94,6 +96,8 @@ pub(crate) enum ServerVerbError {
     },
     #[error("{model} is not loaded: {why}")]
     NotLoaded { model: String, why: String },
+    #[error("{model} is not there: {why}")]
+    NotDownloaded { model: String, why: String },
     #[error("{url} refuses: {message}")]
     Refused { url: String, message: String, status: StatusCode },
     #[error(

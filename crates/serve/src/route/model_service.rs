@@ -17,6 +17,7 @@ use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
 
 use super::connection::StallLimit;
+use super::download_order::DownloadOrder;
 use super::events::Events;
 use super::exposition::Exposition;
 use super::listing::ModelListing;
@@ -129,8 +130,8 @@ pub(crate) trait ModelService: 'static {
     /// Reads the configuration again; a note for each thing that changed, or that waits for a restart.
     fn reload(&self) -> impl Future<Output = Result<Vec<String>, HttpProblem>>;
 
-    /// Begins the download of a model of the hub; it is served when it is complete.
-    fn download(&self, name: &str) -> impl Future<Output = Result<(), HttpProblem>>;
+    /// Begins the download of a model; it is served when it is complete. Returns what it will take, in words.
+    fn download(&self, order: &DownloadOrder) -> impl Future<Output = Result<Option<String>, HttpProblem>>;
 
     /// Removes a downloaded model, or cancels its download.
     fn remove(&self, name: &str) -> impl Future<Output = Result<(), HttpProblem>>;

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::api::{self, Own};
 use super::body::ClientBody;
 use super::body::receive;
+use super::download_order::DownloadOrder;
 use super::engine_metrics::EngineMetrics;
 use super::engine_page;
 use super::exposition::Exposition;
@@ -140,12 +141,12 @@ impl<H: ModelService> HttpServer<H> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         let order: Value =
             serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
-        let name = order["model"].as_str().filter(|name| !name.is_empty()).ok_or_else(no_name)?;
-        self.permitted_name(head, name)?;
-        self.service.download(name).await?;
+        let order = DownloadOrder::read(&order)?;
+        self.permitted_name(head, &order.name)?;
+        let memory = self.service.download(&order).await?;
         // Afterwards, because a name that is none may hold anything.
-        self.audit(head, "download", name);
-        Ok(success())
+        self.audit(head, "download", &order.name);
+        Ok(reply::json(&json!({ "success": true, "model": order.name, "memory": memory })))
     }
 
     async fn remove(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {

@@ -25,9 +25,18 @@ pub struct Forecast {
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
+    /// It fits on no set of cards, even on empty ones.
+    never: bool,
     pub(crate) profile: Option<ModelProfile>,
     /// The need, if it is known.
     demand: Option<Arc<dyn MemoryModel>>,
+}
+
+impl Forecast {
+    /// True for a model that fits on no set of cards, even on empty ones.
+    pub(crate) fn never_fits(&self) -> bool {
+        self.never
+    }
 }
 
 /// Looks at every model as if it were the only one.
@@ -77,7 +86,7 @@ impl Runtime {
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
-            let Forecast { name, text, refused, hints, profile, demand } = forecast;
+            let Forecast { name, text, refused, hints, profile, demand, .. } = forecast;
             for extension in &self.extensions {
                 extension.foreseen(model, demand.as_ref().filter(|_| refused.is_none()));
             }
@@ -142,6 +151,7 @@ fn foresee(
         text,
         refused,
         hints,
+        never: false,
         profile,
         demand: known.clone(),
     };
@@ -160,7 +170,7 @@ fn foresee(
         }
         PlacementVerdict::Never(never) => {
             let text = format!("is refused: {}", in_a_line(&never.reason));
-            forecast(text, Some(never.reason), never.hints)
+            Forecast { never: true, ..forecast(text, Some(never.reason), never.hints) }
         }
         _ => forecast(need(entry, cards, &*demand), None, Vec::new()),
     }

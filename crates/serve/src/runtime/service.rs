@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Runtime, RuntimeSettings};
 use crate::fleet::ServePass;
 use crate::route::{
-    Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
+    DownloadOrder, Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
     RouteOptions, Upstream, WhatIfError,
 };
 
@@ -184,8 +184,8 @@ impl ModelService for Runtime {
         self.read_config(config).await.map_err(|error| bad(&error))
     }
 
-    async fn download(&self, name: &str) -> Result<(), HttpProblem> {
-        self.begin_download(name).await
+    async fn download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
+        self.begin_download(order).await
     }
 
     async fn remove(&self, name: &str) -> Result<(), HttpProblem> {

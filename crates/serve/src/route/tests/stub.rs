@@ -20,7 +20,7 @@ use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
 use crate::route::{
-    AnswerTokens, ApiKeys, Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind,
+    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind,
     ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream, WhatIfError, bind,
     serve,
 };
@@ -175,9 +175,9 @@ impl ModelService for StubService {
         Ok(vec!["1 model changed".to_owned()])
     }
 
-    async fn download(&self, name: &str) -> Result<(), HttpProblem> {
-        self.orders.borrow_mut().push(if name == "u/r:Q4" { "download" } else { "other download" });
-        Ok(())
+    async fn download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
+        self.orders.borrow_mut().push(if order.name == "u/r:Q4" { "download" } else { "other download" });
+        Ok(None)
     }
 
     async fn remove(&self, name: &str) -> Result<(), HttpProblem> {
