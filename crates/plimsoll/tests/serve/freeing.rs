@@ -81,7 +81,7 @@ fn vllm_sleeps_for_another_model_and_is_woken_for_its_next_request() {
 
 #[test]
 fn an_engine_without_the_flag_is_stopped_and_so_is_any_where_nothing_is_asked() {
-    for (flags, more) in [("", ""), ("--enable-sleep-mode", "[serve]\nask = '0s'\n")] {
+    for (flags, more) in [("", ""), ("--enable-sleep-mode", "[serve]\nask = '0'\n")] {
         let daemon = filled("vllm", flags, more);
         assert_eq!(chat(daemon.address, "chat").status, 200);
         assert_eq!(daemon.running(), ["chat"], "{flags} {more}: {}", daemon.talk());

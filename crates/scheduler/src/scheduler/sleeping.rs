@@ -5,7 +5,7 @@
 use plimsoll_base::RunId;
 
 use super::Scheduler;
-use crate::models::{RunSleep, RunState};
+use crate::models::{ModelSlot, RunSleep, RunState};
 use crate::time::ModelId;
 
 impl Scheduler {
@@ -32,12 +32,12 @@ impl Scheduler {
     // order as loads, and others leave for it. Sent at once, it would take memory that is another model's.
     /// Looks for the memory that was lent, if a request waits for it; true while the run may not be sent one.
     pub(super) fn is_lent(&mut self, id: ModelId) -> bool {
-        let slot = self.models.get(id);
-        let lent = slot.filter(|slot| slot.run.as_ref().is_some_and(|run| run.sleep == RunSleep::Lent));
-        if lent.is_some_and(|slot| slot.depth_wait().is_none() && !slot.line.is_empty()) {
+        let is_lent = |slot: &&ModelSlot| slot.run.as_ref().is_some_and(|run| run.sleep == RunSleep::Lent);
+        let Some(slot) = self.models.get(id).filter(is_lent) else { return false };
+        if slot.depth_wait().is_none() && !slot.line.is_empty() {
             self.wait_for_depth(id);
         }
-        lent.is_some()
+        true
     }
 
     /// Takes back what was lent of a run that is awake, as far as it is free.
