@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId, Share};
 
 use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
@@ -41,6 +41,8 @@ pub(crate) struct RunState {
     /// The run stops so that the memory of its idle slots is freed too.
     pub(crate) restarts: bool,
     pub(crate) sleep: RunSleep,
+    /// Its claim when it fell asleep, which it needs to wake.
+    pub(crate) needs_awake: Vec<Share>,
     /// Set if the run was killed for its own failure.
     pub(crate) killed_for: Option<Reason>,
     /// The run was started by the configuration, without a request.
@@ -123,6 +125,7 @@ impl RunState {
             suspect: None,
             restarts: false,
             sleep: RunSleep::Awake,
+            needs_awake: Vec::new(),
             killed_for: None,
             preloaded: false,
             started: Moment::START,

@@ -10,11 +10,17 @@ use crate::time::ModelId;
 
 impl Scheduler {
     pub(super) fn slept(&mut self, run: RunId) {
+        let claim = self.ledger().claim_shares(run);
         let Some((_, slot)) = self.living_mut(run) else { return };
         let quiet = slot.line.is_empty();
         // A request that is on its way wakes it.
-        if let Some(run) = slot.run.as_mut().filter(|run| quiet && run.is_idle()) {
+        let run = slot.run.as_mut().filter(|run| quiet && run.is_idle() && run.sleep == RunSleep::Awake);
+        if let Some(run) = run {
             run.sleep = RunSleep::Asleep;
+            run.needs_awake = claim;
+            if let Ok(occupancy) = &mut run.occupancy {
+                occupancy.forget();
+            }
             self.mark_dirty();
         }
     }
@@ -32,7 +38,8 @@ impl Scheduler {
     // order as loads, and others leave for it. Sent at once, it would take memory that is another model's.
     /// Looks for the memory that was lent, if a request waits for it; true while the run may not be sent one.
     pub(super) fn is_lent(&mut self, id: ModelId) -> bool {
-        let is_lent = |slot: &&ModelSlot| slot.run.as_ref().is_some_and(|run| run.sleep == RunSleep::Lent);
+        let lent = |run: &RunState| run.sleep == RunSleep::Lent && run.takes_requests();
+        let is_lent = |slot: &&ModelSlot| slot.run.as_ref().is_some_and(lent);
         let Some(slot) = self.models.get(id).filter(is_lent) else { return false };
         if slot.depth_wait().is_none() && !slot.line.is_empty() {
             self.wait_for_depth(id);
@@ -45,7 +52,7 @@ impl Scheduler {
         let Some((_, slot)) = self.living_mut(run_id) else { return };
         let Some(run) = slot.run.as_mut().filter(|run| run.is_ready()) else { return };
         if std::mem::replace(&mut run.sleep, RunSleep::Awake) == RunSleep::Lent {
-            for share in run.placement.shares.clone() {
+            for share in std::mem::take(&mut run.needs_awake) {
                 self.raise(run_id, &share.card, share.bytes);
                 self.claim_changed(run_id, &share.card);
             }

@@ -27,7 +27,7 @@ impl StateRef<'_> {
         let slot = self.model(id)?;
         if let Some(run) = slot.run.as_ref().filter(|run| run.sleep == RunSleep::Lent && run.takes_requests()) {
             slot.line.front()?;
-            let needs = run.placement.shares.clone();
+            let needs = run.needs_awake.clone();
             return Some(DepthNeed { run: run.id, in_flight: 0, asleep: true, alone: needs.clone(), needs });
         }
         let (run, occupancy) = slot.tracked().filter(|(run, _)| run.takes_requests())?;

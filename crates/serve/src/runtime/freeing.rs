@@ -76,7 +76,8 @@ async fn free(run: &Rc<EngineRun>, freeing: &Freeing) -> bool {
     {
         return false;
     }
-    // Before the request, because one of a client may come while the engine is at it.
+    // A client's request may come while the engine is at it: it waits for the end, and then wakes the engine.
+    let _turn = run.waking.lock().await;
     run.needs_wake.set(freeing.wake.is_some());
     let (path, body) = freeing.free;
     let body: Option<Value> = serde_json::from_str(body).ok();

@@ -66,8 +66,8 @@ fn follow(name: &str, server: &ServerAddress) -> Result<ExitCode, ServerVerbErro
     loop {
         let status = server.ask_json(Method::GET, "/api/status", &Value::Null)?;
         let of_name = |list: &str| {
-            let entries = status[list].as_array().into_iter().flatten();
-            entries.filter(|entry| entry["name"].as_str() == Some(name)).cloned().next()
+            let mut entries = status[list].as_array().into_iter().flatten();
+            entries.find(|entry| entry["name"].as_str() == Some(name)).cloned()
         };
         match (of_name("downloads"), of_name("models")) {
             (Some(entry), _) if entry["error"].is_string() => {

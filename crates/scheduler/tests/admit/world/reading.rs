@@ -41,7 +41,11 @@ impl World {
         let ready = |engine: &Engine| engine.stage == Life::Ready && engine.requests.is_empty() && !engine.told_to_stop;
         let idle: Vec<RunId> = self.engines.iter().filter(|(_, engine)| ready(engine)).map(|(run, _)| *run).collect();
         let Some(run) = idle.into_iter().rev().nth(back) else { return };
-        self.engines.get_mut(&run).unwrap().asleep = true;
+        let (model, placement) = (self.engines[&run].model.0, self.engines[&run].placement.clone());
+        let diver = self.diver(model, &placement);
+        let engine = self.engines.get_mut(&run).unwrap();
+        // It comes back with an empty cache.
+        (engine.asleep, engine.diver) = (true, diver);
         self.tell(SchedulerEvent::Slept { run });
         self.look();
     }
