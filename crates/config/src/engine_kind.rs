@@ -58,7 +58,10 @@ const KINDS: [CommandTraits; 11] = [
     },
     CommandTraits {
         share: Some("--mem-fraction-static"),
-        cards: &[&["--tp-size", "--tensor-parallel-size", "--tp"], &["--pp-size", "--pipeline-parallel-size", "--pp"]],
+        cards: &[
+            &["--tp-size", "--tensor-parallel-size", "--tp"],
+            &["--pp-size", "--pipeline-parallel-size", "--pp"],
+        ],
         // That part is for weights and cache alone.
         beside: |argv, cards| Some(SglangReserve::of(argv, cards)),
         ..row(CommandKind::Sglang, &["sglang", "sglang.launch_server"], "/health")

@@ -134,7 +134,8 @@ impl Hub {
             let digest = origin.sha256.as_ref().map(|digest| digest.to_ascii_lowercase());
             let etag = origin.etag.clone();
             let told_apart = || {
-                let of = format!("{} {} {}", address.full(), origin.size, etag.as_deref().unwrap_or_default());
+                let of =
+                    format!("{} {} {}", address.full(), origin.size, etag.as_deref().unwrap_or_default());
                 format!("url-{}", hex(&of))
             };
             let key = digest.clone().unwrap_or_else(told_apart);

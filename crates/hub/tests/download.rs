@@ -233,7 +233,8 @@ fn an_address_that_changes_fails_or_holds_no_model_leaves_none() {
     let server = FakeHub::start(vec![(REPO, "m.gguf", HostedFile::whole(&[b'x'; 4096]))]).unwrap();
     let failed = download_from(&server.plain(REPO, "m.gguf"), folder.path(), |_| true);
     assert!(matches!(failed, Err(HubFailure::Header(_))), "{failed:?}");
-    for address in ["https://", "http:///m.gguf", "http://127.0.0.1:1/m.bin", "http://u:p@127.0.0.1:1/m.gguf"] {
+    for address in ["https://", "http:///m.gguf", "http://127.0.0.1:1/m.bin", "http://u:p@127.0.0.1:1/m.gguf"]
+    {
         let failed = download_from(address, folder.path(), |_| true);
         assert!(matches!(failed, Err(HubFailure::NoAddress)), "{address}: {failed:?}");
     }

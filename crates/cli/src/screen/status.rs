@@ -53,9 +53,8 @@ pub(crate) fn download(entry: &Value, first: u64, since: Duration) -> String {
     let speed = Bytes::new(came).scaled(1000, millis.max(1));
     let left = done.zip(total).map(|(done, total)| total.saturating_sub(done));
     let left = left.filter(|_| !speed.is_zero() && millis > 0).and_then(|left| left.checked_div(speed.get()));
-    let rate = left.map_or_else(String::new, |left| {
-        format!(", {speed}/s, {} left", lasted(left.saturating_mul(1000)))
-    });
+    let rate = left
+        .map_or_else(String::new, |left| format!(", {speed}/s, {} left", lasted(left.saturating_mul(1000))));
     let name = entry["name"].as_str().unwrap_or("?");
     format!("{name}: {} of {}{part}{rate}", size(done), size(total))
 }

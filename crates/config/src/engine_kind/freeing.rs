@@ -13,8 +13,11 @@ pub struct Freeing {
 
 impl Freeing {
     /// `server.py` of ComfyUI: the worker thread frees after the answer, and loads again with its next job.
-    pub(super) const COMFYUI: Self =
-        Self { jobs: Some("/queue"), free: ("/free", r#"{"unload_models":true,"free_memory":true}"#), wake: None };
+    pub(super) const COMFYUI: Self = Self {
+        jobs: Some("/queue"),
+        free: ("/free", r#"{"unload_models":true,"free_memory":true}"#),
+        wake: None,
+    };
     /// `vllm/entrypoints/serve/sleep/api_router.py`, which is there with `VLLM_SERVER_DEV_MODE=1`: weights go to the host's
     /// memory, and the cache is dropped.
     pub(super) const VLLM: Self = Self { jobs: None, free: ("/sleep?level=1", ""), wake: Some("/wake_up") };

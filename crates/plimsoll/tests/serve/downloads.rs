@@ -112,7 +112,8 @@ fn a_download_that_cannot_be_is_refused_with_its_reason() {
 /// A daemon that downloads into `folder`, with a card of 1 GiB and an engine that models can be planned for.
 fn planning(folder: &tempfile::TempDir, hub: &FakeHub) -> Daemon {
     let (folder, engine) = (folder.path().display(), crate::daemon::fake_engine());
-    let config = format!("[serve]\ndownloads = \"{folder}\"\n[engine]\ncommand = [\"{}\"]\n", engine.display());
+    let config =
+        format!("[serve]\ndownloads = \"{folder}\"\n[engine]\ncommand = [\"{}\"]\n", engine.display());
     let setup = Setup::with_cards(&["name=RTX3060,total=1GiB,free=1GiB,cc=8.6"]).config(&config);
     setup.variable("MODEL_ENDPOINT", &hub.address).variable("HF_ENDPOINT", &hub.address).start()
 }
@@ -169,8 +170,10 @@ fn a_download_is_followed_in_a_terminal_to_its_end_or_its_failure() {
     let daemon = planning(&folder, &hub);
     let run = |words: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        let output = command.args(words).env("PLIMSOLL_URL", format!("http://{}", daemon.address)).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let output =
+            command.args(words).env("PLIMSOLL_URL", format!("http://{}", daemon.address)).output().unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.code(), text)
     };
     let (status, said) = run(&["download", NAME]);

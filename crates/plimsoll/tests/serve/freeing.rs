@@ -8,7 +8,9 @@ use crate::http::{chat, get, post};
 /// A stand-in of this kind that takes 500 MiB once it is filled.
 fn stand_in(kind: &str, flags: &str) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/freeing.py");
-    format!("[models.image]\ncmd = 'python3 {script} ${{PORT}} {kind} 500 {flags}'\nkind = '{kind}'\nmemory = '600MiB'\n")
+    format!(
+        "[models.image]\ncmd = 'python3 {script} ${{PORT}} {kind} 500 {flags}'\nkind = '{kind}'\nmemory = '600MiB'\n"
+    )
 }
 
 fn ask(daemon: &Daemon, path: &str) -> Value {
@@ -75,7 +77,10 @@ fn vllm_sleeps_for_another_model_and_is_woken_for_its_next_request() {
     assert_eq!(daemon.running(), ["chat", "image"], "{}", daemon.talk());
     assert_eq!(ask(&daemon, "/v1/completions")["asleep"], false);
     let said = said(&daemon);
-    assert!(said.starts_with(&["/fill", "/sleep", "/wake_up", "/v1/completions"].map(str::to_owned)), "{said:?}");
+    assert!(
+        said.starts_with(&["/fill", "/sleep", "/wake_up", "/v1/completions"].map(str::to_owned)),
+        "{said:?}"
+    );
     assert_eq!(daemon.running(), ["image"]);
 }
 

@@ -25,7 +25,8 @@ pub(crate) struct DepthNeed {
 impl StateRef<'_> {
     pub(crate) fn depth_need(self, id: ModelId) -> Option<DepthNeed> {
         let slot = self.model(id)?;
-        if let Some(run) = slot.run.as_ref().filter(|run| run.sleep == RunSleep::Lent && run.takes_requests()) {
+        if let Some(run) = slot.run.as_ref().filter(|run| run.sleep == RunSleep::Lent && run.takes_requests())
+        {
             slot.line.front()?;
             let needs = run.needs_awake.clone();
             return Some(DepthNeed { run: run.id, in_flight: 0, asleep: true, alone: needs.clone(), needs });

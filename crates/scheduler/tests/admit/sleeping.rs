@@ -34,7 +34,11 @@ fn another_model_loads_beside_a_sleeping_one_and_nothing_is_stopped() {
     desk.surveyed(1);
     assert!(desk.started().is_some() && desk.stopped().is_empty());
     assert_eq!((desk.claimed(), desk.state(0)), (gib(10), ModelState::Ready));
-    assert!(desk.effects.iter().any(|effect| matches!(effect, SchedulerEffect::ClaimChanged { run: of, .. } if *of == run)));
+    assert!(
+        desk.effects
+            .iter()
+            .any(|effect| matches!(effect, SchedulerEffect::ClaimChanged { run: of, .. } if *of == run))
+    );
 }
 
 #[test]
@@ -55,7 +59,11 @@ fn a_request_for_an_engine_whose_memory_was_lent_waits_until_others_have_left() 
     let other = desk.loaded(1);
     let first = desk.ask(0);
     assert_eq!(desk.dispatched(), [], "it would take memory that is the other's");
-    assert_eq!(desk.stopped(), [(other, Stopping::Graceful)], "as any idle model leaves for one that is asked");
+    assert_eq!(
+        desk.stopped(),
+        [(other, Stopping::Graceful)],
+        "as any idle model leaves for one that is asked"
+    );
     let second = desk.ask(0);
     assert!(desk.scheduler.wait_line(ModelId(0), desk.now).is_some());
     desk.gone(other);
@@ -82,12 +90,20 @@ fn a_request_that_leaves_meanwhile_wakes_nothing_and_the_next_one_does() {
 fn an_engine_that_can_never_have_its_memory_back_ends_and_its_model_is_placed_anew() {
     let mut desk = Desk::tuned(&[10, 10], &[8, 8], |id, spec| spec.pinned = id == 1);
     let run = desk.asleep();
-    desk.send(SchedulerEvent::YieldWanted { card: CardId::new("card1"), bytes: gib(10), until: Moment::NEVER });
+    desk.send(SchedulerEvent::YieldWanted {
+        card: CardId::new("card1"),
+        bytes: gib(10),
+        until: Moment::NEVER,
+    });
     desk.loaded(1);
     let request = desk.ask(0);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     assert_eq!(desk.scheduler.stop_reason(run, desk.now).unwrap().code, "starts_afresh");
-    desk.send(SchedulerEvent::YieldWanted { card: CardId::new("card1"), bytes: Bytes::ZERO, until: Moment::NEVER });
+    desk.send(SchedulerEvent::YieldWanted {
+        card: CardId::new("card1"),
+        bytes: Bytes::ZERO,
+        until: Moment::NEVER,
+    });
     desk.gone(run);
     desk.surveyed(0);
     let anew = desk.started().unwrap();
@@ -113,7 +129,11 @@ fn lent_memory_that_is_free_again_is_taken_back() {
 fn memory_kept_free_for_other_programs_comes_from_sleeping_engines_first() {
     let mut desk = Desk::new(&[10], &[8]);
     desk.asleep();
-    desk.send(SchedulerEvent::YieldWanted { card: CardId::new("card0"), bytes: gib(6), until: Moment::NEVER });
+    desk.send(SchedulerEvent::YieldWanted {
+        card: CardId::new("card0"),
+        bytes: gib(6),
+        until: Moment::NEVER,
+    });
     assert_eq!((desk.stopped(), desk.claimed()), (Vec::new(), gib(4)));
 }
 

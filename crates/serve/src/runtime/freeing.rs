@@ -98,7 +98,13 @@ fn is_at_rest(body: &[u8]) -> bool {
 
 impl EngineRun {
     /// The body of an answer with status 200; `None` for any other, and after this time.
-    async fn ask(&self, method: Method, path: &str, body: Option<&Value>, within: Duration) -> Option<Vec<u8>> {
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        within: Duration,
+    ) -> Option<Vec<u8>> {
         let upstream = self.upstream()?;
         let asked = upstream.ask(method, path, body, LONGEST);
         let (status, body) = tokio::time::timeout(within, asked).await.ok().flatten()?;
@@ -115,9 +121,7 @@ impl EngineRun {
         let Some(path) = self.entry.freeing().and_then(|freeing| freeing.wake) else { return };
         // One request wakes it, and those behind it wait for that.
         let _turn = self.waking.lock().await;
-        if self.needs_wake.replace(false)
-            && self.ask(Method::POST, path, None, WAKE_WITHIN).await.is_none()
-        {
+        if self.needs_wake.replace(false) && self.ask(Method::POST, path, None, WAKE_WITHIN).await.is_none() {
             tracing::warn!("{} did not wake within {} s", self.entry.name, WAKE_WITHIN.as_secs());
         }
     }

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::{Runtime, RuntimeSettings};
 use crate::fleet::ServePass;
 use crate::route::{
-    DownloadOrder, Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
-    RouteOptions, Upstream, WhatIfError,
+    DownloadOrder, Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService,
+    RequestPrompt, RouteOptions, Upstream, WhatIfError,
 };
 
 /// Time that an order to keep memory free waits for idle engines to free theirs.

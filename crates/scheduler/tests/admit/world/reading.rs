@@ -38,8 +38,11 @@ impl World {
 
     /// An idle engine frees its memory.
     pub(super) fn sleep(&mut self, back: usize) {
-        let ready = |engine: &Engine| engine.stage == Life::Ready && engine.requests.is_empty() && !engine.told_to_stop;
-        let idle: Vec<RunId> = self.engines.iter().filter(|(_, engine)| ready(engine)).map(|(run, _)| *run).collect();
+        let ready = |engine: &Engine| {
+            engine.stage == Life::Ready && engine.requests.is_empty() && !engine.told_to_stop
+        };
+        let idle: Vec<RunId> =
+            self.engines.iter().filter(|(_, engine)| ready(engine)).map(|(run, _)| *run).collect();
         let Some(run) = idle.into_iter().rev().nth(back) else { return };
         let (model, placement) = (self.engines[&run].model.0, self.engines[&run].placement.clone());
         let diver = self.diver(model, &placement);

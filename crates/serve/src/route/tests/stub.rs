@@ -20,9 +20,9 @@ use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
 use crate::route::{
-    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind,
-    ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream, WhatIfError, bind,
-    serve,
+    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HttpProblem, HttpServer, HttpSettings,
+    MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream,
+    WhatIfError, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.

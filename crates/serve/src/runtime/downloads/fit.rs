@@ -18,14 +18,18 @@ const LEAST_CONTEXT: &str = "1024";
 
 impl Runtime {
     /// What the model will take, in words; `None` if that cannot be told before its download.
-    pub(super) async fn foresee_download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
+    pub(super) async fn foresee_download(
+        &self,
+        order: &DownloadOrder,
+    ) -> Result<Option<String>, HttpProblem> {
         let entries = [entry(order, &[]), entry(order, &["--ctx-size", LEAST_CONTEXT])];
         let entries: Vec<ConfiguredModel> = entries.into_iter().flatten().collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
         let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
         // Headers come from the network.
-        let looked = spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known));
+        let looked =
+            spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known));
         let forecasts = looked.await.unwrap_or_default();
         let [own, least] = &forecasts[..] else { return Ok(None) };
         match (own.never_fits(), least.never_fits()) {
