@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::keys::FleetKey;
-use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Seat, Turn};
+use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Revocation, Seat, Turn};
 
 /// A record and the revision at which it was last written.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub struct FleetView {
     pub seats: BTreeMap<(String, u32), Versioned<Seat>>,
     pub turns: BTreeMap<String, Versioned<Turn>>,
     pub drains: BTreeMap<String, Versioned<Drain>>,
+    /// By serial number.
+    pub revoked: BTreeMap<String, Versioned<Revocation>>,
     /// Revisions of records that cannot be read. What depends on one is left alone.
     pub unreadable: BTreeMap<FleetKey, u64>,
 }
@@ -56,7 +58,7 @@ impl FleetView {
 
     /// Takes a change of this daemon's own, which the watch has not told yet, nor what came before it.
     pub(crate) fn enter(&mut self, change: &StoreChange) {
-        let Self { hosts, offers, states, seats, turns, drains, unreadable, .. } = self;
+        let Self { hosts, offers, states, seats, turns, drains, revoked, unreadable, .. } = self;
         let is_read = match &change.key {
             FleetKey::Host(name) => put(hosts, name.clone(), change),
             FleetKey::Offers(digest) => put(offers, digest.clone(), change),
@@ -64,6 +66,7 @@ impl FleetView {
             FleetKey::Seat { model, number } => put(seats, (model.clone(), *number), change),
             FleetKey::Turn(name) => put(turns, name.clone(), change),
             FleetKey::Drain(name) => put(drains, name.clone(), change),
+            FleetKey::Revoked(serial) => put(revoked, serial.clone(), change),
         };
         match is_read {
             true => drop(unreadable.remove(&change.key)),
@@ -82,6 +85,7 @@ impl FleetView {
             }
             FleetKey::Turn(name) => self.turns.get(name).map(|it| it.revision),
             FleetKey::Drain(name) => self.drains.get(name).map(|it| it.revision),
+            FleetKey::Revoked(serial) => self.revoked.get(serial).map(|it| it.revision),
         };
         known.or_else(|| self.unreadable.get(key).copied()).unwrap_or(0)
     }

@@ -7,26 +7,29 @@ mod news;
 mod offers;
 mod pass;
 mod store_link;
+mod trust;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use plimsoll_base::{Card, CardKind, Reason};
 use plimsoll_config::ServeSettings;
 use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{FleetEffect, FleetEvent, FleetNode, KeySpace, NodeSettings, OfferList, SeatToken};
+use plimsoll_identity::HostIdentity;
 use plimsoll_launch::EngineAddress;
 use plimsoll_scheduler::ModelId;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;
 
 pub(crate) use self::pass::ServePass;
-use crate::route::{HOP, HttpProblem, ModelService, RequestPrompt, RouteOptions, SEAT, Upstream, shows};
+use self::trust::{HostTrust, RefusedPeers};
+use crate::route::{HttpProblem, ModelService, RequestPrompt, RouteOptions, Upstream};
 use crate::runtime::Runtime;
 
 /// Time after which a refused client may ask again.
@@ -44,8 +47,19 @@ pub enum FleetError {
     Name(String),
     #[error("other hosts cannot reach this one at {0}; hint: set `address` under [fleet]")]
     Address(SocketAddr),
-    #[error("the hosts of a fleet share a key, and `key-file` under [fleet] is not set")]
+    #[error(
+        "hosts of a fleet show certificates or a key, and neither `identity` nor `key-file` under [fleet] is set; hint: \
+            `plimsoll fleet init` and `plimsoll fleet join` make the folder for `identity`"
+    )]
     NoKey,
+    #[error("`identity` and `key-file` under [fleet] are both set; hosts show one of them")]
+    TwoProofs,
+    #[error(transparent)]
+    Identity(plimsoll_identity::IdentityError),
+    #[error("the identity in {} is of host '{host}' in fleet '{fleet}', and `{key}` under [fleet] says otherwise", folder.display())]
+    OtherIdentity { folder: PathBuf, host: String, fleet: String, key: &'static str },
+    #[error("cannot listen for other hosts at `{0}`; hint: set `listen` under [fleet] to an address of this machine")]
+    PeerAddress(String),
     #[error("cannot read the fleet's key from {}: {error}", path.display())]
     ReadKey { path: PathBuf, error: std::io::Error },
     #[error("the fleet's key in {} is shorter than 16 letters", .0.display())]
@@ -65,8 +79,10 @@ pub(crate) struct FleetMember {
     node: RefCell<FleetNode>,
     store: Etcd,
     lease: Cell<u64>,
-    /// The key that the hosts of the fleet share.
-    key: String,
+    trust: HostTrust,
+    /// Where other hosts come to, if not to the address of clients.
+    peer_port: Option<SocketAddr>,
+    refused: RefCell<RefusedPeers>,
     cards: Vec<Card>,
     offers: RefCell<OfferList>,
     offers_changed: Cell<bool>,
@@ -74,8 +90,8 @@ pub(crate) struct FleetMember {
     me: OnceCell<Weak<Self>>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<Decision>>>,
     next_request: Cell<u64>,
-    /// Connections to other hosts, by address.
-    peers: RefCell<HashMap<String, Upstream>>,
+    /// Address of each other host, and connections to it.
+    peers: RefCell<HashMap<String, (String, Upstream)>>,
     start: Instant,
     wake_at: Cell<Option<Duration>>,
     wake: Notify,
@@ -109,22 +125,35 @@ impl FleetMember {
         let Some(store) = &serve.fleet else { return Ok(None) };
         let store: StoreAddress = store.parse()?;
         let line = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let name = serve.fleet_host.clone().unwrap_or_else(|| line("/proc/sys/kernel/hostname"));
+        let own = serve.fleet_host.clone();
+        let trust = match KeySpace::is_name(own.as_deref().unwrap_or("h")) {
+            true => HostTrust::of(serve)?,
+            false => return Err(FleetError::Name(own.unwrap_or_default())),
+        };
+        let identity = trust.certificates().map(|certificates| certificates.identity().clone());
+        if let (Some(identity), Some(folder)) = (&identity, &serve.fleet_identity) {
+            agree(identity, folder, &store.fleet, own.as_deref())?;
+        }
+        let own = own.or_else(|| identity.as_ref().map(|identity| identity.host.clone()));
+        let name = own.unwrap_or_else(|| line("/proc/sys/kernel/hostname"));
         let keys = KeySpace::of(&store.fleet).filter(|_| KeySpace::is_name(&name));
         let (Some(keys), Ok(header)) = (keys, HeaderValue::from_str(&name)) else {
             return Err(FleetError::Name(name));
         };
-        let address = match &serve.fleet_address {
-            Some(address) => address.clone(),
-            None if listens.ip().is_unspecified() => return Err(FleetError::Address(listens)),
-            None => listens.to_string(),
+        let told = serve.fleet_address.clone().or_else(|| identity.map(|identity| identity.address));
+        let peer_port = match (serve.fleet_listen, &told) {
+            (Some(listen), _) => Some(listen),
+            (None, Some(told)) if trust.certificates().is_some() => {
+                Some(told.parse().map_err(|_| FleetError::PeerAddress(told.clone()))?)
+            }
+            _ => None,
         };
-        let path = serve.fleet_key_file.clone().ok_or(FleetError::NoKey)?;
-        let key = std::fs::read_to_string(&path);
-        let key = key.map_err(|error| FleetError::ReadKey { path: path.clone(), error })?.trim().to_owned();
-        if key.len() < 16 {
-            return Err(FleetError::ShortKey(path));
-        }
+        let reached = peer_port.unwrap_or(listens);
+        let address = match told {
+            Some(address) => address,
+            None if reached.ip().is_unspecified() => return Err(FleetError::Address(reached)),
+            None => reached.to_string(),
+        };
         // Memory of the host counts only where models are computed there.
         let gpus: Vec<Card> = served.iter().filter(|card| card.kind != CardKind::Host).cloned().collect();
         let cards = if gpus.is_empty() { served } else { gpus };
@@ -145,7 +174,9 @@ impl FleetMember {
             node: RefCell::new(node),
             store: Etcd::new(&store, keys),
             lease: Cell::new(0),
-            key,
+            trust,
+            peer_port,
+            refused: RefCell::default(),
             cards,
             offers: RefCell::default(),
             offers_changed: Cell::new(false),
@@ -160,21 +191,6 @@ impl FleetMember {
             name_is_taken: Cell::new(false),
             passed_on: Cell::new(0),
         }))
-    }
-
-    /// The token of a request that another host passes on.
-    pub(crate) fn hop(&self, headers: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
-        headers.get(HOP)?;
-        let refused = |status, code, text: &str| Some(Err(HttpProblem::new(status, code, text)));
-        if !shows(headers, &self.key) {
-            let text = "only hosts of the fleet pass requests on, with the fleet's key";
-            return refused(StatusCode::UNAUTHORIZED, "invalid_fleet_key", text);
-        }
-        let token = headers.get(SEAT).and_then(|token| token.to_str().ok()?.parse().ok());
-        match token {
-            Some(token) => Some(Ok(token)),
-            None => refused(StatusCode::BAD_REQUEST, "bad_seat", "the request names no seat"),
-        }
     }
 
     pub(crate) fn admit_at_once(
@@ -247,7 +263,7 @@ impl FleetMember {
         (host, address, token): (String, String, SeatToken),
         tries: u32,
     ) -> ServePass {
-        let peer = self.peer(&address);
+        let peer = self.peer(&host, &address);
         self.passed_on.set(self.passed_on.get() + 1);
         ServePass::peer(self, runtime, model, wish, (host, token), &peer, tries)
     }
@@ -261,12 +277,19 @@ impl FleetMember {
         (Undecided { member: self, request }, decision)
     }
 
-    fn peer(&self, address: &str) -> Upstream {
+    fn peer(&self, host: &str, address: &str) -> Upstream {
         let mut peers = self.peers.borrow_mut();
-        let peer = peers
-            .entry(address.to_owned())
-            .or_insert_with(|| Upstream::new(EngineAddress::Remote(address.to_owned())).with_key(&self.key));
-        peer.with_lines(Vec::new())
+        if let Some((_, peer)) = peers.get(host).filter(|(known, _)| known == address) {
+            return peer.with_lines(Vec::new());
+        }
+        let peer = Upstream::new(EngineAddress::Remote(address.to_owned()));
+        let peer = match &self.trust {
+            HostTrust::Key(key) => peer.with_key(key),
+            HostTrust::Certificates(certificates) => peer.of_host(certificates.tls(), host),
+        };
+        let shared = peer.with_lines(Vec::new());
+        peers.insert(host.to_owned(), (address.to_owned(), peer));
+        shared
     }
 
     fn now(&self) -> Duration {
@@ -333,6 +356,17 @@ impl FleetMember {
             let _ = waiting.send(decision);
         }
     }
+}
+
+/// Configuration and certificate name the same host and fleet.
+fn agree(identity: &HostIdentity, folder: &Path, fleet: &str, host: Option<&str>) -> Result<(), FleetError> {
+    let key = match host {
+        _ if identity.fleet != fleet => "store",
+        Some(host) if identity.host != host => "host",
+        _ => return Ok(()),
+    };
+    let (host, fleet, folder) = (identity.host.clone(), identity.fleet.clone(), folder.to_owned());
+    Err(FleetError::OtherIdentity { folder, host, fleet, key })
 }
 
 fn wanted(request: u64, name: &str, wish: &RouteOptions) -> FleetEvent {

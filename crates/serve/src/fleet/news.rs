@@ -51,6 +51,7 @@ impl Extension for FleetMember {
         let _ = self.me.set(Rc::downgrade(&self));
         spawn_local(Rc::clone(&self).keep_lease());
         spawn_local(Rc::clone(&self).follow_store());
+        spawn_local(Rc::clone(&self).keep_certificate());
         spawn_local(self.tick());
     }
 
@@ -94,5 +95,7 @@ impl Extension for FleetMember {
         );
         let help = "Requests that were passed on to other hosts of the fleet";
         family("plimsoll_fleet_passed_on_total", MetricKind::Counter, help, self.passed_on.get());
+        let help = "Connections and requests that were refused because no host of the fleet sent them";
+        family("plimsoll_fleet_refused_total", MetricKind::Counter, help, self.refused.borrow().count);
     }
 }

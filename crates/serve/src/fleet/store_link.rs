@@ -23,9 +23,9 @@ const TICK: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(2);
 
 impl FleetMember {
-    /// Keeps a lease. A lost one is replaced; nothing else ends with it.
+    /// Keeps a lease until the host is revoked. A lost one is replaced; nothing else ends with it.
     pub(super) async fn keep_lease(self: Rc<Self>) {
-        loop {
+        while !self.is_revoked_itself() {
             if self.lease.get() == 0 {
                 match self.store.grant(LEASE).await {
                     Ok(lease) => {
@@ -39,6 +39,9 @@ impl FleetMember {
                 }
             }
             sleep(RENEW).await;
+            if self.lease.get() == 0 {
+                continue;
+            }
             // No answer: it may have been renewed, and the next attempt tells.
             if let Ok(answer) = self.store.keep_alive(self.lease.get()).await
                 && answer.seconds == 0
@@ -49,10 +52,10 @@ impl FleetMember {
         }
     }
 
-    /// Reads the store and then its changes, for ever.
+    /// Reads the store and then its changes, until the host is revoked.
     pub(super) async fn follow_store(self: Rc<Self>) {
         let (mut seen, mut is_silent) = (StoreHeader::default(), false);
-        loop {
+        while !self.is_revoked_itself() {
             match self.store.read().await {
                 Ok((header, records)) => {
                     if std::mem::replace(&mut is_silent, false) {
@@ -65,6 +68,7 @@ impl FleetMember {
                     }
                     seen = header;
                     self.submit(FleetEvent::Read { revision: header.revision, records });
+                    self.hear_revocations().await;
                     if let Err(error) = self.watch(&mut seen).await {
                         tracing::debug!("the watch of the fleet's store has ended: {error}");
                     }
@@ -93,6 +97,10 @@ impl FleetMember {
                     let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
                     seen.revision = seen.revision.max(last);
                     self.submit(FleetEvent::Changed(changes));
+                    self.hear_revocations().await;
+                    if self.is_revoked_itself() {
+                        return Ok(());
+                    }
                 }
                 Err(_) => {
                     let header = self.store.header().await?;

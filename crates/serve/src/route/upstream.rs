@@ -2,20 +2,21 @@
 //!
 //! A request that fails on a reused connection, before the answer's first byte, is sent again on a new one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use plimsoll_identity::PeerTls;
 use plimsoll_launch::{EngineAddress, EngineStream};
 use rustix::io::Errno;
 
@@ -35,6 +36,9 @@ const EVENTS_READ: usize = 32 * 1024;
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
 
+/// Time between two log lines about a host that is not trusted.
+const APART: Duration = Duration::from_secs(10);
+
 /// No descriptor is left, in this process or in the whole system.
 const EMFILE: i32 = Errno::MFILE.raw_os_error();
 const ENFILE: i32 = Errno::NFILE.raw_os_error();
@@ -49,6 +53,8 @@ pub(crate) struct Upstream {
     authorization: Option<HeaderValue>,
     model: Option<String>,
     group: Option<u32>,
+    /// The host of the fleet that has to answer, and this one's proof.
+    host_of_fleet: Option<Rc<PeerHost>>,
     /// Lines that go with every request.
     lines: Vec<(HeaderName, HeaderValue)>,
     /// Shared by all that have the same address.
@@ -68,6 +74,7 @@ impl Upstream {
             authorization: None,
             model: None,
             group: None,
+            host_of_fleet: None,
             lines: Vec::new(),
             idle: Rc::default(),
         }
@@ -84,6 +91,12 @@ impl Upstream {
         self
     }
 
+    /// Connections are those of TLS to this host of the fleet.
+    pub(crate) fn of_host(mut self, tls: PeerTls, name: &str) -> Self {
+        self.host_of_fleet = Some(Rc::new(PeerHost { tls, name: name.to_owned(), told: Cell::default() }));
+        self
+    }
+
     /// The same address and connections, with these lines in every request.
     pub(crate) fn with_lines(&self, lines: Vec<(HeaderName, HeaderValue)>) -> Self {
         Self {
@@ -92,6 +105,7 @@ impl Upstream {
             authorization: self.authorization.clone(),
             model: self.model.clone(),
             group: self.group,
+            host_of_fleet: self.host_of_fleet.clone(),
             lines,
             idle: Rc::clone(&self.idle),
         }
@@ -183,7 +197,19 @@ impl Upstream {
                     self.idle.borrow_mut().clear();
                     tokio::time::sleep(BREATH).await;
                 }
-                outcome => return outcome,
+                outcome => return self.secured(outcome?).await,
+            }
+        }
+    }
+
+    /// The stream within TLS, where another host is to show that it is the one.
+    async fn secured(&self, stream: EngineStream) -> io::Result<EngineStream> {
+        let Some(host) = &self.host_of_fleet else { return Ok(stream) };
+        match host.tls.connect(stream, &host.name).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => {
+                host.tell(&error);
+                Err(error)
             }
         }
     }
@@ -193,6 +219,23 @@ impl Upstream {
         let mut idle = self.idle.borrow_mut();
         if wire.open && idle.len() < MOST_IDLE {
             idle.push(wire);
+        }
+    }
+}
+
+/// Another host of the fleet, as TLS shows it.
+struct PeerHost {
+    tls: PeerTls,
+    name: String,
+    /// Time of the last log line.
+    told: Cell<Option<Instant>>,
+}
+
+impl PeerHost {
+    fn tell(&self, error: &io::Error) {
+        if self.told.get().is_none_or(|told| told.elapsed() >= APART) {
+            self.told.set(Some(Instant::now()));
+            tracing::warn!("fleet: host '{}' is not trusted: {error}", self.name);
         }
     }
 }
