@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { ActDialog } from "./act";
 import { CardView, hostCard } from "./bar";
+import { FleetHosts } from "./fleet";
 import { clip, clock, plural, seconds } from "./format";
 import { Logs } from "./logs";
 import { Models } from "./models";
@@ -103,6 +104,7 @@ function Page() {
             <Memory names={names} />
             <Waiting />
             <Models />
+            <FleetHosts />
             <Failures />
             <History labels={names} />
             <WhatIf />

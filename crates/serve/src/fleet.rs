@@ -58,6 +58,8 @@ pub enum FleetError {
     Identity(plimsoll_identity::IdentityError),
     #[error("the identity in {} is of host '{host}' in fleet '{fleet}', and `{key}` under [fleet] says otherwise", folder.display())]
     OtherIdentity { folder: PathBuf, host: String, fleet: String, key: &'static str },
+    #[error("the certificate in {} is revoked; hint: remove the folder, and join with a new invitation", .0.display())]
+    Revoked(PathBuf),
     #[error("cannot listen for other hosts at `{0}`; hint: set `listen` under [fleet] to an address of this machine")]
     PeerAddress(String),
     #[error("cannot read the fleet's key from {}: {error}", path.display())]

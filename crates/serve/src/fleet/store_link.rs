@@ -69,6 +69,9 @@ impl FleetMember {
                     seen = header;
                     self.submit(FleetEvent::Read { revision: header.revision, records });
                     self.hear_revocations().await;
+                    if self.is_revoked_itself() {
+                        return;
+                    }
                     if let Err(error) = self.watch(&mut seen).await {
                         tracing::debug!("the watch of the fleet's store has ended: {error}");
                     }

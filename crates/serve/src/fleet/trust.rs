@@ -54,9 +54,11 @@ impl HostTrust {
     pub(super) fn of(serve: &ServeSettings) -> Result<Self, FleetError> {
         match (&serve.fleet_identity, &serve.fleet_key_file) {
             (Some(_), Some(_)) => Err(FleetError::TwoProofs),
-            (Some(folder), None) => HostCertificates::read(folder.clone())
-                .map(|certificates| Self::Certificates(Box::new(certificates)))
-                .map_err(FleetError::Identity),
+            (Some(folder), None) => {
+                let certificates = HostCertificates::read(folder.clone()).map_err(FleetError::Identity)?;
+                let is_revoked = certificates.revoked.contains(&certificates.identity().serial);
+                if is_revoked { Err(FleetError::Revoked(folder.clone())) } else { Ok(Self::Certificates(Box::new(certificates))) }
+            }
             (None, Some(path)) => {
                 let key = std::fs::read_to_string(path);
                 let failed = |error| FleetError::ReadKey { path: path.clone(), error };

@@ -133,6 +133,9 @@ impl Runtime {
             shown["parts"] = json!(used.map(|used| self.parts_of(view, used)));
         }
         document["host"] = json!(self.host_bar());
+        if let Some(fleet) = self.fleet.get() {
+            document["fleet"] = fleet.overview();
+        }
         document
     }
 

@@ -151,8 +151,8 @@ pub(super) fn invite(arguments: &Invite) -> Result<(), ErrorReport> {
 pub(super) async fn join_fleet(arguments: Join) -> Result<(), ErrorReport> {
     let folder = arguments.folder.path()?;
     let address = arguments.address.as_deref().map(with_port);
-    let identity = join(&folder, &arguments.invitation, &arguments.name.get(), address);
-    let identity = identity.await?;
+    let name = arguments.name.get();
+    let identity = join(&folder, &arguments.invitation, &name, address).await?;
     let (host, fleet, shown) = (&identity.host, &identity.fleet, folder.display());
     print(format!(
         "host '{host}' is in fleet '{fleet}'; its certificate {} is in {shown}\n\
