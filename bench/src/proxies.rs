@@ -97,7 +97,9 @@ impl Plimsoll<'_> {
     /// Serves one model as a host of a fleet, on a card of this size.
     pub(crate) fn spawn_host(&self, fleet: &str, store: &str, memory: &str) -> Result<Server, ProcessError> {
         let address = free_address()?;
-        let text = self.config(&["alpha"]) + fleet;
+        // A command of its own: a host offers a model by its file, and there is none.
+        let command = format!("{} --port ${{PORT}} --alias alpha {}", self.engine.display(), engine_script());
+        let text = format!("[models.alpha]\ncmd = {command:?}\nmemory = \"600MiB\"\n{fleet}");
         let config = write(self.folder.join(format!("host-{}.toml", address.port())), &text)?;
         let arguments = words(&format!(
             "serve {} --listen {address} --card name=bench,kind=host,total={memory} --fleet {store}",

@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn times_have_two_digits_of_the_year_before_2050() {
         assert_eq!(time(1_700_000_000), b"\x17\x0d231114221320Z");
-        assert_eq!(time(2_600_000_000), b"\x18\x0f20520522061320Z");
+        assert_eq!(time(2_600_000_000), b"\x18\x0f20520522141320Z");
         assert_eq!(time(u64::MAX)[..2], [0x18, 0x0f], "the last time that has four digits");
     }
 }

@@ -155,7 +155,7 @@ fn take_renewed(
 }
 
 impl super::FleetAuthority {
-    /// Renews the certificate of the authority's own host.
+    /// Renews the certificate of the authority's own host, also one that has expired.
     pub fn renew_own(
         &self,
         folder: &Path,
@@ -163,8 +163,7 @@ impl super::FleetAuthority {
         now: u64,
     ) -> Result<HostIdentity, JoinError> {
         let (key, pair) = new_key()?;
-        let grant = self.renew(&present.host, &present.serial, pair.public_key().as_ref(), now);
-        let grant = grant.map_err(|refusal| JoinError::Refused(refusal.to_string()))?;
+        let grant = self.sign_own(&present.host, pair.public_key().as_ref(), now)?;
         take_renewed(folder, present, grant, key)
     }
 }

@@ -25,7 +25,7 @@ pub use authority::{AdmissionRefusal, FleetAuthority, IssuedCertificate};
 pub use host::{FleetIssuer, HostIdentity};
 pub use invitation::{Invitation, InvitationError};
 pub use join::{Grant, JOIN, JoinError, JoinRequest, RENEW, RenewRequest, join, renew};
-pub use tls::{PeerTls, RefusedHandshake};
+pub use tls::{DistrustedHost, PeerTls, RefusedHandshake};
 pub use verify::{PeerCertificate, RevokedSerials};
 
 /// Port of hosts for each other, where an address names none.

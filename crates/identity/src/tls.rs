@@ -26,6 +26,24 @@ const BUFFER: usize = 256 * 1024;
 #[error("{0}")]
 pub struct RefusedHandshake(String);
 
+/// Why what answers at a host's address is not trusted. It is the error within that of a connection.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct DistrustedHost(String);
+
+impl DistrustedHost {
+    /// True if a connection failed because the other side is not the host, and not because it is not reached.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+    }
+}
+
+impl From<DistrustedHost> for io::Error {
+    fn from(distrusted: DistrustedHost) -> Self {
+        Self::other(distrusted)
+    }
+}
+
 /// TLS of this host towards others: both sides show certificates of the fleet.
 #[derive(Clone)]
 pub struct PeerTls {
@@ -102,13 +120,18 @@ impl PeerTls {
         stream: S,
         host: &str,
     ) -> io::Result<client::TlsStream<S>> {
-        let stream = connect(&self.connector, stream).await?;
+        let stream = connect(&self.connector, stream).await.map_err(|error| {
+            match matches!(tls_error(&error), Some(rustls::Error::InvalidCertificate(_))) {
+                true => DistrustedHost(in_words(&error)).into(),
+                false => error,
+            }
+        })?;
         let shown = stream.get_ref().1.peer_certificates().and_then(|shown| shown.first());
         let peer = shown.and_then(|shown| PeerCertificate::read(shown, &self.fleet));
         match peer {
             Some(peer) if peer.host == host => Ok(stream),
-            Some(peer) => Err(io::Error::other(format!("host '{}' answers for host '{host}'", peer.host))),
-            None => Err(io::Error::other("the certificate names no host")),
+            Some(peer) => Err(DistrustedHost(format!("host '{}' answers for host '{host}'", peer.host)).into()),
+            None => Err(DistrustedHost("its certificate names no host".to_owned()).into()),
         }
     }
 }
@@ -155,11 +178,14 @@ async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     connector.connect_with(name, stream, |connection| connection.set_buffer_limit(Some(BUFFER))).await
 }
 
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
 /// What a failed handshake means for an operator.
 fn in_words(error: &io::Error) -> String {
     use rustls::{AlertDescription, CertificateError, Error};
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-    let words = match tls {
+    let words = match tls_error(error) {
         Some(Error::InvalidCertificate(wrong)) => match wrong {
             CertificateError::Revoked => "its certificate is revoked",
             CertificateError::Expired => "its certificate has expired; join it anew",

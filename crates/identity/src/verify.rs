@@ -173,8 +173,8 @@ fn told(error: webpki::Error) -> Error {
     Error::InvalidCertificate(match error {
         Wrong::CertExpired { .. } => CertificateError::Expired,
         Wrong::CertNotValidYet { .. } => CertificateError::NotValidYet,
-        Wrong::UnknownIssuer => CertificateError::UnknownIssuer,
-        Wrong::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        // An authority of the same name has another key.
+        Wrong::UnknownIssuer | Wrong::InvalidSignatureForPublicKey => CertificateError::UnknownIssuer,
         Wrong::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
         _ => CertificateError::BadEncoding,
     })

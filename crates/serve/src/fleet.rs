@@ -56,10 +56,12 @@ pub enum FleetError {
     TwoProofs,
     #[error(transparent)]
     Identity(plimsoll_identity::IdentityError),
+    #[error("the certificate of this host has expired and is not renewed: {0}")]
+    Renew(plimsoll_identity::JoinError),
     #[error("the identity in {} is of host '{host}' in fleet '{fleet}', and `{key}` under [fleet] says otherwise", folder.display())]
     OtherIdentity { folder: PathBuf, host: String, fleet: String, key: &'static str },
-    #[error("the certificate in {} is revoked; hint: remove the folder, and join with a new invitation", .0.display())]
-    Revoked(PathBuf),
+    #[error("this host is no member of the fleet: {problem}; hint: remove {} and join with a new invitation", folder.display())]
+    Certificate { folder: PathBuf, problem: trust::CertificateProblem },
     #[error("cannot listen for other hosts at `{0}`; hint: set `listen` under [fleet] to an address of this machine")]
     PeerAddress(String),
     #[error("cannot read the fleet's key from {}: {error}", path.display())]

@@ -23,9 +23,9 @@ const TICK: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(2);
 
 impl FleetMember {
-    /// Keeps a lease until the host is revoked. A lost one is replaced; nothing else ends with it.
+    /// Keeps a lease until the certificate of this host ends. A lost one is replaced; nothing else ends with it.
     pub(super) async fn keep_lease(self: Rc<Self>) {
-        while !self.is_revoked_itself() {
+        while !self.is_out() {
             if self.lease.get() == 0 {
                 match self.store.grant(LEASE).await {
                     Ok(lease) => {
@@ -52,10 +52,10 @@ impl FleetMember {
         }
     }
 
-    /// Reads the store and then its changes, until the host is revoked.
+    /// Reads the store and then its changes, until the certificate of this host ends.
     pub(super) async fn follow_store(self: Rc<Self>) {
         let (mut seen, mut is_silent) = (StoreHeader::default(), false);
-        while !self.is_revoked_itself() {
+        while !self.is_out() {
             match self.store.read().await {
                 Ok((header, records)) => {
                     if std::mem::replace(&mut is_silent, false) {
@@ -69,7 +69,7 @@ impl FleetMember {
                     seen = header;
                     self.submit(FleetEvent::Read { revision: header.revision, records });
                     self.hear_revocations().await;
-                    if self.is_revoked_itself() {
+                    if self.is_out() {
                         return;
                     }
                     if let Err(error) = self.watch(&mut seen).await {
@@ -101,7 +101,7 @@ impl FleetMember {
                     seen.revision = seen.revision.max(last);
                     self.submit(FleetEvent::Changed(changes));
                     self.hear_revocations().await;
-                    if self.is_revoked_itself() {
+                    if self.is_out() {
                         return Ok(());
                     }
                 }

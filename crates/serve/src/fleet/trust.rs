@@ -43,6 +43,15 @@ pub(super) struct HostCertificates {
     authority: Option<Arc<FleetAuthority>>,
 }
 
+/// Why this host's own certificate counts no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateProblem {
+    #[error("its certificate is revoked")]
+    Revoked,
+    #[error("its certificate has expired")]
+    Expired,
+}
+
 /// Hosts and strangers that were refused.
 #[derive(Default)]
 pub(super) struct RefusedPeers {
@@ -56,8 +65,15 @@ impl HostTrust {
             (Some(_), Some(_)) => Err(FleetError::TwoProofs),
             (Some(folder), None) => {
                 let certificates = HostCertificates::read(folder.clone()).map_err(FleetError::Identity)?;
-                let is_revoked = certificates.revoked.contains(&certificates.identity().serial);
-                if is_revoked { Err(FleetError::Revoked(folder.clone())) } else { Ok(Self::Certificates(Box::new(certificates))) }
+                match certificates.problem() {
+                    // The authority's host signs for itself.
+                    Some(CertificateProblem::Expired) if certificates.authority.is_some() => {
+                        certificates.renew_own()?;
+                    }
+                    Some(problem) => return Err(FleetError::Certificate { folder: folder.clone(), problem }),
+                    None => {}
+                }
+                Ok(Self::Certificates(Box::new(certificates)))
             }
             (None, Some(path)) => {
                 let key = std::fs::read_to_string(path);
@@ -92,8 +108,24 @@ impl HostCertificates {
         self.identity.borrow()
     }
 
+    fn problem(&self) -> Option<CertificateProblem> {
+        let identity = self.identity();
+        if self.revoked.contains(&identity.serial) {
+            return Some(CertificateProblem::Revoked);
+        }
+        (identity.expires <= now()).then_some(CertificateProblem::Expired)
+    }
+
     pub(super) fn tls(&self) -> PeerTls {
         self.tls.borrow().clone()
+    }
+
+    /// Renews the certificate of the host that has the authority, after it was off for long.
+    fn renew_own(&self) -> Result<(), FleetError> {
+        let Some(authority) = &self.authority else { return Ok(()) };
+        let present = self.identity().clone();
+        let renewed = authority.renew_own(&self.folder, &present, now()).map_err(FleetError::Renew)?;
+        self.replace(renewed).map_err(FleetError::Identity)
     }
 
     /// Uses a renewed identity from now on.
@@ -122,21 +154,25 @@ impl FleetMember {
         Some(self.check(headers, None))
     }
 
-    /// Takes revocations that the store tells. A host that is revoked itself serves what it has loaded, and is no member
-    /// any more: its models can be seated elsewhere.
+    /// Takes revocations that the store tells.
     pub(super) async fn hear_revocations(&self) {
         self.take_revocations();
-        if self.is_revoked_itself() {
-            let cause = "this host's certificate is revoked".to_owned();
-            self.submit(FleetEvent::StoreSilent { cause });
-            self.leave().await;
+        if self.is_out() {
+            self.step_out().await;
         }
     }
 
-    /// True for a host whose own certificate counts no more.
-    pub(super) fn is_revoked_itself(&self) -> bool {
-        let certificates = self.trust.certificates();
-        certificates.is_some_and(|own| own.revoked.contains(&own.identity().serial))
+    /// True for a host whose own certificate counts no more: no other host talks with it.
+    pub(super) fn is_out(&self) -> bool {
+        self.trust.certificates().is_some_and(|own| own.problem().is_some())
+    }
+
+    /// Leaves the fleet, so that the models of this host can be seated elsewhere. It serves what it has loaded.
+    async fn step_out(&self) {
+        let Some(problem) = self.trust.certificates().and_then(HostCertificates::problem) else { return };
+        tracing::error!("this host is no member of the fleet any more: {problem}");
+        self.submit(FleetEvent::StoreSilent { cause: problem.to_string() });
+        self.leave().await;
     }
 
     fn take_revocations(&self) {
@@ -155,10 +191,6 @@ impl FleetMember {
         }
         for serial in &new {
             tracing::warn!("audit revoke: certificate {serial} of the fleet counts no more");
-        }
-        let own = &certificates.identity().serial;
-        if new.contains(own) {
-            tracing::error!("this host's own certificate is revoked: no other host talks with it any more");
         }
         // New connections are verified anew.
         self.peers.borrow_mut().clear();
@@ -186,6 +218,7 @@ impl FleetMember {
                     }
                     self.peers.borrow_mut().clear();
                 }
+                Err(_) if self.is_out() => return self.step_out().await,
                 Err(error) => {
                     let expires = certificates.identity().expires.saturating_sub(now());
                     tracing::warn!("this host's certificate, good for {expires} s, is not renewed: {error}");
