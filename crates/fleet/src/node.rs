@@ -23,6 +23,10 @@ use super::claim::{Transaction, Write};
 use super::records::{OfferList, RunPhase, Seat};
 use super::view::{FleetView, StoreChange, Versioned};
 
+/// Time that each host of the fleet adds to the spread of pauses, and the most that all add.
+const A_HOST: Duration = Duration::from_millis(5);
+const MOST_SPREAD: Duration = Duration::from_secs(30);
+
 /// Identity and memory of this host.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
@@ -71,6 +75,8 @@ pub enum TransactionOutcome {
     Applied(u64),
     /// A compare did not hold.
     Conflict,
+    /// The store takes no more data, and has applied nothing.
+    Full,
     /// No answer came. It may be applied, also later.
     Unknown,
 }
@@ -171,6 +177,10 @@ pub enum FleetEffect {
     NameTaken {
         address: String,
     },
+    /// The store has fallen silent, or answers again: idle models stay meanwhile.
+    HoldIdle {
+        held: bool,
+    },
     WakeAt(Duration),
 }
 
@@ -188,6 +198,7 @@ enum Operation {
 #[derive(Debug)]
 pub struct FleetNode {
     settings: NodeSettings,
+    /// What this daemon knows of the fleet.
     pub view: FleetView,
     /// Since when the store has not answered, and why.
     silent: Option<(Duration, String)>,
@@ -212,6 +223,8 @@ pub struct FleetNode {
     /// Hosts that left the store, since when.
     gone: BTreeMap<String, (Duration, super::records::HostRecord)>,
     registration: Registration,
+    /// Idle models are held.
+    holds_idle: bool,
 }
 
 impl FleetNode {
@@ -234,6 +247,7 @@ impl FleetNode {
             unclaimed: BTreeMap::new(),
             gone: BTreeMap::new(),
             registration: Registration::default(),
+            holds_idle: false,
         }
     }
 
@@ -295,6 +309,10 @@ impl FleetNode {
             }
             self.retry_claims(now, effects);
             self.register(now, effects);
+        }
+        let held = self.silent.is_some();
+        if std::mem::replace(&mut self.holds_idle, held) != held {
+            effects.push(FleetEffect::HoldIdle { held });
         }
         effects.extend(self.next_timer(now).map(FleetEffect::WakeAt));
     }
@@ -378,6 +396,15 @@ impl FleetNode {
         let requests = waiting.map(|(request, _)| request).chain(hops.map(|(request, _)| request));
         let reason = Reason::new("store_restored", "the fleet's store has been restored; ask again");
         effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
+    }
+
+    /// A pause of this host's own: from half of `pause` to one and a half of it, and longer in a large fleet, so that a
+    /// thousand hosts that come back at once do not ask the store together.
+    pub fn share(&mut self, pause: Duration) -> Duration {
+        let hosts = u32::try_from(self.view.hosts.len()).unwrap_or(u32::MAX);
+        let spread = pause + A_HOST.saturating_mul(hosts).min(MOST_SPREAD);
+        let drawn = u32::try_from(self.draw() % 1024).unwrap_or_default();
+        pause / 2 + spread.saturating_mul(drawn) / 1024
     }
 
     /// A pseudo-random number: xorshift64, by Marsaglia.

@@ -21,7 +21,7 @@ use plimsoll_config::ServeSettings;
 use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{FleetEffect, FleetEvent, FleetNode, KeySpace, NodeSettings, OfferList, SeatToken};
 use plimsoll_launch::EngineAddress;
-use plimsoll_scheduler::ModelId;
+use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;
 
@@ -309,6 +309,11 @@ impl FleetMember {
                     && let Some(model) = runtime.resolve(&model)
                 {
                     runtime.unload(model);
+                }
+            })),
+            FleetEffect::HoldIdle { held } => drop(spawn_local(async move {
+                if let Some(runtime) = me.runtime() {
+                    runtime.submit(SchedulerEvent::IdleHeld { held });
                 }
             })),
             FleetEffect::NameTaken { address } => {

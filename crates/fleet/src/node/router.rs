@@ -156,6 +156,15 @@ impl FleetNode {
             let waiting = claim.waiting.into_iter();
             return waiting.for_each(|(request, _)| self.route(now, request, &model, effects));
         }
+        let (late, waiting): (Vec<_>, Vec<_>) = claim.waiting.into_iter().partition(|(_, end)| *end <= now);
+        claim.waiting = waiting;
+        if !late.is_empty() {
+            let text = format!("the store has not given model '{model}' a seat in time");
+            refuse(late, &Reason::new("no_seat_in_time", text), effects);
+            if claim.waiting.is_empty() && claim.only.is_none() {
+                return;
+            }
+        }
         let random = self.draw();
         let only = claim.only.as_deref();
         let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
@@ -181,9 +190,7 @@ impl FleetNode {
                 let late = |request: &(u64, Duration)| !waits || request.1 <= now;
                 let (late, left) = claim.waiting.into_iter().partition(late);
                 (claim.waiting, claim.again) = (left, Some(now + FULL));
-                let late: Vec<(u64, Duration)> = late;
-                let refuse = |(request, _)| FleetEffect::Refuse { request, reason: reason.clone() };
-                effects.extend(late.into_iter().map(refuse));
+                refuse(late, &reason, effects);
                 if !claim.waiting.is_empty() {
                     self.claims.insert(model, claim);
                 }
@@ -209,6 +216,12 @@ impl FleetNode {
                 effects.push(FleetEffect::ReadSeat { operation, model });
             }
             TransactionOutcome::Conflict => claim.again = Some(now + pause),
+            TransactionOutcome::Full => {
+                let waiting = std::mem::take(&mut claim.waiting);
+                self.claims.remove(&model);
+                let text = "the fleet's store is full, so no model is loaded; loaded models are served";
+                refuse(waiting, &Reason::new("store_full", text), effects);
+            }
         }
     }
 
@@ -265,4 +278,9 @@ impl FleetNode {
         let hosts = &self.view.hosts;
         self.gone.retain(|name, _| !hosts.contains_key(name));
     }
+}
+
+fn refuse(requests: Vec<(u64, Duration)>, reason: &Reason, effects: &mut Vec<FleetEffect>) {
+    let refuse = |(request, _)| FleetEffect::Refuse { request, reason: reason.clone() };
+    effects.extend(requests.into_iter().map(refuse));
 }
