@@ -51,8 +51,7 @@ struct Pair {
 
 pub(crate) fn run(options: &Hop) -> Result<(), HopError> {
     let folder = tempfile::tempdir().map_err(HopError::Prepare)?;
-    let plimsoll =
-        Plimsoll { program: &options.plimsoll, engine: &options.engine, folder: folder.path() };
+    let plimsoll = Plimsoll { program: &options.plimsoll, engine: &options.engine, folder: folder.path() };
     let (store, address) = etcd(&options.etcd, folder.path())?;
     let mut report = Report::of_this_machine();
     for certificates in [false, true] {
@@ -145,8 +144,7 @@ fn enrol(
     }
     let first = folder.join(format!("{fleet}-1")).display().to_string();
     let invitation = command(program, "invite", &["invite", "--folder", &first])?;
-    let line =
-        ["join", invitation.trim(), "--host", &host, "--address", &address, "--folder", &shown];
+    let line = ["join", invitation.trim(), "--host", &host, "--address", &address, "--folder", &shown];
     command(program, "join", &line).map(drop)
 }
 

@@ -112,14 +112,8 @@ fn identifier(public_key: &[u8]) -> Vec<u8> {
 fn time(seconds: u64) -> Vec<u8> {
     let at = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     let at = TimeZone::UTC.to_datetime(at.unwrap_or(Timestamp::MAX));
-    let rest = format!(
-        "{:02}{:02}{:02}{:02}{:02}Z",
-        at.month(),
-        at.day(),
-        at.hour(),
-        at.minute(),
-        at.second()
-    );
+    let rest =
+        format!("{:02}{:02}{:02}{:02}{:02}Z", at.month(), at.day(), at.hour(), at.minute(), at.second());
     match at.year() {
         year @ 1950..2050 => value(0x17, &[format!("{:02}{rest}", year % 100).as_bytes()]),
         year => value(0x18, &[format!("{year:04}{rest}").as_bytes()]),

@@ -106,8 +106,7 @@ pub async fn join(
         })?;
         let (key, pair) = new_key()?;
         let public_key = pair.public_key().as_ref().to_vec();
-        let request =
-            JoinRequest { secret: invitation.secret.clone(), host: host.to_owned(), public_key };
+        let request = JoinRequest { secret: invitation.secret.clone(), host: host.to_owned(), public_key };
         let grant: Grant = ask(stream, issuer, JOIN, &request).await?;
         let found = local.map(|local| std::net::SocketAddr::new(local.ip(), PEER_PORT).to_string());
         let address = address.or(found).unwrap_or_default();

@@ -43,7 +43,9 @@ pub enum IdentityError {
     Content { path: PathBuf, error: serde_json::Error },
     #[error("{} is there already; hint: remove the folder to begin a new fleet", .0.display())]
     Exists(PathBuf),
-    #[error("`{0}` is no name of a host or fleet; it may hold a-z, 0-9, '-', '.' and '_', and 64 letters at most")]
+    #[error(
+        "`{0}` is no name of a host or fleet; it may hold a-z, 0-9, '-', '.' and '_', and 64 letters at most"
+    )]
     Name(String),
     #[error("the system gives no random numbers")]
     Random,

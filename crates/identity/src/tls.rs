@@ -130,7 +130,9 @@ impl PeerTls {
         let peer = shown.and_then(|shown| PeerCertificate::read(shown, &self.fleet));
         match peer {
             Some(peer) if peer.host == host => Ok(stream),
-            Some(peer) => Err(DistrustedHost(format!("host '{}' answers for host '{host}'", peer.host)).into()),
+            Some(peer) => {
+                Err(DistrustedHost(format!("host '{}' answers for host '{host}'", peer.host)).into())
+            }
             None => Err(DistrustedHost("its certificate names no host".to_owned()).into()),
         }
     }

@@ -53,7 +53,11 @@ fn tls(identity: &HostIdentity) -> PeerTls {
 }
 
 /// Outcome of a handshake: what the accepting side knows of the other, and what the connecting side says.
-async fn meet(accepting: &PeerTls, connecting: &PeerTls, name: &str) -> (Result<String, String>, Result<(), String>) {
+async fn meet(
+    accepting: &PeerTls,
+    connecting: &PeerTls,
+    name: &str,
+) -> (Result<String, String>, Result<(), String>) {
     let (one, two) = duplex(64 * 1024);
     let accept = async {
         let (mut stream, shown) = accepting.accept(one).await.map_err(|refused| refused.to_string())?;

@@ -23,7 +23,7 @@ use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{FleetEffect, FleetEvent, FleetNode, KeySpace, NodeSettings, OfferList, SeatToken};
 use plimsoll_identity::HostIdentity;
 use plimsoll_launch::EngineAddress;
-use plimsoll_scheduler::ModelId;
+use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;
 
@@ -62,7 +62,9 @@ pub enum FleetError {
     OtherIdentity { folder: PathBuf, host: String, fleet: String, key: &'static str },
     #[error("this host is no member of the fleet: {problem}; hint: remove {} and join with a new invitation", folder.display())]
     Certificate { folder: PathBuf, problem: trust::CertificateProblem },
-    #[error("cannot listen for other hosts at `{0}`; hint: set `listen` under [fleet] to an address of this machine")]
+    #[error(
+        "cannot listen for other hosts at `{0}`; hint: set `listen` under [fleet] to an address of this machine"
+    )]
     PeerAddress(String),
     #[error("cannot read the fleet's key from {}: {error}", path.display())]
     ReadKey { path: PathBuf, error: std::io::Error },
@@ -289,7 +291,15 @@ impl FleetMember {
         let peer = Upstream::new(EngineAddress::Remote(address.to_owned()));
         let peer = match &self.trust {
             HostTrust::Key(key) => peer.with_key(key),
-            HostTrust::Certificates(certificates) => peer.of_host(certificates.tls(), host),
+            HostTrust::Certificates(certificates) => {
+                let (me, name) = (self.me.get().cloned().unwrap_or_default(), host.to_owned());
+                peer.of_host(certificates.tls(), host, move |error| {
+                    tracing::warn!("fleet: host '{name}' is not trusted for a minute: {error}");
+                    if let Some(me) = me.upgrade() {
+                        me.submit(FleetEvent::HostDistrusted { host: name.clone() });
+                    }
+                })
+            }
         };
         let shared = peer.with_lines(Vec::new());
         peers.insert(host.to_owned(), (address.to_owned(), peer));
@@ -336,6 +346,11 @@ impl FleetMember {
                     && let Some(model) = runtime.resolve(&model)
                 {
                     runtime.unload(model);
+                }
+            })),
+            FleetEffect::HoldIdle { held } => drop(spawn_local(async move {
+                if let Some(runtime) = me.runtime() {
+                    runtime.submit(SchedulerEvent::IdleHeld { held });
                 }
             })),
             FleetEffect::NameTaken { address } => {

@@ -149,6 +149,11 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
         None => Write::delete(key),
     };
     let done = store.transact(&Transaction { compares: Vec::new(), writes: vec![write] }, 0).await;
+    if done == TransactionOutcome::Full {
+        return Err(ErrorReport::new(
+            "the store is full, and takes no wish; hint: compact and defragment etcd",
+        ));
+    }
     if done == TransactionOutcome::Unknown {
         return Err(ErrorReport::new(
             "the store does not answer; it is not known whether the wish was written",

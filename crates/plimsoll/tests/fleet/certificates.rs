@@ -124,7 +124,8 @@ fn hop(seat: &str) -> String {
     )
 }
 
-const CLIENT: &str = "GET /v1/models HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a-client\r\nConnection: close\r\n\r\n";
+const CLIENT: &str =
+    "GET /v1/models HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a-client\r\nConnection: close\r\n\r\n";
 
 #[test]
 fn whoever_is_no_host_of_the_fleet_is_refused_and_told_of() {
@@ -133,7 +134,8 @@ fn whoever_is_no_host_of_the_fleet_is_refused_and_told_of() {
     let other = 3 - owner;
     assert_eq!(fleet.answered(owner), "itself");
     // A client's key, on plain HTTP and in TLS, with and without a place for strangers.
-    let plain = http::open_with(fleet.ports[owner], "GET", "/v1/models", "Authorization: Bearer a-client\r\n", None);
+    let plain =
+        http::open_with(fleet.ports[owner], "GET", "/v1/models", "Authorization: Bearer a-client\r\n", None);
     assert_eq!(http::read(&plain).status, 0);
     assert_eq!(fleet.visit(owner, Shown::Nothing).ask(CLIENT), Err(()));
     let (status, text) = fleet.visit(0, Shown::Nothing).ask(CLIENT).unwrap();
@@ -149,7 +151,8 @@ fn whoever_is_no_host_of_the_fleet_is_refused_and_told_of() {
     // Passing on at the port of clients is for no one, whatever key is shown.
     let lines = "plimsoll-hop: 1\r\nplimsoll-seat: x:1\r\nAuthorization: Bearer a-client\r\n";
     let body = http::chat_body("one", false);
-    let wrong = http::open_with(fleet.hosts[owner].address, "POST", "/v1/chat/completions", lines, Some(&body));
+    let wrong =
+        http::open_with(fleet.hosts[owner].address, "POST", "/v1/chat/completions", lines, Some(&body));
     assert_eq!(http::read(&wrong).json()["error"]["code"], "wrong_port");
     // A host of another fleet, and certificates beyond all measure.
     let foreign = tempfile::tempdir().unwrap();
@@ -218,13 +221,19 @@ fn a_revoked_host_is_left_by_all_others() {
     let revoke = ["revoke", &name, "--store", &store, "--folder", shown(&fleet.identity(0))];
     let revoked = plimsoll(&revoke);
     assert!(said(&revoked).contains("revoked"), "{}", said(&revoked));
-    fleet.hosts.iter().for_each(|host| host.told(&format!("certificate {serial} of the fleet counts no more")));
+    fleet
+        .hosts
+        .iter()
+        .for_each(|host| host.told(&format!("certificate {serial} of the fleet counts no more")));
     assert_eq!(fleet.visit(other, Shown::Host(&fleet.identity(owner))).ask(&hop("x:1")), Err(()));
     // Its models are answered elsewhere, and it is no member any more.
     until("the model moves", || fleet.answered(0) == format!("h{other}"));
     assert!(dump_of(&fleet.store).contains(&format!("revoked/{serial}")));
     fleet.hosts[other].told("is refused: its certificate is revoked");
-    assert!(!said(&plimsoll(&["revoke", "h9", "--store", &store, "--folder", shown(&fleet.identity(0))])).is_empty());
+    assert!(
+        !said(&plimsoll(&["revoke", "h9", "--store", &store, "--folder", shown(&fleet.identity(0))]))
+            .is_empty()
+    );
 }
 
 #[test]
@@ -247,7 +256,8 @@ fn certificates_are_renewed_before_they_end() {
 fn slow_handshakes_take_no_place_of_a_host() {
     let fleet = Certified::start("90d");
     let owner = if fleet.answered(0) == "h1" { 1 } else { 2 };
-    let mut slow: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(fleet.ports[owner]).unwrap()).collect();
+    let mut slow: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(fleet.ports[owner]).unwrap()).collect();
     // The first bytes of a handshake, and no more.
     slow.iter_mut().for_each(|slow| drop(slow.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01])));
     let began = Instant::now();

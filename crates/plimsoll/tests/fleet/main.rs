@@ -8,15 +8,21 @@ mod checker;
 #[path = "../serve/daemon.rs"]
 #[allow(dead_code)]
 mod daemon;
+mod failover;
+mod faults;
 #[path = "../serve/http.rs"]
 #[allow(dead_code)]
 mod http;
 mod intruder;
+mod links;
+mod manifests;
 mod nemesis;
+mod network;
 mod relay;
 mod rig;
 #[path = "../../../etcd/tests/real/server.rs"]
 mod server;
+mod slow_disk;
 mod witness;
 
 use rig::{Fleet, header, operator};

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use plimsoll_etcd::{Etcd, StoreAddress};
-use plimsoll_fleet::{KeySpace, StoreChange};
+use plimsoll_fleet::{FleetView, KeySpace, StoreChange};
 use tempfile::TempDir;
 
 use crate::daemon::{Daemon, Setup};
@@ -19,14 +19,21 @@ pub(crate) struct Fleet {
     pub(crate) hosts: Vec<Daemon>,
     pub(crate) store: Cluster,
     folder: TempDir,
+    script: &'static str,
+    more: &'static str,
 }
 
 impl Fleet {
     pub(crate) fn start() -> Self {
+        Self::with("64MiB", "", "")
+    }
+
+    /// A fleet whose first daemon has so much memory, and whose engines have a script and further lines of TOML.
+    pub(crate) fn with(memory: &str, script: &'static str, more: &'static str) -> Self {
         let (store, folder) = (Cluster::start(3), tempfile::tempdir().unwrap());
         std::fs::write(folder.path().join("key"), KEY).unwrap();
-        let mut fleet = Self { hosts: Vec::new(), store, folder };
-        for (number, memory) in ["64MiB", "1GiB", "1GiB"].into_iter().enumerate() {
+        let mut fleet = Self { hosts: Vec::new(), store, folder, script, more };
+        for (number, memory) in [memory, "1GiB", "1GiB"].into_iter().enumerate() {
             let host = fleet.host(number, memory);
             fleet.hosts.push(host);
         }
@@ -37,8 +44,8 @@ impl Fleet {
         let key = self.folder.path().join("key");
         let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{}\"\n", key.display());
         Setup::with_cards(&[&format!("name=host,kind=host,total={memory}")])
-            .model("one", "100MiB", "", "")
-            .model("two", "100MiB", "", "")
+            .model("one", "100MiB", self.script, self.more)
+            .model("two", "100MiB", self.script, self.more)
             .config(&table)
             .argument("--fleet")
             .argument(&self.store.address())
@@ -139,11 +146,22 @@ pub(crate) fn operator(fleet: &Fleet, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The store as it is now; `None` if it does not answer.
+pub(crate) fn view(store: &Cluster) -> Option<FleetView> {
+    let (client, runtime) = client(store);
+    let (header, records) = runtime.block_on(client.read()).ok()?;
+    Some(FleetView::at(header.revision, records))
+}
+
+fn client(store: &Cluster) -> (Etcd, tokio::runtime::Runtime) {
+    let address: StoreAddress = store.address().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    (Etcd::new(&address, KeySpace::of(&address.fleet).unwrap()), runtime)
+}
+
 /// All changes of the store, from its first revision.
 pub(crate) fn history(store: &Cluster) -> Vec<StoreChange> {
-    let address: StoreAddress = store.address().parse().unwrap();
-    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (client, runtime) = client(store);
     runtime.block_on(async {
         let (last, mut changes) = (client.header().await.unwrap().revision, Vec::<StoreChange>::new());
         let mut watch = client.watch(1).await.unwrap();

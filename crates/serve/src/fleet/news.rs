@@ -40,10 +40,13 @@ impl FleetMember {
         let (view, free) = (&node.view, node.view.free());
         let hosts = view.hosts.iter().take(MOST_SHOWN).map(|(name, host)| {
             let host = &host.record.body;
-            let drain = view.drains.get(name).map(|drain| if drain.record.body.leave { "drains" } else { "cordoned" });
-            let models = view.seats_on(name, &host.incarnation).map(|(model, _, seat)| {
-                json!({ "model": model, "need": seat.need })
-            });
+            let drain = view
+                .drains
+                .get(name)
+                .map(|drain| if drain.record.body.leave { "drains" } else { "cordoned" });
+            let models = view
+                .seats_on(name, &host.incarnation)
+                .map(|(model, _, seat)| json!({ "model": model, "need": seat.need }));
             json!({
                 "name": name, "address": host.address, "version": host.version, "capacity": host.capacity,
                 "free": free.get(name.as_str()), "drain": drain, "models": models.collect::<Vec<_>>(),

@@ -228,7 +228,10 @@ impl FleetMember {
         }
     }
 
-    async fn renew(&self, certificates: &HostCertificates) -> Result<HostIdentity, plimsoll_identity::JoinError> {
+    async fn renew(
+        &self,
+        certificates: &HostCertificates,
+    ) -> Result<HostIdentity, plimsoll_identity::JoinError> {
         let present = certificates.identity().clone();
         if let Some(authority) = &certificates.authority {
             let (authority, folder) = (Arc::clone(authority), certificates.folder.clone());
@@ -271,7 +274,8 @@ impl PeerGate for FleetMember {
             return Err(HttpProblem::new(StatusCode::FORBIDDEN, "not_for_clients", text));
         }
         let token = headers.get(SEAT).and_then(|token| token.to_str().ok()?.parse().ok());
-        token.ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_seat", "the request names no seat"))
+        token
+            .ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_seat", "the request names no seat"))
     }
 
     fn is_revoked(&self, shown: &PeerCertificate) -> bool {

@@ -142,11 +142,13 @@ impl Peer {
     /// Signs a new certificate for the host whose present one was shown.
     async fn renew<P: super::model_service::Pass>(&self, body: Incoming) -> Result<Reply<P>, HttpProblem> {
         let authority = self.authority()?;
-        let shown = self.shown.clone().filter(|shown| !self.gate.is_revoked(shown)).ok_or_else(no_certificate)?;
+        let shown =
+            self.shown.clone().filter(|shown| !self.gate.is_revoked(shown)).ok_or_else(no_certificate)?;
         let request: RenewRequest = question(body).await?;
         let host = shown.host.clone();
         let now = plimsoll_identity::now();
-        self.granted(&host, move || authority.renew(&shown.host, &shown.serial, &request.public_key, now)).await
+        self.granted(&host, move || authority.renew(&shown.host, &shown.serial, &request.public_key, now))
+            .await
     }
 
     fn authority(&self) -> Result<Arc<FleetAuthority>, HttpProblem> {
@@ -163,7 +165,8 @@ impl Peer {
     ) -> Result<Reply<P>, HttpProblem> {
         // It waits for the disk, and for a command that has the lock.
         let granted = tokio::task::spawn_blocking(sign).await;
-        let failed = || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "authority_failed", "no signature");
+        let failed =
+            || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "authority_failed", "no signature");
         match granted.map_err(|_| failed())? {
             Ok(grant) => {
                 tracing::info!("audit certificate: host '{host}' has certificate {}", grant.serial);

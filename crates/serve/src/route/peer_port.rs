@@ -136,6 +136,9 @@ impl<H: ModelService> PeerPort<H> {
 
     fn close_revoked(&self) {
         let certified = self.certified.borrow();
-        certified.iter().filter(|(shown, _)| self.gate.is_revoked(shown)).for_each(|(_, client)| client.close());
+        certified
+            .iter()
+            .filter(|(shown, _)| self.gate.is_revoked(shown))
+            .for_each(|(_, client)| client.close());
     }
 }

@@ -2,21 +2,21 @@
 //!
 //! A request that fails on a reused connection, before the answer's first byte, is sent again on a new one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
-use plimsoll_identity::PeerTls;
+use plimsoll_identity::{DistrustedHost, PeerTls};
 use plimsoll_launch::{EngineAddress, EngineStream};
 use rustix::io::Errno;
 
@@ -35,9 +35,6 @@ const EVENTS_READ: usize = 32 * 1024;
 /// Time without an answer after which idle connections make way for a new one, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
-
-/// Time between two log lines about a host that is not trusted.
-const APART: Duration = Duration::from_secs(10);
 
 /// No descriptor is left, in this process or in the whole system.
 const EMFILE: i32 = Errno::MFILE.raw_os_error();
@@ -91,9 +88,15 @@ impl Upstream {
         self
     }
 
-    /// Connections are those of TLS to this host of the fleet.
-    pub(crate) fn of_host(mut self, tls: PeerTls, name: &str) -> Self {
-        self.host_of_fleet = Some(Rc::new(PeerHost { tls, name: name.to_owned(), told: Cell::default() }));
+    /// Connections are those of TLS to this host of the fleet; `distrusted` is told what answers in its place.
+    pub(crate) fn of_host(
+        mut self,
+        tls: PeerTls,
+        name: &str,
+        distrusted: impl Fn(&io::Error) + 'static,
+    ) -> Self {
+        let (name, distrusted) = (name.to_owned(), Box::new(distrusted));
+        self.host_of_fleet = Some(Rc::new(PeerHost { tls, name, distrusted }));
         self
     }
 
@@ -208,7 +211,9 @@ impl Upstream {
         match host.tls.connect(stream, &host.name).await {
             Ok(stream) => Ok(Box::new(stream)),
             Err(error) => {
-                host.tell(&error);
+                if DistrustedHost::is(&error) {
+                    (host.distrusted)(&error);
+                }
                 Err(error)
             }
         }
@@ -227,17 +232,7 @@ impl Upstream {
 struct PeerHost {
     tls: PeerTls,
     name: String,
-    /// Time of the last log line.
-    told: Cell<Option<Instant>>,
-}
-
-impl PeerHost {
-    fn tell(&self, error: &io::Error) {
-        if self.told.get().is_none_or(|told| told.elapsed() >= APART) {
-            self.told.set(Some(Instant::now()));
-            tracing::warn!("fleet: host '{}' is not trusted: {error}", self.name);
-        }
-    }
+    distrusted: Box<dyn Fn(&io::Error)>,
 }
 
 impl fmt::Debug for Upstream {

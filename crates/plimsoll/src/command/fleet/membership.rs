@@ -181,10 +181,14 @@ pub(super) async fn revoke(arguments: Revoke) -> Result<(), ErrorReport> {
             revoke it again",
         ));
     }
-    print(format!("{}: {} revoked; every host of the fleet refuses it\n", arguments.host, match revoked.len() {
-        1 => "its certificate is".to_owned(),
-        more => format!("its {more} certificates are"),
-    }))
+    print(format!(
+        "{}: {} revoked; every host of the fleet refuses it\n",
+        arguments.host,
+        match revoked.len() {
+            1 => "its certificate is".to_owned(),
+            more => format!("its {more} certificates are"),
+        }
+    ))
 }
 
 fn authority(folder: &std::path::Path) -> Result<FleetAuthority, ErrorReport> {

@@ -139,13 +139,18 @@ impl<'a> TopFleet<'a> {
             let name = host["name"].as_str().unwrap_or("?");
             models.iter().filter_map(move |model| Some((model["model"].as_str()?, name)))
         };
-        let known = fleet["more"].as_u64().unwrap_or_default().saturating_add(all.len().try_into().unwrap_or(0));
+        let known =
+            fleet["more"].as_u64().unwrap_or_default().saturating_add(all.len().try_into().unwrap_or(0));
         let heading = match fleet["store_answers"].as_bool() {
             None => String::new(),
             Some(true) => format!("; fleet of {known}"),
             Some(false) => format!("; fleet of {known}, store silent"),
         };
-        Self { heading, hosts: others().map(fleet_host).collect(), elsewhere: others().flat_map(models).collect() }
+        Self {
+            heading,
+            hosts: others().map(fleet_host).collect(),
+            elsewhere: others().flat_map(models).collect(),
+        }
     }
 
     /// Says of a model that is not loaded here on which host it lies.
@@ -162,7 +167,8 @@ fn fleet_host(host: &Value) -> TopCard {
     let bytes = |value: &Value| value.as_u64().unwrap_or_default();
     let total = bytes(&host["capacity"]);
     let models = host["models"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let parts = models.iter().enumerate().map(|(number, model)| (PartKind::Held(number), bytes(&model["need"])));
+    let parts =
+        models.iter().enumerate().map(|(number, model)| (PartKind::Held(number), bytes(&model["need"])));
     let name = plain(host["name"].as_str().unwrap_or("?"));
     TopCard { name, total, load_line: None, parts: within(total, parts.collect()) }
 }
