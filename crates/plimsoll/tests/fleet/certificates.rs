@@ -1,12 +1,14 @@
 //! Hosts with certificates: they join by one command, and whoever else comes to the port for hosts is refused, told of,
 //! and harms no other host.
 
-use std::io::Write;
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use plimsoll_etcd::{Etcd, StoreAddress};
+use plimsoll_fleet::{FleetKey, KeySpace, Transaction, TransactionOutcome, Write};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -234,6 +236,39 @@ fn a_revoked_host_is_left_by_all_others() {
         !said(&plimsoll(&["revoke", "h9", "--store", &store, "--folder", shown(&fleet.identity(0))]))
             .is_empty()
     );
+}
+
+#[test]
+fn a_host_that_lies_about_its_cards_and_its_name_gets_no_request() {
+    let fleet = Certified::start("90d");
+    let owner = fleet.answered(0);
+    let other = if owner == "h1" { "h2" } else { "h1" };
+    // It promises a terabyte, at the address of a true host.
+    let dump = dump_of(&fleet.store);
+    let record = dump.lines().find(|line| line.contains(&format!("hosts/{other} "))).unwrap();
+    let mut record: Value = serde_json::from_str(record.split_once(' ').unwrap().1).unwrap();
+    record["incarnation"] = "a-lie".into();
+    record["machine"] = "another".into();
+    record["capacity"] = (1_u64 << 40).into();
+    put(&fleet.store, FleetKey::Host("liar".to_owned()), &record);
+    let store = fleet.store.address();
+    let moved = plimsoll(&["move", "one", "liar", "--store", &store]);
+    assert!(moved.status.success(), "{}", said(&moved));
+    until("the store says that the model is there", || dump_of(&fleet.store).contains("\"host\":\"liar\""));
+    let host = fleet.answered(0);
+    assert!(host == "h1" || host == "h2", "{host}");
+    fleet.hosts[0].told("host 'liar' is not trusted for a minute");
+    assert!(fleet.hosts.iter().all(|host| host.talk().lines().all(|line| !line.contains("panicked"))));
+}
+
+fn put(store: &Cluster, key: FleetKey, record: &Value) {
+    let address: StoreAddress = store.address().parse().unwrap();
+    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let write = Write::put(key, record.to_string().into_bytes());
+    let written =
+        runtime.block_on(client.transact(&Transaction { compares: Vec::new(), writes: vec![write] }, 0));
+    assert!(matches!(written, TransactionOutcome::Applied(_)), "{written:?}");
 }
 
 #[test]
