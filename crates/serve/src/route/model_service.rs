@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -40,6 +40,8 @@ pub(crate) struct RouteOptions {
     pub(crate) parent: Option<TraceParent>,
     /// The token of the seat, if another host of the fleet passed the request on.
     pub(crate) hop: Option<SeatToken>,
+    /// Time at which the whole request was there, if the caller has read the clock.
+    pub(crate) asked: Option<Instant>,
 }
 
 pub(crate) trait ModelService: 'static {
