@@ -273,11 +273,11 @@ fn put(store: &Cluster, key: FleetKey, record: &Value) {
 
 #[test]
 fn certificates_are_renewed_before_they_end() {
-    let fleet = Certified::start("12s");
+    let fleet = Certified::start("20s");
     let first: Vec<Value> = (0..3).map(|number| fleet.file(number)["serial"].clone()).collect();
     let began = Instant::now();
     // Longer than the first certificates are good.
-    while began.elapsed() < Duration::from_secs(16) {
+    while began.elapsed() < Duration::from_secs(24) {
         fleet.answered(0);
         std::thread::sleep(Duration::from_millis(200));
     }
