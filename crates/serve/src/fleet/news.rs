@@ -37,7 +37,7 @@ impl FleetMember {
     /// The fleet as this host knows it, for displays: hosts with their memory, and where each model lies.
     pub(crate) fn overview(&self) -> Value {
         let node = self.node.borrow();
-        let (view, free) = (&node.view, node.view.free());
+        let view = &node.view;
         let hosts = view.hosts.iter().take(MOST_SHOWN).map(|(name, host)| {
             let host = &host.record.body;
             let drain = view
@@ -49,7 +49,7 @@ impl FleetMember {
                 .map(|(model, _, seat)| json!({ "model": model, "need": seat.need }));
             json!({
                 "name": name, "address": host.address, "version": host.version, "capacity": host.capacity,
-                "free": free.get(name.as_str()), "drain": drain, "models": models.collect::<Vec<_>>(),
+                "free": view.free(name, host), "drain": drain, "models": models.collect::<Vec<_>>(),
             })
         });
         json!({
