@@ -4,6 +4,7 @@ import { render } from "preact";
 import { ActDialog } from "./act";
 import { CardView, hostCard } from "./bar";
 import { Downloads } from "./downloads";
+import { FleetHosts } from "./fleet";
 import { clip, clock, plural, seconds } from "./format";
 import { Logs } from "./logs";
 import { Models } from "./models";
@@ -105,6 +106,7 @@ function Page() {
             <Waiting />
             <Downloads />
             <Models />
+            <FleetHosts />
             <Failures />
             <History labels={names} />
             <WhatIf />

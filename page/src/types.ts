@@ -97,6 +97,27 @@ export type Download = {
   error?: string;
 };
 
+export type FleetHost = {
+  name: string;
+  address: string;
+  version: string;
+  capacity: number;
+  free: number | null;
+  drain: string | null;
+  models: { model: string; need: number }[];
+};
+
+export type Fleet = {
+  /** The name of this host. */
+  host: string;
+  store_answers: boolean;
+  certificates: boolean;
+  passed_on: number;
+  hosts: FleetHost[];
+  /** Hosts beyond those of the list. */
+  more: number;
+};
+
 export type Status = {
   schema: "plimsoll.events/1";
   now: number;
@@ -104,6 +125,7 @@ export type Status = {
   cards: Card[];
   host: Host | null;
   downloads?: Download[];
+  fleet?: Fleet;
   server: {
     version: string;
     uptime: number;

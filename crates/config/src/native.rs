@@ -101,6 +101,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         fleet_host: document.fleet.host.clone(),
         fleet_address: document.fleet.address.clone(),
         fleet_key_file: document.fleet.key_file.clone(),
+        fleet_listen: document.fleet.listen,
+        fleet_identity: document.fleet.identity.clone(),
     })
 }
 

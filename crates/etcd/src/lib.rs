@@ -26,6 +26,11 @@ pub use watch::StoreWatch;
 /// Records in one answer; the store answers others while a large reading goes on.
 const PAGE: usize = 500;
 
+/// etcd's words for a database that has reached its quota: it refuses the write before it is proposed, or when it is
+/// applied, and both change nothing.
+/// Source: ErrGRPCNoSpace in etcd's `api/v3rpc/rpctypes/error.go`.
+const NO_SPACE: &str = "database space exceeded";
+
 /// Client of one store, for the keys of one fleet.
 #[derive(Debug)]
 pub struct Etcd {
@@ -95,6 +100,9 @@ impl Etcd {
         match self.gateway.ask_once("/v3/kv/txn", &body).await {
             Ok(Answer { succeeded: true, header, .. }) => TransactionOutcome::Applied(header.revision),
             Ok(_) => TransactionOutcome::Conflict,
+            Err(StoreError::Refused { message, .. }) if message.contains(NO_SPACE) => {
+                TransactionOutcome::Full
+            }
             Err(_) => TransactionOutcome::Unknown,
         }
     }

@@ -23,6 +23,10 @@ use super::claim::{Transaction, Write};
 use super::records::{OfferList, RunPhase, Seat};
 use super::view::{FleetView, StoreChange, Versioned};
 
+/// Time that each host of the fleet adds to the spread of pauses, and the most that all add.
+const A_HOST: Duration = Duration::from_millis(5);
+const MOST_SPREAD: Duration = Duration::from_secs(30);
+
 /// Identity and memory of this host.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
@@ -71,6 +75,8 @@ pub enum TransactionOutcome {
     Applied(u64),
     /// A compare did not hold.
     Conflict,
+    /// The store takes no more data, and has applied nothing.
+    Full,
     /// No answer came. It may be applied, also later.
     Unknown,
 }
@@ -134,6 +140,10 @@ pub enum FleetEvent {
         model: String,
         host: String,
     },
+    /// What answers at the address of a host has not shown that it is the host.
+    HostDistrusted {
+        host: String,
+    },
     Tick,
 }
 
@@ -171,6 +181,10 @@ pub enum FleetEffect {
     NameTaken {
         address: String,
     },
+    /// The store has fallen silent, or answers again: idle models stay meanwhile.
+    HoldIdle {
+        held: bool,
+    },
     WakeAt(Duration),
 }
 
@@ -188,6 +202,7 @@ enum Operation {
 #[derive(Debug)]
 pub struct FleetNode {
     settings: NodeSettings,
+    /// What this daemon knows of the fleet.
     pub view: FleetView,
     /// Since when the store has not answered, and why.
     silent: Option<(Duration, String)>,
@@ -209,9 +224,13 @@ pub struct FleetNode {
     giving_up: BTreeMap<String, (u64, Duration)>,
     /// Seats of this host for which no request came, since when.
     unclaimed: BTreeMap<(String, u64), Duration>,
+    /// Hosts that are not trusted, since when.
+    distrusted: BTreeMap<String, Duration>,
     /// Hosts that left the store, since when.
     gone: BTreeMap<String, (Duration, super::records::HostRecord)>,
     registration: Registration,
+    /// Idle models are held.
+    holds_idle: bool,
 }
 
 impl FleetNode {
@@ -232,8 +251,10 @@ impl FleetNode {
             burnt: BTreeMap::new(),
             giving_up: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
+            distrusted: BTreeMap::new(),
             gone: BTreeMap::new(),
             registration: Registration::default(),
+            holds_idle: false,
         }
     }
 
@@ -260,6 +281,7 @@ impl FleetNode {
             FleetEvent::Read { revision, records } => {
                 self.silent = None;
                 let before = std::mem::replace(&mut self.view, FleetView::at(revision, records));
+                self.view.distrusted = before.distrusted;
                 self.note_gone(now, &before.hosts);
             }
             FleetEvent::Changed(changes) => {
@@ -286,7 +308,8 @@ impl FleetNode {
             FleetEvent::HostFailed { request, model, host } => {
                 self.host_failed(now, request, &model, &host, effects)
             }
-            FleetEvent::Tick => {}
+            FleetEvent::HostDistrusted { host } => self.distrust(now, host),
+            FleetEvent::Tick => self.trust_again(now),
         }
         if self.silent.is_none() {
             if !is_request {
@@ -295,6 +318,10 @@ impl FleetNode {
             }
             self.retry_claims(now, effects);
             self.register(now, effects);
+        }
+        let held = self.silent.is_some();
+        if std::mem::replace(&mut self.holds_idle, held) != held {
+            effects.push(FleetEffect::HoldIdle { held });
         }
         effects.extend(self.next_timer(now).map(FleetEffect::WakeAt));
     }
@@ -378,6 +405,15 @@ impl FleetNode {
         let requests = waiting.map(|(request, _)| request).chain(hops.map(|(request, _)| request));
         let reason = Reason::new("store_restored", "the fleet's store has been restored; ask again");
         effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
+    }
+
+    /// A pause of this host's own: from half of `pause` to one and a half of it, and longer in a large fleet, so that a
+    /// thousand hosts that come back at once do not ask the store together.
+    pub fn share(&mut self, pause: Duration) -> Duration {
+        let hosts = u32::try_from(self.view.hosts.len()).unwrap_or(u32::MAX);
+        let spread = pause + A_HOST.saturating_mul(hosts).min(MOST_SPREAD);
+        let drawn = u32::try_from(self.draw() % 1024).unwrap_or_default();
+        pause / 2 + spread.saturating_mul(drawn) / 1024
     }
 
     /// A pseudo-random number: xorshift64, by Marsaglia.

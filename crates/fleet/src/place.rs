@@ -8,8 +8,7 @@
 
 use plimsoll_base::{Bytes, Reason};
 
-use super::keys::FleetKey;
-use super::records::{FileDigest, HostRecord, SeatCause};
+use super::records::{FileDigest, HostRecord, ModelOffer, SeatCause};
 use super::view::FleetView;
 
 /// Number of hosts from which one is drawn.
@@ -47,91 +46,161 @@ struct Candidate<'a> {
     /// Memory that is left: the tightest fit keeps room for larger models.
     left: Bytes,
     host: &'a str,
+    incarnation: &'a str,
+    need: Bytes,
     evicts: Vec<(String, u64)>,
 }
 
 /// Chooses a host, or says of each host why it cannot take the model.
+///
+/// Reasons and evictions are worked out only where no host has room as it is: among ten thousand hosts most have none.
 pub fn place(view: &FleetView, wish: &SeatWish<'_>) -> Result<SeatPlan, Reason> {
+    let offering = Offering::of(view, wish.model);
     if wish.only.is_none() {
-        agree(view, wish.model)?;
+        offering.agree(view, wish.model)?;
     }
-    let free = view.free();
-    let mut candidates = Vec::new();
-    let mut refusals = Vec::new();
-    for (name, host) in &view.hosts {
-        let host = &host.record.body;
-        match consider(view, wish, name, host, free.get(name.as_str()).copied().unwrap_or_default()) {
-            Ok(candidate) => candidates.push(candidate),
-            Err(reason) => refusals.push(reason.fact("host", name.clone())),
+    let among = |evicts| {
+        let offering = &offering;
+        let hosts = view.hosts.iter().map(|(name, host)| (name, &host.record.body));
+        hosts.filter_map(move |(name, host)| consider(view, offering, wish, name, host, evicts).ok())
+    };
+    let mut candidates: Vec<Candidate<'_>> = among(false).collect();
+    // A host that would evict is not drawn while another needs not.
+    if candidates.is_empty() {
+        candidates = among(true).collect();
+    }
+    let Some(chosen) = draw(candidates, wish.random) else { return Err(refusal(view, &offering, wish)) };
+    let Candidate { host, incarnation, need, evicts, .. } = chosen;
+    let (host, incarnation) = (host.to_owned(), incarnation.to_owned());
+    Ok(SeatPlan { host, incarnation, need, cause: wish.cause, evicts })
+}
+
+/// Offers of one model, by the digest of the list that has it. Hosts with the same lists are looked up once.
+struct Offering<'a>(Vec<(&'a str, &'a ModelOffer)>);
+
+impl<'a> Offering<'a> {
+    fn of(view: &'a FleetView, model: &str) -> Self {
+        let lists = view.offers.iter();
+        let having =
+            lists.filter_map(|(digest, list)| Some((&**digest, list.record.body.models.get(model)?)));
+        Self(having.collect())
+    }
+
+    fn by(&self, host: &HostRecord) -> Option<&'a ModelOffer> {
+        let at = self.0.binary_search_by_key(&&*host.offers, |(digest, _)| digest).ok()?;
+        self.0.get(at).map(|(_, offer)| *offer)
+    }
+
+    /// Refuses a name under which hosts have different files: the answer would depend on the host.
+    fn agree(&self, view: &FleetView, model: &str) -> Result<(), Reason> {
+        let mut files = self.0.iter().filter_map(|(_, offer)| offer.file.as_ref());
+        let first = files.next();
+        if files.all(|file| Some(file) == first) {
+            return Ok(());
+        }
+        // A list may have outlived its hosts.
+        let hosts = view.hosts.iter();
+        let of_hosts =
+            hosts.filter_map(|(name, host)| Some((name, self.by(&host.record.body)?.file.as_ref()?)));
+        let mut files = of_hosts.clone().map(|(_, file)| file);
+        let first = files.next();
+        if files.all(|file| Some(file) == first) {
+            return Ok(());
+        }
+        let of_host = |(name, file): (&String, &FileDigest)| {
+            let text = format!("its file has {} and the header {}", file.size, file.header);
+            Reason::new("model_file", text).fact("host", name.clone())
+        };
+        let text = format!("hosts have different files for model '{model}'");
+        Err(Reason::new("ambiguous_model", text).because_all(of_hosts.map(of_host)))
+    }
+}
+
+/// Draws one of the best candidates.
+fn draw(mut candidates: Vec<Candidate<'_>>, random: u64) -> Option<Candidate<'_>> {
+    if candidates.len() > BEST {
+        candidates.select_nth_unstable(BEST);
+        candidates.truncate(BEST);
+    }
+    // In an order of their own, so that one number draws the same host in every run.
+    candidates.sort_unstable();
+    let draws = u64::try_from(candidates.len()).unwrap_or(1).max(1);
+    let drawn = usize::try_from(random % draws).unwrap_or_default();
+    (drawn < candidates.len()).then(|| candidates.swap_remove(drawn))
+}
+
+/// The reason of each host, for a person.
+fn refusal(view: &FleetView, offering: &Offering<'_>, wish: &SeatWish<'_>) -> Reason {
+    let hosts = view.hosts.iter().filter_map(|(name, host)| {
+        let reason = consider(view, offering, wish, name, &host.record.body, true).err()?;
+        Some(reason.reason().fact("host", name.clone()))
+    });
+    let text = format!("no host can take model '{}'", wish.model);
+    Reason::new("no_host", text).because_all(hosts)
+}
+
+/// Why a host cannot take a model.
+enum Refusal {
+    OtherHost,
+    Distrusted,
+    Drains,
+    NotOffered,
+    TooLarge { need: Bytes, capacity: Bytes },
+    Full { need: Bytes, free: Bytes },
+}
+
+impl Refusal {
+    fn reason(&self) -> Reason {
+        match *self {
+            Self::OtherHost => Reason::new("other_host", "another host is named"),
+            Self::Distrusted => {
+                Reason::new("host_distrusted", "what answers there has not shown that it is the host")
+            }
+            Self::Drains => Reason::new("host_drains", "the host takes no more models"),
+            Self::NotOffered => Reason::new("not_offered", "the host does not offer the model"),
+            Self::TooLarge { need, capacity } => {
+                let text = "the model is larger than the host's memory";
+                Reason::new("too_large", text).fact("need", need).fact("capacity", capacity)
+            }
+            Self::Full { need, free } => {
+                Reason::new("host_full", "the host's models are busy").fact("need", need).fact("free", free)
+            }
         }
     }
-    candidates.sort();
-    // A host that would evict is not drawn while another needs not.
-    let best = candidates.first().map(|best| best.evicted.is_zero());
-    let equal = candidates.iter().take_while(|it| Some(it.evicted.is_zero()) == best).count();
-    let draws = u64::try_from(equal.min(BEST)).unwrap_or(1).max(1);
-    let drawn = usize::try_from(wish.random % draws).unwrap_or_default();
-    let chosen = candidates.into_iter().nth(drawn);
-    let host = chosen.as_ref().and_then(|chosen| view.host(chosen.host));
-    let (Some(chosen), Some(host)) = (chosen, host) else {
-        let text = format!("no host can take model '{}'", wish.model);
-        return Err(Reason::new("no_host", text).because_all(refusals));
-    };
-    let need = view.offer(host, wish.model).map(|offer| offer.need).unwrap_or_default();
-    let (name, incarnation) = (chosen.host.to_owned(), host.incarnation.clone());
-    Ok(SeatPlan { host: name, incarnation, need, cause: wish.cause, evicts: chosen.evicts })
 }
 
-/// Refuses a name under which hosts have different files: the answer would depend on the host.
-fn agree(view: &FleetView, model: &str) -> Result<(), Reason> {
-    let offers = view.hosts.iter().filter_map(|(name, host)| {
-        let file = view.offer(&host.record.body, model)?.file.as_ref()?;
-        Some((name, file))
-    });
-    let offers: Vec<_> = offers.collect();
-    let Some((_, first)) = offers.first() else { return Ok(()) };
-    if offers.iter().all(|(_, file)| file == first) {
-        return Ok(());
-    }
-    let of_host = |(name, file): &(&String, &FileDigest)| {
-        let text = format!("its file has {} and the header {}", file.size, file.header);
-        Reason::new("model_file", text).fact("host", (*name).clone())
-    };
-    let text = format!("hosts have different files for model '{model}'");
-    Err(Reason::new("ambiguous_model", text).because_all(offers.iter().map(of_host)))
-}
-
+/// Looks at one host, and at models that could leave it if `evicts`.
 fn consider<'a>(
     view: &FleetView,
+    offering: &Offering<'_>,
     wish: &SeatWish<'_>,
     name: &'a str,
     host: &'a HostRecord,
-    free: Bytes,
-) -> Result<Candidate<'a>, Reason> {
+    evicts: bool,
+) -> Result<Candidate<'a>, Refusal> {
     if wish.only.is_some_and(|only| only != name) {
-        return Err(Reason::new("other_host", "another host is named"));
+        return Err(Refusal::OtherHost);
     }
-    if view.drains.contains_key(name) || view.unreadable.contains_key(&FleetKey::Drain(name.to_owned())) {
-        return Err(Reason::new("host_drains", "the host takes no more models"));
+    if !view.trusts(name, host) {
+        return Err(Refusal::Distrusted);
     }
-    let offer = view.offer(host, wish.model);
-    let offer = offer.ok_or_else(|| Reason::new("not_offered", "the host does not offer the model"))?;
-    let (free, unseated) = (free + wish.held, host.unseated.saturating_sub(wish.held));
-    if offer.need > host.capacity.saturating_sub(unseated) {
-        let text = "the model is larger than the host's memory";
-        return Err(Reason::new("too_large", text).fact("need", offer.need).fact("capacity", host.capacity));
+    if view.drains(name) {
+        return Err(Refusal::Drains);
     }
-    let (evicts, evicted) = match offer.need <= free {
-        true => (Vec::new(), Bytes::ZERO),
-        false => {
-            evictions(view, wish.model, name, host, offer.need.saturating_sub(free)).ok_or_else(|| {
-                let text = "the host's models are busy";
-                Reason::new("host_full", text).fact("need", offer.need).fact("free", free)
-            })?
-        }
+    let need = offering.by(host).ok_or(Refusal::NotOffered)?.need;
+    let (free, unseated) = (view.free(name, host) + wish.held, host.unseated.saturating_sub(wish.held));
+    if need > host.capacity.saturating_sub(unseated) {
+        return Err(Refusal::TooLarge { need, capacity: host.capacity });
+    }
+    let missing = need.saturating_sub(free);
+    let idle = match missing.is_zero() {
+        true => Some((Vec::new(), Bytes::ZERO)),
+        false if evicts => evictions(view, wish.model, name, host, missing),
+        false => None,
     };
-    let left = (free + evicted).saturating_sub(offer.need);
-    Ok(Candidate { evicted, left, host: name, evicts })
+    let (evicts, evicted) = idle.ok_or(Refusal::Full { need, free })?;
+    let left = (free + evicted).saturating_sub(need);
+    Ok(Candidate { evicted, left, host: name, incarnation: &host.incarnation, need, evicts })
 }
 
 /// Idle models of the host that together free `missing`; `None` if there are too few.

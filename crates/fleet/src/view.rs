@@ -1,5 +1,7 @@
 //! State of the fleet as one daemon knows it, built from a reading of the store and from its changes since.
 
+mod seating;
+
 use std::collections::BTreeMap;
 
 use plimsoll_base::Bytes;
@@ -7,7 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::keys::FleetKey;
-use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Seat, Turn};
+use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Revocation, Seat, Turn};
+use seating::Seating;
 
 /// A record and the revision at which it was last written.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +38,13 @@ pub struct FleetView {
     pub seats: BTreeMap<(String, u32), Versioned<Seat>>,
     pub turns: BTreeMap<String, Versioned<Turn>>,
     pub drains: BTreeMap<String, Versioned<Drain>>,
+    /// By serial number.
+    pub revoked: BTreeMap<String, Versioned<Revocation>>,
+    /// Lives of hosts that did not show that they are the hosts of their records. They take no part.
+    pub distrusted: BTreeMap<String, String>,
     /// Revisions of records that cannot be read. What depends on one is left alone.
     pub unreadable: BTreeMap<FleetKey, u64>,
+    seating: Seating,
 }
 
 impl FleetView {
@@ -56,14 +64,24 @@ impl FleetView {
 
     /// Takes a change of this daemon's own, which the watch has not told yet, nor what came before it.
     pub(crate) fn enter(&mut self, change: &StoreChange) {
-        let Self { hosts, offers, states, seats, turns, drains, unreadable, .. } = self;
+        let Self { hosts, offers, states, turns, drains, revoked, unreadable, .. } = self;
         let is_read = match &change.key {
             FleetKey::Host(name) => put(hosts, name.clone(), change),
             FleetKey::Offers(digest) => put(offers, digest.clone(), change),
             FleetKey::State(name) => put(states, name.clone(), change),
-            FleetKey::Seat { model, number } => put(seats, (model.clone(), *number), change),
+            FleetKey::Seat { model, number } => {
+                let (seats, name) = (&mut self.seats, (model.clone(), *number));
+                let seated = |seats: &BTreeMap<_, Versioned<Seat>>| {
+                    seats.get(&name).map(|seat| seat.record.body.clone())
+                };
+                let before = seated(seats);
+                let is_read = put(seats, name.clone(), change);
+                self.seating.exchange(&name, before.as_ref(), seated(seats).as_ref());
+                is_read
+            }
             FleetKey::Turn(name) => put(turns, name.clone(), change),
             FleetKey::Drain(name) => put(drains, name.clone(), change),
+            FleetKey::Revoked(serial) => put(revoked, serial.clone(), change),
         };
         match is_read {
             true => drop(unreadable.remove(&change.key)),
@@ -82,6 +100,7 @@ impl FleetView {
             }
             FleetKey::Turn(name) => self.turns.get(name).map(|it| it.revision),
             FleetKey::Drain(name) => self.drains.get(name).map(|it| it.revision),
+            FleetKey::Revoked(serial) => self.revoked.get(serial).map(|it| it.revision),
         };
         known.or_else(|| self.unreadable.get(key).copied()).unwrap_or(0)
     }
@@ -94,9 +113,15 @@ impl FleetView {
         self.seats.get(&(model.to_owned(), 0))
     }
 
-    /// The host of the seat, if it is registered with the life that was given the seat.
+    /// False for a life of a host that something else has answered for, or whose certificate counts no more.
+    pub fn trusts(&self, name: &str, host: &HostRecord) -> bool {
+        self.distrusted.get(name).is_none_or(|life| *life != host.incarnation)
+    }
+
+    /// The host of the seat, if it is registered with the life that was given the seat, and is trusted.
     pub fn living_host(&self, seat: &Seat) -> Option<&HostRecord> {
-        self.host(&seat.host).filter(|host| host.incarnation == seat.incarnation)
+        let host = self.host(&seat.host).filter(|host| host.incarnation == seat.incarnation)?;
+        self.trusts(&seat.host, host).then_some(host)
     }
 
     pub fn offer(&self, host: &HostRecord, model: &str) -> Option<&ModelOffer> {
@@ -109,27 +134,24 @@ impl FleetView {
         name: &'a str,
         incarnation: &'a str,
     ) -> impl Iterator<Item = (&'a str, u64, &'a Seat)> {
-        self.seats.iter().filter_map(move |((model, _), seat)| {
+        self.seating.on(name).filter_map(move |key| {
+            let seat = self.seats.get(key)?;
             let body = &seat.record.body;
-            let is_there = body.host == name && body.incarnation == incarnation;
-            is_there.then_some((model.as_str(), seat.revision, body))
+            (body.incarnation == incarnation).then_some((key.0.as_str(), seat.revision, body))
         })
     }
 
-    /// Memory of each host that no seat and no unseated model takes.
-    pub fn free(&self) -> BTreeMap<&str, Bytes> {
-        let mut free: BTreeMap<&str, Bytes> = BTreeMap::new();
-        for (name, host) in &self.hosts {
-            let host = &host.record.body;
-            free.insert(name, host.capacity.saturating_sub(host.unseated));
-        }
-        for seat in self.seats.values() {
-            let seat = &seat.record.body;
-            if let Some(left) = self.living_host(seat).and_then(|_| free.get_mut(seat.host.as_str())) {
-                *left = left.saturating_sub(seat.need);
-            }
-        }
-        free
+    /// True if an operator wants no more models on the host, or may want it: the record cannot be read.
+    pub fn drains(&self, name: &str) -> bool {
+        self.drains.contains_key(name)
+            || (!self.unreadable.is_empty()
+                && self.unreadable.contains_key(&FleetKey::Drain(name.to_owned())))
+    }
+
+    /// Memory of a host that no seat and no unseated model takes.
+    pub fn free(&self, name: &str, host: &HostRecord) -> Bytes {
+        let promised = self.seating.promised(name, &host.incarnation);
+        host.capacity.saturating_sub(host.unseated).saturating_sub(promised)
     }
 }
 

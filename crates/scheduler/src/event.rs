@@ -71,6 +71,9 @@ pub enum SchedulerEvent {
     /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it off, and
     /// `None` is the configured one.
     KeepWanted { model: ModelId, time: Option<Duration> },
+    /// From now on no run ends for being idle, or each does again at its time: a fleet whose store is silent changes
+    /// nothing of what is loaded.
+    IdleHeld { held: bool },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.

@@ -101,6 +101,8 @@ pub struct Scheduler {
     /// The end of the drain time, once shutdown has begun.
     closing: Option<Moment>,
     drained: bool,
+    /// No run ends for being idle.
+    holds_idle: bool,
     /// The caller's vector while an event is handled.
     effects: Vec<SchedulerEffect>,
 }
@@ -119,6 +121,7 @@ impl Scheduler {
             clock: Clock::new(),
             closing: None,
             drained: false,
+            holds_idle: false,
             effects: Vec::new(),
         }
     }
@@ -172,6 +175,7 @@ impl Scheduler {
             SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
             SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
             SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
+            SchedulerEvent::IdleHeld { held } => self.idle_held(held),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }

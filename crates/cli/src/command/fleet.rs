@@ -2,6 +2,7 @@
 //!
 //! The commands read and write the store themselves; a move is the same claim that a daemon makes.
 
+mod membership;
 mod trial;
 
 use std::fmt::Write as _;
@@ -23,6 +24,9 @@ use crate::report::{ErrorReport, print, print_as};
 const MORE: &str = "\
 Examples:
   plimsoll fleet try --once
+  plimsoll fleet init 10.0.0.11
+  plimsoll fleet invite
+  plimsoll fleet join plimsoll-join-1.eyJmbGVldCI6...
   plimsoll fleet status --store etcd://10.0.0.1,10.0.0.2,10.0.0.3
   plimsoll fleet drain host-2
   plimsoll fleet move qwen3-4b host-1
@@ -44,6 +48,14 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Begin a fleet: make its authority, and the certificate of this host
+    Init(membership::Init),
+    /// Print an invitation, with which one host joins the fleet; on the host that began it
+    Invite(membership::Invite),
+    /// Join a fleet with an invitation: get a certificate for this host
+    Join(membership::Join),
+    /// Revoke the certificates of a host; on the host that began the fleet
+    Revoke(membership::Revoke),
     /// List the hosts, their models, and what is drained
     #[command(visible_alias = "ps")]
     Status {
@@ -100,6 +112,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = super::runtime()?;
     match arguments.verb {
         Verb::Try(arguments) => return trial::run(&runtime, arguments),
+        Verb::Init(arguments) => membership::init(arguments)?,
+        Verb::Invite(arguments) => membership::invite(&arguments)?,
+        Verb::Join(arguments) => runtime.block_on(membership::join_fleet(arguments))?,
+        Verb::Revoke(arguments) => runtime.block_on(membership::revoke(arguments))?,
         Verb::Status { store, json } => {
             let view = runtime.block_on(view(&store.open()?))?;
             print_as(json.as_deref(), &as_json(&view), || in_words(&view))?;
@@ -133,6 +149,11 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
         None => Write::delete(key),
     };
     let done = store.transact(&Transaction { compares: Vec::new(), writes: vec![write] }, 0).await;
+    if done == TransactionOutcome::Full {
+        return Err(ErrorReport::new(
+            "the store is full, and takes no wish; hint: compact and defragment etcd",
+        ));
+    }
     if done == TransactionOutcome::Unknown {
         return Err(ErrorReport::new(
             "the store does not answer; it is not known whether the wish was written",

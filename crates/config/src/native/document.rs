@@ -141,9 +141,16 @@ pub(super) struct FleetTable {
     pub(super) store: Option<String>,
     /// This host's name in the fleet. Default: the machine's host name.
     pub(super) host: Option<String>,
-    /// `ADDRESS:PORT` at which other hosts reach this one. Default: the first address of `listen`.
+    /// `ADDRESS:PORT` at which other hosts reach this one. Default: that of `identity`, else of `listen` here, else the
+    /// first address for clients.
     pub(super) address: Option<String>,
-    /// File with the key that all hosts of the fleet share.
+    /// Address and port for other hosts alone. Default: with `identity` that of `address`; with `key-file` they come to
+    /// the address for clients.
+    #[schemars(with = "Option<String>")]
+    pub(super) listen: Option<std::net::SocketAddr>,
+    /// Folder that `plimsoll fleet init` or `plimsoll fleet join` has made: the certificate that this host shows to others.
+    pub(super) identity: Option<std::path::PathBuf>,
+    /// File with the key that all hosts of the fleet share, for a network of their own; instead of `identity`.
     pub(super) key_file: Option<std::path::PathBuf>,
 }
 

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+#[allow(dead_code)]
 mod server;
+mod watchers;
 
 use std::time::Duration;
 

@@ -55,7 +55,14 @@ pub(crate) struct Cluster {
 pub(crate) struct Member {
     arguments: Vec<String>,
     pub(crate) address: String,
+    namespace: Option<String>,
     process: Child,
+}
+
+/// Where a member runs: its address, and the network namespace that has it.
+pub(crate) struct Place {
+    pub(crate) host: String,
+    pub(crate) namespace: Option<String>,
 }
 
 /// Loopback addresses of one cluster. No other process has them, so that its ports cannot be taken meanwhile.
@@ -67,18 +74,30 @@ fn hosts(members: usize) -> Vec<String> {
     (0..members).map(host).collect()
 }
 
-fn start(arguments: &[String]) -> Child {
-    let mut command = Command::new(program());
+fn start(arguments: &[String], namespace: Option<&str>) -> Child {
+    let mut command = match namespace {
+        // It becomes the program, and forks nothing.
+        Some(name) => {
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/run/netns/{name}")).arg(program());
+            command
+        }
+        None => Command::new(program()),
+    };
     command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 impl Cluster {
+    /// Members on loopback addresses.
     pub(crate) fn start(members: usize) -> Self {
+        Self::placed(hosts(members).into_iter().map(|host| Place { host, namespace: None }).collect())
+    }
+
+    pub(crate) fn placed(places: Vec<Place>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("data")).unwrap();
-        let hosts = hosts(members);
-        let url = |at: usize, port: u16| format!("http://{}:{port}", hosts[at]);
-        let all: Vec<String> = (0..members).map(|at| format!("m{at}={}", url(at, PEERS))).collect();
+        let url = |at: usize, port: u16| format!("http://{}:{port}", places[at].host);
+        let all: Vec<String> = (0..places.len()).map(|at| format!("m{at}={}", url(at, PEERS))).collect();
         let member = |at: usize| {
             let (client, peer) = (url(at, CLIENTS), url(at, PEERS));
             let data = folder.path().join(format!("data/m{at}")).display().to_string();
@@ -94,16 +113,22 @@ impl Cluster {
             ];
             let arguments: Vec<String> =
                 arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
-            let process = start(&arguments);
-            Member { arguments, address: format!("{}:{CLIENTS}", hosts[at]), process }
+            let Place { host, namespace } = &places[at];
+            let process = start(&arguments, namespace.as_deref());
+            Member { arguments, address: format!("{host}:{CLIENTS}"), namespace: namespace.clone(), process }
         };
-        let members = (0..members).map(member).collect();
+        let members = (0..places.len()).map(member).collect();
         Self { members, folder }
     }
 
     pub(crate) fn address(&self) -> String {
         let members: Vec<&str> = self.members.iter().map(|member| member.address.as_str()).collect();
         format!("etcd://{}/test", members.join(","))
+    }
+
+    /// The folder of the members' data.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     /// Copies the data of all members, as a backup does.
@@ -132,7 +157,18 @@ impl Member {
     }
 
     pub(crate) fn restart(&mut self) {
-        self.process = start(&self.arguments);
+        self.restart_with(&[]);
+    }
+
+    /// Starts it with further arguments, which it has until the next start.
+    pub(crate) fn restart_with(&mut self, more: &[&str]) {
+        let all: Vec<String> =
+            self.arguments.iter().cloned().chain(more.iter().map(|word| (*word).to_owned())).collect();
+        self.process = start(&all, self.namespace.as_deref());
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Sends a signal, such as STOP or CONT.

@@ -140,7 +140,7 @@ impl FleetNode {
             return;
         };
         *again = now + DELETE_AGAIN;
-        if outcome != TransactionOutcome::Unknown {
+        if matches!(outcome, TransactionOutcome::Applied(_) | TransactionOutcome::Conflict) {
             self.giving_up.remove(model);
         }
     }

@@ -10,8 +10,9 @@ use crate::keys::FleetKey;
 use crate::records::{HostRecord, HostState, Record, RunState};
 use crate::view::StoreChange;
 
-/// Pause before another attempt.
+/// Pause before another attempt. It doubles while the store does not take one, up to 64 times the first.
 const AGAIN: Duration = Duration::from_millis(200);
+const MOST_DOUBLINGS: u32 = 6;
 /// Pause while another host has the name.
 const TAKEN: Duration = Duration::from_secs(1);
 /// Least time between two publications of the state.
@@ -29,6 +30,8 @@ pub(super) struct Registration {
     /// Not before.
     pub(super) again: Option<Duration>,
     state_again: Option<Duration>,
+    /// Attempts that the store has not taken, one after the other.
+    failures: u32,
 }
 
 impl Default for Registration {
@@ -42,6 +45,7 @@ impl Default for Registration {
             state_is_waiting: false,
             again,
             state_again,
+            failures: 0,
         }
     }
 }
@@ -64,6 +68,11 @@ impl FleetNode {
         let registration = &mut self.registration;
         // What is registered is compared with the view, so an unknown outcome needs no other treatment.
         (registration.is_waiting, registration.is_stale) = (false, true);
+        registration.failures = match outcome {
+            TransactionOutcome::Applied(_) | TransactionOutcome::Conflict => 0,
+            TransactionOutcome::Full | TransactionOutcome::Unknown => registration.failures.saturating_add(1),
+        };
+        let pause = AGAIN * (1 << registration.failures.min(MOST_DOUBLINGS));
         match outcome {
             TransactionOutcome::Applied(revision) => {
                 registration.is_leased = true;
@@ -71,7 +80,7 @@ impl FleetNode {
                     self.view.enter(&StoreChange { key, revision, value });
                 }
             }
-            _ => registration.again = Some(now + AGAIN),
+            _ => self.registration.again = Some(now + self.share(pause)),
         }
     }
 

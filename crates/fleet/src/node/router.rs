@@ -15,6 +15,8 @@ use crate::view::{StoreChange, Versioned};
 /// Time for which a host that left the store is still asked: its lease may have been lost by mistake, and then it comes
 /// back at once.
 const GRACE: Duration = Duration::from_secs(2);
+/// Time for which a host that has not shown that it is the one takes no part.
+const DISTRUST: Duration = Duration::from_secs(60);
 /// Pauses before the next claim: after a conflict, at most; and while every host is full.
 const CONFLICT_MS: u64 = 20;
 const FULL: Duration = Duration::from_millis(250);
@@ -123,6 +125,24 @@ impl FleetNode {
         effects.push(FleetEffect::Refuse { request, reason });
     }
 
+    /// Leaves a life of a host out of account: its seats are free for other hosts, and it gets none.
+    ///
+    /// DECISION: a host that is not reached keeps its seats until its lease ends, because this daemon may be the one that
+    /// is cut off. Something else that answers in its place is no such case: it may renew a lease for ever.
+    pub(super) fn distrust(&mut self, now: Duration, host: String) {
+        if let Some(life) = self.view.host(&host).map(|record| record.incarnation.clone()) {
+            self.view.distrusted.insert(host.clone(), life);
+            self.distrusted.insert(host, now);
+        }
+    }
+
+    /// Tries distrusted hosts anew after a time: certificates are renewed, and clocks are set.
+    pub(super) fn trust_again(&mut self, now: Duration) {
+        let Self { distrusted, view, .. } = self;
+        distrusted.retain(|_, since| now < *since + DISTRUST);
+        view.distrusted.retain(|host, _| distrusted.contains_key(host));
+    }
+
     pub(super) fn forget(&mut self, request: u64) {
         for claim in self.claims.values_mut() {
             claim.waiting.retain(|(waiting, _)| *waiting != request);
@@ -156,6 +176,15 @@ impl FleetNode {
             let waiting = claim.waiting.into_iter();
             return waiting.for_each(|(request, _)| self.route(now, request, &model, effects));
         }
+        let (late, waiting): (Vec<_>, Vec<_>) = claim.waiting.into_iter().partition(|(_, end)| *end <= now);
+        claim.waiting = waiting;
+        if !late.is_empty() {
+            let text = format!("the store has not given model '{model}' a seat in time");
+            refuse(late, &Reason::new("no_seat_in_time", text), effects);
+            if claim.waiting.is_empty() && claim.only.is_none() {
+                return;
+            }
+        }
         let random = self.draw();
         let only = claim.only.as_deref();
         let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
@@ -181,9 +210,7 @@ impl FleetNode {
                 let late = |request: &(u64, Duration)| !waits || request.1 <= now;
                 let (late, left) = claim.waiting.into_iter().partition(late);
                 (claim.waiting, claim.again) = (left, Some(now + FULL));
-                let late: Vec<(u64, Duration)> = late;
-                let refuse = |(request, _)| FleetEffect::Refuse { request, reason: reason.clone() };
-                effects.extend(late.into_iter().map(refuse));
+                refuse(late, &reason, effects);
                 if !claim.waiting.is_empty() {
                     self.claims.insert(model, claim);
                 }
@@ -209,6 +236,12 @@ impl FleetNode {
                 effects.push(FleetEffect::ReadSeat { operation, model });
             }
             TransactionOutcome::Conflict => claim.again = Some(now + pause),
+            TransactionOutcome::Full => {
+                let waiting = std::mem::take(&mut claim.waiting);
+                self.claims.remove(&model);
+                let text = "the fleet's store is full, so no model is loaded; loaded models are served";
+                refuse(waiting, &Reason::new("store_full", text), effects);
+            }
         }
     }
 
@@ -265,4 +298,9 @@ impl FleetNode {
         let hosts = &self.view.hosts;
         self.gone.retain(|name, _| !hosts.contains_key(name));
     }
+}
+
+fn refuse(requests: Vec<(u64, Duration)>, reason: &Reason, effects: &mut Vec<FleetEffect>) {
+    let refuse = |(request, _)| FleetEffect::Refuse { request, reason: reason.clone() };
+    effects.extend(requests.into_iter().map(refuse));
 }

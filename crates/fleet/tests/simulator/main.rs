@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod checker;
+mod rack;
 mod scripted;
 mod store;
 mod world;
 
+use std::time::Duration;
+
 use plimsoll_fleet::ClaimGuard;
 use proptest::prelude::*;
+use rack::{Rack, RackSettings};
 use world::{World, WorldSettings};
 
 const SMALL: WorldSettings = WorldSettings {
@@ -69,6 +73,49 @@ fn the_checker_catches_a_claim_without_its_compare_of_the_turn() {
 #[test]
 fn the_checker_catches_a_claim_without_its_compare_of_the_drain() {
     assert!(caught(ClaimGuard::Drain) > 0);
+}
+
+const RACK: RackSettings = RackSettings {
+    hosts: 1000,
+    dead: 50,
+    models_a_host: 10,
+    routers: 8,
+    asked_within: Duration::from_secs(5),
+    seed: 1,
+};
+
+/// Every model of the dead hosts is seated elsewhere, few transactions are lost, and no claim takes long.
+#[allow(clippy::print_stdout, reason = "figures of the run")]
+fn outlives(settings: RackSettings) {
+    let figures = Rack::run(settings);
+    println!(
+        "{} hosts, {} die: {} of {} models back, {} transactions, {} % lost; a claim takes {:?} (p50), {:?} (p99), \
+        {:?} at most",
+        settings.hosts,
+        settings.dead,
+        figures.back,
+        figures.asked,
+        figures.applied + figures.lost,
+        figures.lost_percent(),
+        figures.percentile(50),
+        figures.percentile(99),
+        figures.times.last().copied().unwrap_or_default(),
+    );
+    assert_eq!(figures.back, figures.asked);
+    assert!(figures.lost_percent() <= 15, "{} %", figures.lost_percent());
+    assert!(figures.percentile(99) < Duration::from_millis(50), "{:?}", figures.percentile(99));
+}
+
+#[test]
+fn the_models_of_fifty_hosts_that_die_at_once_are_back() {
+    outlives(RACK);
+}
+
+#[test]
+fn long_death_of_five_hundred_of_ten_thousand_hosts() {
+    let asked_within = Duration::from_secs(10);
+    outlives(RackSettings { hosts: 10_000, dead: 500, asked_within, seed: 2, ..RACK });
+    outlives(RackSettings { hosts: 10_000, dead: 500, routers: 16, asked_within, seed: 3, ..RACK });
 }
 
 proptest! {

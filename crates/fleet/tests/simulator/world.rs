@@ -327,6 +327,8 @@ impl World {
                     }
                 }
             }
+            // Models of the world leave only while the store answers.
+            FleetEffect::HoldIdle { .. } => {}
             FleetEffect::NameTaken { .. } => self.faults.count("a name of two hosts"),
             FleetEffect::WakeAt(at) => {
                 let pause = at.saturating_sub(self.now);

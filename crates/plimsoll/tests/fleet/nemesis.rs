@@ -1,7 +1,6 @@
 //! Nemesis of a fleet: faults drawn from a seed while clients go on, and a check of the store's whole history.
-//!
-//! Daemons reach the members and each other by relays, so that each link can be cut.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -9,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::checker::Faults;
 use crate::daemon::{Daemon, Setup};
-use crate::relay::Relay;
-use crate::rig::{KEY, history};
+use crate::faults::Fault;
+use crate::links::Links;
+use crate::rig::{KEY, history, view};
 use crate::server::Cluster;
+use crate::slow_disk::SlowDisk;
 use crate::witness::{Gate, client, watch_cards};
 
 pub(crate) const HOSTS: usize = 3;
@@ -23,6 +24,8 @@ const MEMORY: &str = "100MiB";
 pub(crate) const ROOM: usize = 2;
 /// Time after the last fault in which everything is answered again: a lease, a seat without a request, a load.
 const WHOLE: Duration = Duration::from_secs(40);
+/// Time after a fault in which the host of a seat is found again: a lease, and connections that look anew.
+const FOUND: Duration = Duration::from_secs(20);
 
 /// A pseudo-random number: xorshift64, by Marsaglia.
 pub(crate) fn draw(state: &mut u64, below: u64) -> u64 {
@@ -32,187 +35,145 @@ pub(crate) fn draw(state: &mut u64, below: u64) -> u64 {
     (*state >> 11) % below
 }
 
-struct Host {
-    name: String,
-    daemon: Daemon,
-    /// By which other hosts reach it.
-    peer: Relay,
-    /// By which it reaches the members.
-    members: Vec<Relay>,
-}
-
-struct World {
-    hosts: Vec<Host>,
-    store: Cluster,
-    gates: Vec<Arc<Gate>>,
+pub(crate) struct World {
+    pub(crate) names: Vec<String>,
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) links: Links,
+    pub(crate) store: Cluster,
+    pub(crate) gates: Vec<Arc<Gate>>,
+    pub(crate) slow_disk: Option<SlowDisk>,
+    pub(crate) has_backup: bool,
     folder: tempfile::TempDir,
     random: u64,
-    told: Vec<String>,
+    began: Instant,
+    pub(crate) told: Vec<String>,
+    /// Faults by kind.
+    kinds: BTreeMap<Fault, u64>,
+    /// Changes of the store that were checked, over all its histories.
+    checked: usize,
+    /// Seats whose host was looked for after a fault, and the longest time until it was found.
+    found: (u64, Duration),
 }
 
 impl World {
     fn start(seed: u64) -> Self {
-        let (store, folder) = (Cluster::start(HOSTS), tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("key"), KEY).unwrap();
+        let (links, store) = Links::start(HOSTS);
+        let slow_disk = SlowDisk::of(&store.data());
         let mut world = Self {
-            hosts: Vec::new(),
+            names: (0..HOSTS).map(|number| format!("h{number}")).collect(),
+            daemons: Vec::new(),
+            links,
             store,
             gates: Vec::new(),
+            slow_disk,
+            has_backup: false,
             folder,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            began: Instant::now(),
             told: Vec::new(),
+            kinds: BTreeMap::new(),
+            checked: 0,
+            found: (0, Duration::ZERO),
         };
         for number in 0..HOSTS {
-            let name = format!("h{number}");
-            let (peer, members): (_, Vec<Relay>) =
-                (Relay::start(), (0..HOSTS).map(|_| Relay::start()).collect());
-            for (relay, member) in members.iter().zip(&world.store.members) {
-                relay.lead_to(member.address.parse().unwrap());
-            }
-            let daemon = world.daemon(&name, &peer, &members);
+            let daemon = world.daemon(number);
             world.gates.push(Arc::new(Gate::new(&daemon)));
-            world.hosts.push(Host { name, daemon, peer, members });
+            world.daemons.push(daemon);
         }
         world
     }
 
-    fn daemon(&self, name: &str, peer: &Relay, members: &[Relay]) -> Daemon {
-        let members: Vec<String> = members.iter().map(|relay| relay.address.to_string()).collect();
+    pub(crate) fn daemon(&self, number: usize) -> Daemon {
+        let members = self.links.members(number, &self.store);
+        let (name, address) = (&self.names[number], self.links.peer(number));
         let key = self.folder.path().join("key");
         let table = format!(
-            "[fleet]\nstore = \"etcd://{}/test\"\nhost = \"{name}\"\naddress = \"{}\"\nkey-file = \"{}\"\n",
-            members.join(","),
-            peer.address,
+            "[fleet]\nstore = \"etcd://{members}/test\"\nhost = \"{name}\"\naddress = \"{address}\"\nkey-file = \"{}\"\n",
             key.display()
         );
         let setup = Setup::with_cards(&[CARD]).config(&table);
         let setup = MODELS.iter().fold(setup, |setup, model| setup.model(model, MEMORY, "", ""));
-        let daemon = setup.start();
-        peer.lead_to(daemon.address);
-        daemon
+        self.links.start_daemon(number, setup)
     }
 
-    fn draw(&mut self, below: u64) -> u64 {
+    pub(crate) fn draw(&mut self, below: u64) -> u64 {
         draw(&mut self.random, below)
     }
 
-    fn pause(&mut self, most: u64) {
+    pub(crate) fn pause(&mut self, most: u64) {
         let pause = 200 + self.draw(most);
         sleep(Duration::from_millis(pause));
     }
 
-    /// One fault, and its end.
-    fn fault(&mut self) {
+    /// One fault of any kind, and its end.
+    fn strike(&mut self) {
+        let fault = Fault::ALL[usize::try_from(self.draw(Fault::ALL.len() as u64)).unwrap()];
         let at = usize::try_from(self.draw(HOSTS as u64)).unwrap();
         // Longer than a lease, now and then.
         let most = if self.draw(4) == 0 { 12_000 } else { 3000 };
-        let kind = self.draw(9);
-        self.told.push(format!("fault {kind} at {at}, at most {most} ms"));
-        match kind {
-            0 => self.kill_daemon(at, most),
-            1 => self.between(
-                most,
-                |world| world.hosts[at].daemon.signal("STOP"),
-                |world| {
-                    world.hosts[at].daemon.signal("CONT");
-                },
-            ),
-            2 => self.between(
-                most,
-                |world| world.store.members[at].kill(),
-                |world| {
-                    world.store.members[at].restart();
-                },
-            ),
-            3 => self.between(
-                most,
-                |world| world.store.members[at].signal("STOP"),
-                |world| {
-                    world.store.members[at].signal("CONT");
-                },
-            ),
-            4 => self.between(
-                most,
-                |world| world.cut_from_store(at, true),
-                |world| {
-                    world.cut_from_store(at, false);
-                },
-            ),
-            5 => self.between(
-                most,
-                |world| world.hosts[at].peer.cut(true),
-                |world| {
-                    world.hosts[at].peer.cut(false);
-                },
-            ),
-            6 => self.kill_engine(at),
-            // The quorum is lost.
-            7 => self.between(
-                most,
-                |world| world.store.members.iter().skip(1).for_each(|member| member.signal("STOP")),
-                |world| world.store.members.iter().skip(1).for_each(|member| member.signal("CONT")),
-            ),
-            _ => self.operate(at),
+        self.told.push(format!(
+            "{:.1} s: {fault:?} at {at}, at most {most} ms",
+            self.began.elapsed().as_secs_f64()
+        ));
+        *self.kinds.entry(fault).or_default() += 1;
+        fault.strike(self, at, most);
+    }
+
+    /// Checks the whole history of the store.
+    pub(crate) fn check_history(&mut self) {
+        let changes = history(&self.store);
+        assert_eq!(crate::checker::check(&changes), Faults::default(), "{}", self.words());
+        self.checked += changes.len();
+    }
+
+    /// No host with a valid seat is passed over longer than its failure: each is found again soon after a fault.
+    fn find_seats(&mut self) {
+        let (began, gate) = (Instant::now(), usize::try_from(self.draw(HOSTS as u64)).unwrap());
+        for model in MODELS {
+            // Without an answer of the store there is no seat to compare with.
+            let seat = || {
+                let view = view(&self.store)?;
+                let seat = view.seat(model).filter(|seat| view.living_host(&seat.record.body).is_some())?;
+                Some((seat.revision, seat.record.body.host.clone()))
+            };
+            while let Some(before) = seat() {
+                let answered =
+                    self.gates[gate].host_of(model).map(|host| host.unwrap_or(self.names[gate].clone()));
+                if answered.as_ref() == Some(&before.1) {
+                    break;
+                }
+                // A seat that was given to another host meanwhile is no such seat.
+                let stands = seat().as_ref() == Some(&before);
+                let late = stands && began.elapsed() > FOUND;
+                assert!(!late, "'{model}' of {before:?} is answered by {answered:?}: {}", self.words());
+                if !stands {
+                    break;
+                }
+                sleep(Duration::from_millis(100));
+            }
+            self.found.0 += 1;
         }
-    }
-
-    fn between(&mut self, most: u64, begin: impl FnOnce(&mut Self), end: impl FnOnce(&mut Self)) {
-        begin(self);
-        self.pause(most);
-        end(self);
-    }
-
-    fn kill_daemon(&mut self, at: usize, most: u64) {
-        self.gates[at].close();
-        self.hosts[at].daemon.signal("KILL");
-        self.hosts[at].daemon.wait();
-        self.pause(most);
-        let host = &self.hosts[at];
-        let daemon = self.daemon(&host.name, &host.peer, &host.members);
-        self.hosts[at].daemon = daemon;
-        self.gates[at].open(&self.hosts[at].daemon);
-    }
-
-    fn kill_engine(&mut self, at: usize) {
-        if let Some(engine) = self.hosts[at].daemon.engines().first() {
-            let _ = std::process::Command::new("kill").args(["-KILL", &engine.to_string()]).status();
-        }
-    }
-
-    fn cut_from_store(&self, at: usize, is_cut: bool) {
-        self.hosts[at].members.iter().for_each(|relay| relay.cut(is_cut));
-    }
-
-    /// An operator drains a host and ends the drain, or moves a model.
-    fn operate(&mut self, at: usize) {
-        let model = MODELS[usize::try_from(self.draw(MODELS.len() as u64)).unwrap()];
-        let host = self.hosts[at].name.clone();
-        // Refusals are answers too: the host may be full, or gone.
-        let act = |words: &[&str]| {
-            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-            let store = self.store.address();
-            command.arg("fleet").args(words).args(["--store", &store]).output().unwrap();
-        };
-        act(&["move", model, &host]);
-        act(&["drain", &host]);
-        sleep(Duration::from_millis(500));
-        act(&["uncordon", &host]);
+        self.found.1 = self.found.1.max(began.elapsed());
     }
 
     /// Every host answers for every model.
-    fn is_whole(&self) {
-        let end = Instant::now() + WHOLE;
+    fn is_whole(&self) -> Duration {
+        let began = Instant::now();
         for gate in &self.gates {
             for model in MODELS {
                 while !gate.answers(model) {
-                    assert!(Instant::now() < end, "no answer of '{model}': {}", self.words());
+                    assert!(began.elapsed() < WHOLE, "no answer of '{model}': {}", self.words());
                 }
             }
         }
+        began.elapsed()
     }
 
-    fn words(&self) -> String {
-        let hosts = self.hosts.iter().map(|host| format!("── {} ──\n{}", host.name, host.daemon.talk()));
+    pub(crate) fn words(&self) -> String {
+        let hosts = self.names.iter().zip(&self.daemons);
+        let hosts = hosts.map(|(name, daemon)| format!("── {name} ──\n{}", daemon.talk()));
         format!("{}\n{}", self.told.join("\n"), hosts.collect::<String>())
     }
 }
@@ -232,13 +193,14 @@ fn run(seed: u64, time: Duration) {
         let (gates, over) = (world.gates.clone(), Arc::clone(&over));
         spawn(move || watch_cards(&gates, &over))
     };
-    sleep(Duration::from_secs(2));
+    world.is_whole();
     let end = Instant::now() + time;
     while Instant::now() < end {
-        world.fault();
+        world.strike();
+        world.find_seats();
         world.pause(1000);
     }
-    world.is_whole();
+    let whole = world.is_whole();
     over.store(true, Ordering::Relaxed);
     let (mut answered, mut refused) = (Vec::new(), 0);
     for client in clients {
@@ -251,15 +213,20 @@ fn run(seed: u64, time: Duration) {
     let once: std::collections::BTreeSet<String> = answered.into_iter().collect();
     assert_eq!(once.len(), count, "two requests with one answer");
     let looks = cards.join().expect("a card holds more engines than it has room for");
-    let changes = history(&world.store);
-    assert_eq!(crate::checker::check(&changes), Faults::default(), "{}", world.words());
-    let faults = world.told.len();
+    world.check_history();
+    let network = if world.links.are_real() { "namespaces" } else { "relays" };
+    let disk = if world.slow_disk.is_some() { "30 writes a second" } else { "pulses of SIGSTOP" };
     println!(
-        "seed {seed}: {faults} faults, {count} answers, {refused} refusals, {looks} looks at the cards, \
-        {} changes of the store: no fault found",
-        changes.len()
+        "seed {seed}, {network}, slow disk by {disk}: {} faults {:?}; {count} answers, {refused} refusals; {looks} looks at \
+        the cards, {} changes of the store checked; {} seats found after a fault, in {:?} at most; whole {whole:?} after \
+        the last: no fault found",
+        world.told.len(),
+        world.kinds,
+        world.checked,
+        world.found.0,
+        world.found.1,
     );
-    assert!(count > 20 && faults > 0, "{count} answers");
+    assert!(count > 20 && !world.told.is_empty(), "{count} answers");
 }
 
 #[test]

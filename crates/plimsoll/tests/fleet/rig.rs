@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use plimsoll_etcd::{Etcd, StoreAddress};
-use plimsoll_fleet::{KeySpace, StoreChange};
+use plimsoll_fleet::{FleetView, KeySpace, StoreChange};
 use tempfile::TempDir;
 
 use crate::daemon::{Daemon, Setup};
@@ -19,14 +19,21 @@ pub(crate) struct Fleet {
     pub(crate) hosts: Vec<Daemon>,
     pub(crate) store: Cluster,
     folder: TempDir,
+    script: &'static str,
+    more: &'static str,
 }
 
 impl Fleet {
     pub(crate) fn start() -> Self {
+        Self::with("64MiB", "", "")
+    }
+
+    /// A fleet whose first daemon has so much memory, and whose engines have a script and further lines of TOML.
+    pub(crate) fn with(memory: &str, script: &'static str, more: &'static str) -> Self {
         let (store, folder) = (Cluster::start(3), tempfile::tempdir().unwrap());
         std::fs::write(folder.path().join("key"), KEY).unwrap();
-        let mut fleet = Self { hosts: Vec::new(), store, folder };
-        for (number, memory) in ["64MiB", "1GiB", "1GiB"].into_iter().enumerate() {
+        let mut fleet = Self { hosts: Vec::new(), store, folder, script, more };
+        for (number, memory) in [memory, "1GiB", "1GiB"].into_iter().enumerate() {
             let host = fleet.host(number, memory);
             fleet.hosts.push(host);
         }
@@ -37,8 +44,8 @@ impl Fleet {
         let key = self.folder.path().join("key");
         let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{}\"\n", key.display());
         Setup::with_cards(&[&format!("name=host,kind=host,total={memory}")])
-            .model("one", "100MiB", "", "")
-            .model("two", "100MiB", "", "")
+            .model("one", "100MiB", self.script, self.more)
+            .model("two", "100MiB", self.script, self.more)
             .config(&table)
             .argument("--fleet")
             .argument(&self.store.address())
@@ -62,9 +69,7 @@ impl Fleet {
     }
 
     fn range(&self) -> serde_json::Value {
-        // All keys, in base64: "\0" to "\0" is everything.
-        let body = serde_json::json!({ "key": "AA==", "range_end": "AA==" });
-        http::post(self.store.members[0].address.parse().unwrap(), "/v3/kv/range", &body).json()
+        range(&self.store)
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -73,9 +78,7 @@ impl Fleet {
 
     /// All keys and values of the store, as text.
     pub(crate) fn dump(&self) -> String {
-        let pairs = self.range()["kvs"].as_array().unwrap().clone();
-        let text = |value: &serde_json::Value| decode(value.as_str().unwrap_or_default());
-        pairs.iter().map(|pair| format!("{} {}\n", text(&pair["key"]), text(&pair["value"]))).collect()
+        dump_of(&self.store)
     }
 
     /// The token of a model's seat.
@@ -88,7 +91,25 @@ impl Fleet {
     }
 }
 
+fn range(store: &Cluster) -> serde_json::Value {
+    // All keys, in base64: "\0" to "\0" is everything.
+    let body = serde_json::json!({ "key": "AA==", "range_end": "AA==" });
+    http::post(store.members[0].address.parse().unwrap(), "/v3/kv/range", &body).json()
+}
+
+/// All keys and values of a store, as text.
+pub(crate) fn dump_of(store: &Cluster) -> String {
+    let pairs = range(store)["kvs"].as_array().unwrap().clone();
+    let text = |value: &serde_json::Value| decode(value.as_str().unwrap_or_default());
+    pairs.iter().map(|pair| format!("{} {}\n", text(&pair["key"]), text(&pair["value"]))).collect()
+}
+
 fn decode(text: &str) -> String {
+    String::from_utf8_lossy(&decode_bytes(text)).into_owned()
+}
+
+/// Bytes of base64.
+pub(crate) fn decode_bytes(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
     for letter in text.bytes().filter(|letter| *letter != b'=') {
@@ -100,7 +121,7 @@ fn decode(text: &str) -> String {
             bytes.push(u8::try_from((bits >> held) & 0xff).unwrap());
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// A request with these header lines.
@@ -125,11 +146,22 @@ pub(crate) fn operator(fleet: &Fleet, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The store as it is now; `None` if it does not answer.
+pub(crate) fn view(store: &Cluster) -> Option<FleetView> {
+    let (client, runtime) = client(store);
+    let (header, records) = runtime.block_on(client.read()).ok()?;
+    Some(FleetView::at(header.revision, records))
+}
+
+fn client(store: &Cluster) -> (Etcd, tokio::runtime::Runtime) {
+    let address: StoreAddress = store.address().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    (Etcd::new(&address, KeySpace::of(&address.fleet).unwrap()), runtime)
+}
+
 /// All changes of the store, from its first revision.
 pub(crate) fn history(store: &Cluster) -> Vec<StoreChange> {
-    let address: StoreAddress = store.address().parse().unwrap();
-    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (client, runtime) = client(store);
     runtime.block_on(async {
         let (last, mut changes) = (client.header().await.unwrap().revision, Vec::<StoreChange>::new());
         let mut watch = client.watch(1).await.unwrap();

@@ -59,6 +59,12 @@ impl Gate {
         Some(http::read(&connection))
     }
 
+    /// The host that answers for the model; the inner `None` is this very one.
+    pub(crate) fn host_of(&self, model: &str) -> Option<Option<String>> {
+        let answer = self.ask(model, false).filter(|answer| answer.status == 200)?;
+        Some(answer.header("plimsoll-host").map(str::to_owned))
+    }
+
     pub(crate) fn answers(&self, model: &str) -> bool {
         let answered = self.ask(model, false).is_some_and(|answer| answer.status == 200 && answer.whole);
         if !answered {

@@ -35,7 +35,7 @@ impl Scheduler {
             if let Some(slot) = self.models.get_mut(id) {
                 slot.pinned_until = slot.pinned_until.filter(|until| *until > now);
             }
-            let timer = self.models.get(id).and_then(run_timer);
+            let timer = self.models.get(id).and_then(|slot| self.run_timer(slot));
             if let Some((_, action)) = timer.filter(|(at, _)| *at <= self.clock.now()) {
                 self.act_on(id, &action);
             }
@@ -46,6 +46,17 @@ impl Scheduler {
         if let Some(at) = self.next_timer() {
             self.arm(at);
         }
+    }
+
+    /// A hold of idle runs begins or ends; those whose time has passed meanwhile end now.
+    pub(super) fn idle_held(&mut self, held: bool) {
+        self.holds_idle = held;
+        self.tick();
+    }
+
+    /// The next timer of a model's run.
+    fn run_timer(&self, slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
+        run_timer(slot).filter(|(_, action)| !(self.holds_idle && matches!(action, TimerAction::UnloadIdle)))
     }
 
     fn act_on(&mut self, id: ModelId, action: &TimerAction) {
@@ -80,7 +91,7 @@ impl Scheduler {
     }
 
     pub(super) fn next_timer(&self) -> Option<Moment> {
-        let runs = self.models.iter().filter_map(|(_, slot)| run_timer(slot));
+        let runs = self.models.iter().filter_map(|(_, slot)| self.run_timer(slot));
         let runs = runs.map(|(at, _)| at);
         let pins = self.models.iter().filter_map(|(_, slot)| slot.pinned_until);
         let pins = pins.filter(|until| *until != Moment::NEVER);
@@ -91,7 +102,7 @@ impl Scheduler {
     }
 }
 
-/// The next timer of a model's run.
+/// The next timer of a model's run, were nothing held.
 fn run_timer(slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
     let run = slot.run.as_ref()?;
     let timer = match (run.phase, run.suspect) {

@@ -59,3 +59,14 @@ fn a_time_replaces_the_configured_one_and_a_model_without_a_run_has_none() {
     desk.pass(2);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
 }
+
+#[test]
+fn idle_runs_that_are_held_stay_past_their_time_and_leave_when_the_hold_ends() {
+    let mut desk = Desk::tuned(&[10], &[8], |_, spec| spec.ttl = Some(seconds(10)));
+    let run = desk.loaded(0);
+    desk.send(SchedulerEvent::IdleHeld { held: true });
+    desk.pass(600);
+    assert!(desk.stopped().is_empty(), "held");
+    desk.send(SchedulerEvent::IdleHeld { held: false });
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+}

@@ -22,10 +22,18 @@ const TICK: Duration = Duration::from_secs(1);
 /// Time for leaving the store at the end.
 const LEAVE: Duration = Duration::from_secs(2);
 
+/// State of the store up to which the node was told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    header: StoreHeader,
+    /// The node was told everything up to there, so a watch can go on.
+    is_whole: bool,
+}
+
 impl FleetMember {
-    /// Keeps a lease. A lost one is replaced; nothing else ends with it.
+    /// Keeps a lease until the certificate of this host ends. A lost one is replaced; nothing else ends with it.
     pub(super) async fn keep_lease(self: Rc<Self>) {
-        loop {
+        while !self.is_out() {
             if self.lease.get() == 0 {
                 match self.store.grant(LEASE).await {
                     Ok(lease) => {
@@ -33,12 +41,15 @@ impl FleetMember {
                         self.submit(FleetEvent::Leased);
                     }
                     Err(_) => {
-                        sleep(AGAIN).await;
+                        self.pause().await;
                         continue;
                     }
                 }
             }
             sleep(RENEW).await;
+            if self.lease.get() == 0 {
+                continue;
+            }
             // No answer: it may have been renewed, and the next attempt tells.
             if let Ok(answer) = self.store.keep_alive(self.lease.get()).await
                 && answer.seconds == 0
@@ -49,24 +60,31 @@ impl FleetMember {
         }
     }
 
-    /// Reads the store and then its changes, for ever.
+    /// Waits before the store is asked again, each host for a time of its own.
+    async fn pause(&self) {
+        let pause = self.node.borrow_mut().share(AGAIN);
+        sleep(pause).await;
+    }
+
+    /// Reads the store and then its changes, until the certificate of this host ends.
+    ///
+    /// After a silence the changes go on where they ended. All is read anew only where something may be missing: a
+    /// thousand hosts that come back at once then ask for little.
     pub(super) async fn follow_store(self: Rc<Self>) {
-        let (mut seen, mut is_silent) = (StoreHeader::default(), false);
-        loop {
-            match self.store.read().await {
-                Ok((header, records)) => {
+        let (mut seen, mut is_silent) = (Seen::default(), false);
+        while !self.is_out() {
+            match self.catch_up(&mut seen).await {
+                Ok(()) => {
                     if std::mem::replace(&mut is_silent, false) {
                         tracing::info!("the fleet's store answers again");
                     }
-                    if seen != StoreHeader::default() && header.is_before(&seen) {
-                        tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
-                        self.submit(FleetEvent::StoreWentBack);
-                        self.lease.set(0);
+                    self.hear_revocations().await;
+                    if self.is_out() {
+                        return;
                     }
-                    seen = header;
-                    self.submit(FleetEvent::Read { revision: header.revision, records });
                     if let Err(error) = self.watch(&mut seen).await {
                         tracing::debug!("the watch of the fleet's store has ended: {error}");
+                        seen.is_whole &= !matches!(error, StoreError::Compacted { .. });
                     }
                 }
                 Err(error) => {
@@ -78,12 +96,33 @@ impl FleetMember {
                     self.submit(FleetEvent::StoreSilent { cause: error.to_string() });
                 }
             }
-            sleep(AGAIN).await;
+            self.pause().await;
         }
     }
 
-    async fn watch(&self, seen: &mut StoreHeader) -> Result<(), StoreError> {
-        let mut watch = self.store.watch(seen.revision + 1).await?;
+    /// Brings the node to a state of the store from which a watch can go on.
+    async fn catch_up(&self, seen: &mut Seen) -> Result<(), StoreError> {
+        let header = self.store.header().await?;
+        if seen.header != StoreHeader::default() && header.is_before(&seen.header) {
+            tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
+            self.submit(FleetEvent::StoreWentBack);
+            self.lease.set(0);
+            *seen = Seen::default();
+        }
+        if seen.is_whole {
+            seen.header.raft_term = header.raft_term;
+            self.submit(FleetEvent::StoreAnswers);
+            return Ok(());
+        }
+        let (header, records) = self.store.read().await?;
+        self.submit(FleetEvent::Read { revision: header.revision, records });
+        *seen = Seen { header, is_whole: true };
+        Ok(())
+    }
+
+    /// Passes changes on until the watch ends.
+    async fn watch(&self, seen: &mut Seen) -> Result<(), StoreError> {
+        let mut watch = self.store.watch(seen.header.revision + 1).await?;
         // What a quorum had when the watch was quiet the last time.
         let mut reached = 0;
         loop {
@@ -91,16 +130,21 @@ impl FleetMember {
                 Ok(changes) => {
                     let changes = changes?;
                     let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
-                    seen.revision = seen.revision.max(last);
+                    seen.header.revision = seen.header.revision.max(last);
                     self.submit(FleetEvent::Changed(changes));
+                    self.hear_revocations().await;
+                    if self.is_out() {
+                        return Ok(());
+                    }
                 }
                 Err(_) => {
                     let header = self.store.header().await?;
                     // The second: the watch has missed something, or its member has lost the others.
-                    if header.is_before(seen) || seen.revision < reached {
+                    if header.is_before(&seen.header) || seen.header.revision < reached {
+                        seen.is_whole = false;
                         return Ok(());
                     }
-                    (seen.raft_term, reached) = (header.raft_term, header.revision);
+                    (seen.header.raft_term, reached) = (header.raft_term, header.revision);
                 }
             }
         }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
 use super::auth::{ApiKeys, KeyCheck, WrongKeys};
 use super::body::{BodyBudget, ClientBody, Received, receive};
-use super::connection::ClientConnection;
+use super::connection::{ClientConnection, RequestGuard};
 use super::conversations::latest::{self, Conversations};
 use super::cors::Origins;
 use super::feed::Ending;
@@ -104,19 +104,8 @@ impl<H: ModelService> HttpServer<H> {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem, shape),
         };
-        if let ReplyBody::Relay(relay) = reply.body_mut() {
-            relay.take_tunnel().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
-        }
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
-        // The next request of this connection may be for another model, or for none.
-        reply.body_mut().limit_stalls(&client);
-        // The body carries the mark, because hyper drops it once it has been sent.
-        Ok(reply.map(|body| {
-            body.map_err(move |error| {
-                let _mark = &in_use;
-                error
-            })
-        }))
+        Ok(handed_over(reply, &client, in_use))
     }
 
     async fn dispatch(
@@ -415,6 +404,26 @@ impl<H: ModelService> HttpServer<H> {
         self.tally.count(model, status, asked.elapsed());
         answer
     }
+}
+
+/// The reply as the connection sends it.
+pub(super) fn handed_over<P: Pass>(
+    mut reply: Reply<P>,
+    client: &Rc<ClientConnection>,
+    in_use: RequestGuard,
+) -> Response<impl Body<Data = Bytes, Error = BrokenAnswer> + use<P>> {
+    if let ReplyBody::Relay(relay) = reply.body_mut() {
+        relay.take_tunnel().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
+    }
+    // The next request of this connection may be for another model, or for none.
+    reply.body_mut().limit_stalls(client);
+    // The body carries the mark, because hyper drops it once it has been sent.
+    reply.map(|body| {
+        body.map_err(move |error| {
+            let _mark = &in_use;
+            error
+        })
+    })
 }
 
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {

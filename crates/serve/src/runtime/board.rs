@@ -134,6 +134,9 @@ impl Runtime {
         }
         document["host"] = json!(self.host_bar());
         document["downloads"] = json!(self.downloads_shown());
+        if let Some(fleet) = self.fleet.get() {
+            document["fleet"] = fleet.overview();
+        }
         document
     }
 

@@ -200,6 +200,21 @@ fn a_machine_without_a_server_shows_its_processes() {
 }
 
 #[test]
+fn a_host_of_a_fleet_shows_where_models_lie() {
+    let mut status = status();
+    let host = |name: &str, models: Value| json!({ "name": name, "capacity": 8_u64 << 30, "models": models });
+    let name = screen(&status).rows().iter().find(|row| !row.is_loaded).map(|row| row.name.clone()).unwrap();
+    let there = json!([{ "model": name, "need": 2_u64 << 30 }]);
+    let hosts = [host("box-1", json!([])), host("box-2", there)];
+    status["fleet"] = json!({ "host": "box-1", "store_answers": false, "hosts": hosts, "more": 3 });
+    let text = drawn(&screen(&status), 160, 24);
+    assert!(text[0].contains("fleet of 5, store silent"), "{text:?}");
+    let bars: Vec<_> = text.iter().filter(|line| line.contains("2048 MiB of 8192 MiB")).collect();
+    assert!(bars.len() == 1 && bars[0].starts_with("box-2"), "{text:?}");
+    assert!(text.iter().any(|line| line.contains(&name) && line.contains("on box-2")), "{text:?}");
+}
+
+#[test]
 fn hostile_text_and_figures_change_nothing_but_text() {
     let name = format!("\u{1b}[2J\r\n\u{202e}{}", "x".repeat(10 << 20));
     let model = json!({
@@ -216,6 +231,9 @@ fn hostile_text_and_figures_change_nothing_but_text() {
         json!({
             "now": "x", "cards": [card, null, {}], "models": [model.clone(), model.clone(), 1],
             "marks": [{ "number": u64::MAX, "at": 1e308, "kind": name, "text": name }, 7, {}],
+            "fleet": { "host": 1, "store_answers": true, "more": u64::MAX, "hosts": [7, {}, {
+                "name": name, "capacity": 1, "models": [3, { "model": name, "need": u64::MAX }],
+            }] },
         }),
     ] {
         let mut screen = screen(&status);

@@ -63,7 +63,9 @@ impl TopView {
     pub(super) fn of_server(status: &Value, url: &str) -> Self {
         let list = |key: &str| status[key].as_array().map(Vec::as_slice).unwrap_or_default();
         let now = status["now"].as_f64();
-        let rows: Vec<TopRow> = list("models").iter().map(|model| model_row(model, now)).collect();
+        let mut rows: Vec<TopRow> = list("models").iter().map(|model| model_row(model, now)).collect();
+        let fleet = TopFleet::of(&status["fleet"]);
+        rows.iter_mut().for_each(|row| fleet.place(row));
         let sum = |key: &str| {
             list("models").iter().filter_map(|model| model[key].as_u64()).fold(0, u64::saturating_add)
         };
@@ -77,8 +79,13 @@ impl TopView {
             kept => format!("; {} kept free", Bytes::new(kept)),
         };
         Self {
-            heading: format!("{url}: {} in progress, {} waiting{kept}", sum("in_flight"), sum("queued")),
-            cards: list("cards").iter().map(server_card).collect(),
+            heading: format!(
+                "{url}: {} in progress, {} waiting{kept}{}",
+                sum("in_flight"),
+                sum("queued"),
+                fleet.heading
+            ),
+            cards: list("cards").iter().map(server_card).chain(fleet.hosts).collect(),
             columns: vec!["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"],
             rows,
             has_models: true,
@@ -112,6 +119,58 @@ impl TopView {
             has_models: false,
         }
     }
+}
+
+/// Other hosts of the server's fleet.
+struct TopFleet<'a> {
+    heading: String,
+    /// Memory of each other host.
+    hosts: Vec<TopCard>,
+    /// Models that lie on another host, with its name.
+    elsewhere: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> TopFleet<'a> {
+    fn of(fleet: &'a Value) -> Self {
+        let all = fleet["hosts"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let others = || all.iter().filter(|host| host["name"] != fleet["host"]);
+        let models = |host: &'a Value| {
+            let models = host["models"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let name = host["name"].as_str().unwrap_or("?");
+            models.iter().filter_map(move |model| Some((model["model"].as_str()?, name)))
+        };
+        let known =
+            fleet["more"].as_u64().unwrap_or_default().saturating_add(all.len().try_into().unwrap_or(0));
+        let heading = match fleet["store_answers"].as_bool() {
+            None => String::new(),
+            Some(true) => format!("; fleet of {known}"),
+            Some(false) => format!("; fleet of {known}, store silent"),
+        };
+        Self {
+            heading,
+            hosts: others().map(fleet_host).collect(),
+            elsewhere: others().flat_map(models).collect(),
+        }
+    }
+
+    /// Says of a model that is not loaded here on which host it lies.
+    fn place(&self, row: &mut TopRow) {
+        let found = self.elsewhere.iter().find(|(model, _)| *model == row.name);
+        if let (Some((_, host)), false, Some(state)) = (found, row.is_loaded, row.cells.get_mut(1)) {
+            *state = plain(&format!("on {host}"));
+        }
+    }
+}
+
+/// The memory of another host as a bar: what models were given there, and what is free.
+fn fleet_host(host: &Value) -> TopCard {
+    let bytes = |value: &Value| value.as_u64().unwrap_or_default();
+    let total = bytes(&host["capacity"]);
+    let models = host["models"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let parts =
+        models.iter().enumerate().map(|(number, model)| (PartKind::Held(number), bytes(&model["need"])));
+    let name = plain(host["name"].as_str().unwrap_or("?"));
+    TopCard { name, total, load_line: None, parts: within(total, parts.collect()) }
 }
 
 fn server_card(card: &Value) -> TopCard {
