@@ -166,11 +166,17 @@ fn restored_backup(world: &mut World, most: u64) {
         world.pause(most);
     }
     // Nothing is written while the history is read, so that nothing of it is lost with the store.
-    (0..HOSTS).for_each(|host| drop(world.links.cut(Link::HostStore(host), true)));
+    cut_all_from_store(world, true);
     world.check_history();
     world.store.restore();
-    (0..HOSTS).for_each(|host| drop(world.links.cut(Link::HostStore(host), false)));
+    cut_all_from_store(world, false);
     world.has_backup = false;
+}
+
+fn cut_all_from_store(world: &World, is_cut: bool) {
+    for host in 0..HOSTS {
+        world.links.cut(Link::HostStore(host), is_cut);
+    }
 }
 
 fn operate(world: &mut World, at: usize) {
