@@ -25,7 +25,9 @@ type SetAsync = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, us
 
 crate::exported! {
     /// `mmap`, which maps files without reading them.
-    fn mmap(
+    ///
+    /// `mmap64` is its other name: offsets have 64 bits on every machine that this is built for.
+    fn mmap as mmap64(
         address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: off_t,
     ) -> *mut c_void {
         let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
@@ -37,13 +39,6 @@ crate::exported! {
         mapped
     }
 
-    /// The same function by its other name: offsets have 64 bits on every machine that this is built for.
-    fn mmap64(
-        address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: off_t,
-    ) -> *mut c_void {
-        mmap(address, length, protection, flags, file, offset)
-    }
-
     fn munmap(address: *mut c_void, length: usize) -> c_int {
         let end = address.addr().saturating_add(length);
         FILES.hold().retain(|&from, &mut to| to <= address.addr() || from >= end);
@@ -52,10 +47,10 @@ crate::exported! {
     }
 
     /// `posix_madvise`, which takes no advice: it never has to.
-    fn posix_madvise(_address: *mut c_void, _length: usize, _advice: c_int) -> c_int { 0 }
+    fn posix_madvise() -> c_int { 0 }
 
     /// ggml's own `clear` of a buffer, whose contents are never read (`llama-kv-cache.cpp @ b10605, b8799`).
-    fn ggml_backend_buffer_clear(_buffer: *mut c_void, _value: u8) {}
+    fn ggml_backend_buffer_clear() {}
 
     fn ggml_backend_tensor_set(tensor: *mut c_void, data: *const c_void, offset: usize, size: usize) {
         static OWN: AtomicUsize = AtomicUsize::new(0);

@@ -10,7 +10,7 @@ mod transcript;
 
 use std::fmt;
 
-pub use merge::{exact, priced};
+pub use merge::EngineSizes;
 pub use transcript::{
     BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, MARGIN, Transcript,
 };

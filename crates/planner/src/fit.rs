@@ -86,11 +86,8 @@ fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
 }
 
 /// The largest context that fits on these cards, at most the larger of the requested and the trained context.
-pub(super) fn largest_context(
-    request: &PlanRequest<'_>,
-    calculator: &PlanCalculator<'_>,
-    asked: &RequestCost,
-) -> Option<u64> {
+pub(super) fn largest_context(calculator: &PlanCalculator<'_>, asked: &RequestCost) -> Option<u64> {
+    let request = calculator.request;
     let most = most_steps(request, asked.reserve.context);
     let slack = |cost: RequestCost| PlanPrice::from(cost).slack(request.cards);
     let mut search = LargestSearch::new(1..=most, |steps| calculator.at(steps * CELLS).ok().map(slack));

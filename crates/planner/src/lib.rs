@@ -57,18 +57,14 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     // The calculator keeps all that does not depend on the context, which the search then varies.
     let calculator = PlanCalculator::new(request)?;
     let cost = calculator.at(u64::from(request.wish.context))?;
-    let largest_context = fit::largest_context(request, &calculator, &cost);
-    let mut reasons = reasons::reasons(request, &calculator, &cost);
+    let largest = fit::largest_context(&calculator, &cost);
+    let mut reasons = reasons::reasons(&calculator, &cost);
     reasons.extend(drift::stated(request));
-    Ok(assemble(request, cost, largest_context, reasons))
+    Ok(assemble(&calculator, cost, largest, reasons))
 }
 
-fn assemble(
-    request: &PlanRequest<'_>,
-    cost: RequestCost,
-    largest_context: Option<u64>,
-    reasons: Vec<Reason>,
-) -> Plan {
+fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, reasons: Vec<Reason>) -> Plan {
+    let request = of.request;
     let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::is_doubt(reason.code));
     Plan {
         schema: "plimsoll.plan/1",
@@ -81,7 +77,7 @@ fn assemble(
         hints: hints::hints(&FitQuestion::new(request, &ClosedForms(*request), cost.clone().into())),
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
-        largest_context,
+        largest_context: largest,
         trained_context: Some(u64::from(request.model.hyper.context_train)).filter(|&tokens| tokens > 0),
         warnings,
         reasons,

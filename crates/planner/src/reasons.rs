@@ -20,16 +20,11 @@ pub(super) fn is_doubt(code: &str) -> bool {
     DOUBTS.contains(&code)
 }
 
-pub(super) fn reasons(
-    request: &PlanRequest<'_>,
-    calculator: &PlanCalculator<'_>,
-    cost: &RequestCost,
-) -> Vec<Reason> {
+pub(super) fn reasons(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    let request = calculator.request;
     let cards = request.cards.iter().zip(&cost.cards).enumerate();
-    let mut reasons: Vec<Reason> =
-        cards.map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index))).collect();
-    reasons.extend(caveats(request, calculator, cost));
-    reasons
+    let on_card = cards.map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index)));
+    on_card.chain(caveats(calculator, cost)).collect()
 }
 
 fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) -> Reason {
@@ -55,7 +50,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
 
 /// The terms of a card, the largest first, without those of zero bytes.
 fn term_reasons(terms: &Terms) -> Vec<Reason> {
-    let mut named: Vec<(&'static str, &'static str, &PlanTerm)> = vec![
+    let mut named = vec![
         ("weights", "the weights", &terms.weights),
         ("kv", "the KV cache", &terms.kv),
         ("compute", "the compute buffer", &terms.compute),
@@ -65,7 +60,7 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
     // An unknown term stays: it must not look like nothing.
     named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
     named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
-    let reason = |(code, what, term): (&'static str, &'static str, &PlanTerm)| {
+    let reason = |(code, what, term): (_, _, &PlanTerm)| {
         let reason = match term.bytes {
             Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),
             None => Reason::new(code, format!("{what}: not known")),
@@ -76,12 +71,13 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
 }
 
 /// Limits of the numbers, and deviations of the engine from the flags.
-fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    let request = calculator.request;
     let (model, wish) = (request.model, request.wish);
     let architecture = &model.architecture;
     let adapters = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
     let notes = [
-        attention(request, calculator),
+        attention(calculator),
         beyond_training(request, cost),
         // An estimate is marked, because its error has no bound.
         (!cost.sure).then(|| {
@@ -110,7 +106,7 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
         }),
     ];
     let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
-    reasons.extend(of_ik(request, calculator, cost));
+    reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
     // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
     if wish.split_mode == SplitMode::Tensor {
@@ -149,18 +145,15 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
 }
 
 /// Flash attention that the engine computes on the host, or turns off.
-fn attention(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>) -> Option<Reason> {
-    let (wish, flash) = (request.wish, calculator.flash());
+fn attention(calculator: &PlanCalculator<'_>) -> Option<Reason> {
+    let (wish, flash) = (calculator.request.wish, calculator.flash());
     let missing = flash.missing?;
-    let (code, mut text) = if flash.on {
-        ("attention_on_host", format!("attention is computed on the CPU, which is slow: {missing}"))
-    } else {
-        let text = format!(
-            "the engine will disable flash attention ({missing}), so the compute buffer will contain the \
-            whole KQ matrix"
-        );
-        ("flash_attention_off", text)
-    };
+    let on_host = format!("attention is computed on the CPU, which is slow: {missing}");
+    let off = format!(
+        "the engine will disable flash attention ({missing}), so the compute buffer will contain the whole KQ matrix"
+    );
+    let (code, mut text) =
+        if flash.on { ("attention_on_host", on_host) } else { ("flash_attention_off", off) };
     // Nearly always `-ctk` given without `-ctv`, or the other way round.
     if wish.cache_key != wish.cache_value {
         let smaller = crate::hints::smaller_of(wish.cache_key, wish.cache_value).name;
@@ -204,7 +197,8 @@ fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
 }
 
 /// Flags that only ik_llama.cpp has, with a note on how certain the figures are.
-fn of_ik(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+fn of_ik(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    let request = calculator.request;
     if request.engine.kind != EngineKind::IkLlamaCpp {
         return Vec::new();
     }

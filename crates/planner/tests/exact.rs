@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use plimsoll_base::{Bytes, Card, Counting};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::exact::{BufferKind, BufferPlace, CardInterface, EngineRefusalKind, Transcript, exact};
+use plimsoll_planner::exact::{
+    BufferKind, BufferPlace, CardInterface, EngineRefusalKind, EngineSizes, Transcript,
+};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, PlanTerm, plan};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -195,7 +197,9 @@ fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
             Err(error) => panic!("{} {}: {error}", row.model, row.args),
         };
         let transcript = row.said();
-        let said = exact(&request, &transcript, "llama-server", Ok(None)).unwrap();
+        let said = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" }
+            .plan(Ok(None))
+            .unwrap();
         let class = class(&estimate, &asked.model);
         architectures.insert(asked.model.architecture.clone());
         asks += usize::from(class == Class::Asks);
@@ -372,7 +376,9 @@ fn a_plan_after_a_prompt_has_the_engines_pool_and_says_so() {
     let log = row.log.join("\n");
     let pool = |asked: &Asked, more: &str| {
         let transcript = Transcript::read(&format!("{log}\n{more}"));
-        let plan = exact(&asked.request(recorded.build), &transcript, "llama-server", Ok(None)).unwrap();
+        let request = asked.request(recorded.build);
+        let sizes = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" };
+        let plan = sizes.plan(Ok(None)).unwrap();
         plan.cards[0].terms.pool.clone()
     };
     let buffers: Bytes = terms(&plan(&asked.request(recorded.build)).unwrap(), 0).into_iter().sum();

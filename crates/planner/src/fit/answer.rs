@@ -185,7 +185,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let found = self.best(scale, true, &[]);
         let change = found.map(|found| scale.change(found.at));
         // Where nothing fits, the answer shows by how much the least of all fails.
-        let failing = found.map_or(Some(scale.least()), |found| found.above);
+        let failing = found.map_or(Some(*scale.range.start()), |found| found.above);
         let next = failing.map(|steps| self.next(scale.value(steps), &[scale.change(steps)]));
         let priced = change.clone().and_then(|change| self.priced(&[change]));
         let cards = priced.map_or(Vec::new(), |priced| self.lines(&priced));
