@@ -7,10 +7,7 @@ use plimsoll_model::{HyperParameters, TensorType};
 
 use crate::engine_context::EngineContext;
 use crate::weights::row_padding;
-use crate::{
-    CARD_ALIGNMENT, DeviceBytes, HOST_ALIGNMENT, LatentAttention, LatentCache, PlanError, Reserve,
-    TensorDevice,
-};
+use crate::{DeviceBytes, LatentAttention, LatentCache, PlanError, Reserve, TensorDevice};
 
 /// Element types and layout of a KV cache.
 #[derive(Clone, Copy, Debug)]
@@ -64,19 +61,12 @@ pub(super) fn cache(of: &EngineContext<'_>, reserve: &Reserve) -> Result<DeviceB
     let widest = widest_value(hyper);
     for layer in of.layers.clone() {
         let place = kind.device(of.layout.layer(layer));
-        // A card adds padding at the end of a tensor.
-        let mut add = |data: Bytes, padding: Bytes| {
-            *cache.at(place) += match place {
-                TensorDevice::Host => data.padded(HOST_ALIGNMENT),
-                TensorDevice::Card(_) => (data + padding).padded(CARD_ALIGNMENT),
-            };
-        };
         if let Some(recurrent) = hyper.recurrent.as_ref().filter(|_| hyper.recurs(layer)) {
             // `llama-memory-recurrent.cpp @ b10605`: F32, one cell for each sequence and each draft token that can be
             // rolled back.
             let cells = reserve.sequences.saturating_mul(kind.rollback.saturating_add(1));
-            add(Bytes::new(4) * recurrent.rolling * cells, Bytes::ZERO);
-            add(Bytes::new(4) * recurrent.state * cells, Bytes::ZERO);
+            cache.add(place, Bytes::new(4) * recurrent.rolling * cells, Bytes::ZERO);
+            cache.add(place, Bytes::new(4) * recurrent.state * cells, Bytes::ZERO);
         }
         if !hyper.caches(layer) {
             continue;
@@ -89,7 +79,7 @@ pub(super) fn cache(of: &EngineContext<'_>, reserve: &Reserve) -> Result<DeviceB
         }
         for (kind, elements) in each {
             let refused = PlanError::CacheRow { kind: kind.name, elements, block: kind.block };
-            add(kind.row(elements).ok_or(refused)? * rows, row_padding(kind, elements));
+            cache.add(place, kind.row(elements).ok_or(refused)? * rows, row_padding(kind, elements));
         }
     }
     Ok(cache)

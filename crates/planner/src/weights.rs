@@ -19,10 +19,7 @@ const ROW_PADDING: u64 = 512;
 pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_layers: bool) -> DeviceBytes {
     let mut weights = DeviceBytes::none(layout);
     let mut add = |place: TensorDevice, tensor: &Tensor| {
-        *weights.at(place) += match place {
-            TensorDevice::Host => tensor.bytes.padded(HOST_ALIGNMENT),
-            TensorDevice::Card(_) => on_card(tensor),
-        };
+        weights.add(place, tensor.bytes, row_padding(tensor.kind, tensor.shape[0]));
     };
     let ends = model.hyper.layers.saturating_sub(model.hyper.nextn_layers);
     let loaded =

@@ -142,7 +142,10 @@ impl<'a> Allocator<'a> {
         }
         for step in steps {
             match *step {
-                AllocationStep::Run(id, place) => self.run(id, place),
+                AllocationStep::Run(id, place) => {
+                    self.settle(id, place);
+                    self.graph.node(id).sources.into_iter().flatten().for_each(|source| self.used(source));
+                }
                 AllocationStep::Receive(id, place) => self.settle(id, place),
                 AllocationStep::Keep(id) => self.used(id),
             }
@@ -163,14 +166,6 @@ impl<'a> Allocator<'a> {
                     self.states[source.index()].children += 1;
                 }
             }
-        }
-    }
-
-    fn run(&mut self, id: Id, place: TensorDevice) {
-        self.settle(id, place);
-        let sources = self.graph.node(id).sources;
-        for source in sources.into_iter().flatten() {
-            self.used(source);
         }
     }
 
@@ -206,10 +201,7 @@ impl<'a> Allocator<'a> {
             }
         };
         let state = &mut self.states[id.index()];
-        state.heap = heap;
-        state.offset = offset;
-        state.allocated = true;
-        state.settled = true;
+        *state = TensorState { heap, offset, allocated: true, settled: true, ..*state };
     }
 
     /// A source whose memory the result may take over: it fits, and `id` is its only remaining reader.

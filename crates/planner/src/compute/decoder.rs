@@ -228,8 +228,7 @@ impl Decoder<'_> {
     }
 
     pub(super) fn weight(&mut self, role: &str) -> Option<Id> {
-        let (tensor, place) = self.block().get(role)?;
-        Some(self.stored(tensor, place))
+        self.part(role, "")
     }
 
     /// A weight by the two halves of its role.

@@ -247,6 +247,12 @@ impl OpGraph {
         id
     }
 
+    /// `ggml_cont` of a permuted tensor: a copy in another order of its dimensions.
+    pub(super) fn turned(&mut self, of: Id, shape: [u64; 4]) -> Id {
+        let view = self.view(of, shape);
+        self.own(shape, &[view])
+    }
+
     /// A part of each row. The bytes between two parts count, because a copy of it has them too (`ggml_nbytes`).
     pub(super) fn slice(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let MemoryLayout { element, shape: all } = self.node(of).layout;

@@ -68,9 +68,7 @@ impl Decoder<'_> {
         let normed = self.bare_norm(projected, false);
         let sum = self.graph.chain(normed, &[&[norm], &[looked_up], &[]]);
         // Layers come last, so that each layer's input is one piece.
-        let turned = [each, tokens, all / each, 1];
-        let view = self.graph.view(sum, turned);
-        Some(self.graph.own(turned, &[view]))
+        Some(self.graph.turned(sum, [each, tokens, all / each, 1]))
     }
 
     fn stream_layer(&mut self, all: Id, per_layer: Id) -> Option<Id> {
@@ -142,12 +140,9 @@ impl Decoder<'_> {
         // One square matrix for each token mixes its streams.
         let factors = self.linear("altup_predict_coef", routed)?;
         let factors = self.graph.view(factors, [count, count, tokens, 1]);
-        let turned = [count, width, tokens, 1];
-        let view = self.graph.view(all, turned);
-        let turned = self.graph.own(turned, &[view]);
+        let turned = self.graph.turned(all, [count, width, tokens, 1]);
         let predictions = self.graph.multiply(turned, factors);
-        let view = self.graph.view(predictions, [width, tokens, count, 1]);
-        let predictions = self.graph.own([width, tokens, count, 1], &[view]);
+        let predictions = self.graph.turned(predictions, [width, tokens, count, 1]);
         Some(self.graph.in_place(&[predictions, all]))
     }
 

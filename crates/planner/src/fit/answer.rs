@@ -98,8 +98,7 @@ pub struct FitAnswer {
 }
 
 fn as_flags<S: Serializer>(change: &Option<RequestChange>, serializer: S) -> Result<S::Ok, S::Error> {
-    let flags = change.as_ref().map(|change| change.flags().join(" "));
-    flags.serialize(serializer)
+    change.as_ref().map(RequestChange::line).serialize(serializer)
 }
 
 /// Results for all requested dimensions (`plimsoll.fit/1`).
@@ -241,7 +240,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         // The change may move the ends of the scale: half the context leaves room for more slots.
         let scale = FitScale::of(dimension, &request)?;
         let found = self.best(&scale, false, turn);
-        let flags: Vec<String> = turn.iter().flat_map(RequestChange::flags).collect();
+        let flags: Vec<String> = turn.iter().map(RequestChange::line).collect();
         (!self.price.is_spent()).then(|| TradeOff {
             flags: flags.join(" "),
             dimension,

@@ -2,12 +2,10 @@
 //!
 //! Layers move from the tightest card to the roomiest, until the least free memory no longer grows.
 
-use plimsoll_base::CardKind;
-
 use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, spare};
 use super::change::{RequestChange, saturated};
 use super::price::{CostModel, PlanPrice, headroom};
-use crate::layout::wanted_layers;
+use crate::layout::{computing, wanted_layers};
 use crate::named::interface;
 
 /// Moves of layers before a division is final.
@@ -36,8 +34,7 @@ impl Division {
 
 pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     let request = question.request;
-    let cuda: Vec<usize> =
-        (0..request.cards.len()).filter(|&card| request.cards[card].kind == CardKind::Cuda).collect();
+    let cuda = computing(request.cards);
     if cuda.len() < 2 {
         return inapplicable(Dimension::Split, "there is only one card, so no split is needed");
     }
@@ -56,7 +53,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
         Some(division) => format!(
             "no split across the cards fits; the closest, `{}`, lacks {} on the card with the largest \
                 shortfall",
-            division.change().flags().join(" "),
+            division.change().line(),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),
         None => "the engine refuses every split across the cards".to_owned(),
@@ -65,7 +62,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
 }
 
 fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> FitAnswer {
-    let flags = division.change().flags().join(" ");
+    let flags = division.change().line();
     let cards = question.lines(&division.priced);
     let used: Vec<_> = division.positions.iter().map(|&card| cards[card].clone()).collect();
     let many = match division.devices.len() {

@@ -97,8 +97,7 @@ impl Decoder<'_> {
             value = self.graph.own_of(F16, [width, tokens, heads, 1], &[value]);
         } else {
             // The product with the scores reads V by columns.
-            let turned = self.graph.view(value, [tokens, width, heads, 1]);
-            value = self.graph.own([tokens, width, heads, 1], &[turned]);
+            value = self.graph.turned(value, [tokens, width, heads, 1]);
         }
         CacheViews { key, value, width, copies: [0, 0] }
     }
