@@ -15,11 +15,6 @@ use plimsoll_nostd::lock::Lock;
 /// Mapped files: where each ends, by its beginning.
 static FILES: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
 
-fn is_mapped(data: *const c_void) -> bool {
-    let data = data.addr();
-    FILES.hold().range(..=data).next_back().is_some_and(|(_, &end)| data < end)
-}
-
 type Set = unsafe extern "C" fn(*mut c_void, *const c_void, usize, usize);
 type SetAsync = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize);
 
@@ -54,8 +49,8 @@ crate::exported! {
 
     fn ggml_backend_tensor_set(tensor: *mut c_void, data: *const c_void, offset: usize, size: usize) {
         static OWN: AtomicUsize = AtomicUsize::new(0);
-        let own = || ggml(&OWN, c"ggml_backend_tensor_set", ggml_backend_tensor_set as *const c_void);
-        if let Some(own) = (!is_mapped(data)).then(own).flatten() {
+        let ours = ggml_backend_tensor_set as *const c_void;
+        if let Some(own) = ggml(&OWN, c"ggml_backend_tensor_set", ours, data) {
             transmute::<*const c_void, Set>(own)(tensor, data, offset, size);
         }
     }
@@ -64,16 +59,16 @@ crate::exported! {
         backend: *mut c_void, tensor: *mut c_void, data: *const c_void, offset: usize, size: usize,
     ) {
         static OWN: AtomicUsize = AtomicUsize::new(0);
-        let own =
-            || ggml(&OWN, c"ggml_backend_tensor_set_async", ggml_backend_tensor_set_async as *const c_void);
-        if let Some(own) = (!is_mapped(data)).then(own).flatten() {
+        let ours = ggml_backend_tensor_set_async as *const c_void;
+        if let Some(own) = ggml(&OWN, c"ggml_backend_tensor_set_async", ours, data) {
             transmute::<*const c_void, SetAsync>(own)(backend, tensor, data, offset, size);
         }
     }
 }
 
-/// ggml's own function, kept in `known`. Python loads it out of `RTLD_NEXT`'s sight, so every object is looked at.
-fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void) -> Option<*const c_void> {
+/// ggml's own function, kept in `known`, for data that is not of a mapped file. Python loads it out of `RTLD_NEXT`'s sight,
+/// so every object is looked at.
+fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void, data: *const c_void) -> Option<*const c_void> {
     struct Sought<'a> {
         name: &'a CStr,
         ours: *const c_void,
@@ -85,6 +80,10 @@ fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void) -> Option<*const 
         let others = object.filter(|object| !object.holds(sought.ours));
         sought.found = others.map_or(sought.found, |object| object.function(sought.name));
         c_int::from(!sought.found.is_null())
+    }
+    let data = data.addr();
+    if FILES.hold().range(..=data).next_back().is_some_and(|(_, &end)| data < end) {
+        return None;
     }
     let mut sought = Sought { name, ours, found: core::ptr::null() };
     match known.load(Relaxed) {

@@ -54,16 +54,6 @@ impl RequestCost {
     }
 }
 
-/// The sum of a card's terms once loaded, before the first request.
-pub(super) fn loaded(terms: &Terms) -> Bytes {
-    terms.weights.known() + terms.kv.known() + terms.compute.known() + terms.context.known()
-}
-
-/// The sum of a card's terms at full depth.
-pub(super) fn peak(terms: &Terms) -> Bytes {
-    loaded(terms) + terms.pool.known()
-}
-
 impl<'a> PlanCalculator<'a> {
     pub(super) fn new(request: &'a PlanRequest<'a>) -> Result<Self, PlanError> {
         // A header is hostile input: layers are counted before anything is allocated for each of them.
@@ -206,7 +196,7 @@ impl<'a> PlanCalculator<'a> {
         graph: bool,
         cost: &mut RequestCost,
     ) -> Result<(), PlanError> {
-        let (request, kind, model) = (self.request, of.graph.cache, of.model);
+        let request = self.request;
         let cache = kv::cache(of, reserve)?;
         let none = DeviceBytes::none(&of.layout);
         let compute = if graph { compute::compute(request, &of.graph, reserve) } else { none.clone() };
@@ -221,11 +211,9 @@ impl<'a> PlanCalculator<'a> {
         cost.host.weights += weights.host;
         cost.host.kv += cache.host;
         cost.host.compute += compute.host;
-        cost.host.output += output(model, reserve, request);
+        cost.host.output += output(of.model, reserve, request);
         // One estimated graph makes the whole term an estimate.
-        let on_host = of.graph.flash.is_on_host();
-        cost.sure &=
-            !graph || architecture::is_compared(model, request.engine, kind.key, kind.rollback > 0, on_host);
+        cost.sure &= !graph || architecture::is_compared(of, request.engine);
         cost.growth.bytes_per_token += kv::bytes_per_token(of, reserve);
         for pool in of.pools(request, reserve, of.deepest(reserve, request)) {
             cost.growth.pool += pool.growth;

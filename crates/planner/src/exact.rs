@@ -12,7 +12,8 @@ use std::fmt;
 
 pub use merge::EngineSizes;
 pub use transcript::{
-    BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, MARGIN, Transcript,
+    BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, MARGIN, SeenMemory,
+    Transcript,
 };
 
 /// The cause of a refusal.

@@ -95,26 +95,15 @@ fn engine_info(request: &PlanRequest<'_>) -> EngineInfo {
 }
 
 fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
-    let card = |(card, terms): (&Card, &Terms)| {
-        let peak = cost::peak(terms);
-        CardPlan {
-            id: card.id.clone(),
-            total: card.total,
-            free: card.free,
-            // The pool is empty until the first request.
-            loaded: cost::loaded(terms),
-            peak,
-            headroom: signed_difference(card.free.get(), peak.get()),
-            fits: peak <= card.free,
-            terms: terms.clone(),
-        }
+    let card = |(card, terms): (&Card, &Terms)| CardPlan {
+        id: card.id.clone(),
+        total: card.total,
+        free: card.free,
+        loaded: terms.loaded(),
+        peak: terms.peak(),
+        headroom: terms.headroom(card.free),
+        fits: terms.peak() <= card.free,
+        terms: terms.clone(),
     };
     request.cards.iter().zip(&cost.cards).map(card).collect()
-}
-
-/// `a - b`, at the ends of the range rather than beyond them.
-fn signed_difference(a: u64, b: u64) -> i64 {
-    // A hostile header may make the difference larger than `i64` holds.
-    let magnitude = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
-    if a >= b { magnitude } else { -magnitude }
 }

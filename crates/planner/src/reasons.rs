@@ -3,7 +3,6 @@
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
 use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};
 
-use crate::cost::peak;
 use crate::{
     EngineKind, LatentAttention, PlanCalculator, PlanRequest, PlanTerm, RequestCost, Terms, calibration, fit,
 };
@@ -28,7 +27,7 @@ pub(super) fn reasons(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Ve
 }
 
 fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) -> Reason {
-    let need = peak(terms);
+    let need = terms.peak();
     let model = super::model_name(request);
     let needs = format!("{model} needs {need} on {}, where {} is free", card.id, card.free);
     let (code, text) = if need > card.free {
@@ -76,44 +75,33 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let (model, wish) = (request.model, request.wish);
     let architecture = &model.architecture;
     let adapters = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
+    let estimated = format!(
+        "the compute buffer is an estimate, because no formula covers architecture `{architecture}` with these flags; \
+        `plimsoll plan --exact` gets the size from the engine itself"
+    );
+    let unknown = format!(
+        "architecture `{architecture}` is unknown; the size of its cache is computed as for most architectures and may \
+        be wrong"
+    );
+    let projector = "the plan includes the projector's weights, but not its compute buffer, whose size is unknown; \
+        `plimsoll plan --exact` gets it from the engine itself";
+    let more = "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
+    // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
+    let split = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula covers its buffers";
+    let tensors = wish.split_mode == SplitMode::Tensor;
     let notes = [
         attention(calculator),
         beyond_training(request, cost),
         // An estimate is marked, because its error has no bound.
-        (!cost.sure).then(|| {
-            let text = format!(
-                "the compute buffer is an estimate, because no formula covers architecture `{architecture}` with \
-                these flags; `plimsoll plan --exact` gets the size from the engine itself"
-            );
-            Reason::new("compute_estimated", text)
-        }),
-        (!model.hyper.known).then(|| {
-            let text = format!(
-                "architecture `{architecture}` is unknown; the size of its cache is computed as for most \
-                architectures and may be wrong"
-            );
-            Reason::new("architecture_unknown", text)
-        }),
-        request.projector.map(|_| {
-            let text = "the plan includes the projector's weights, but not its compute buffer, whose size is \
-                unknown; `plimsoll plan --exact` gets it from the engine itself";
-            Reason::new("projector_compute_unknown", text)
-        }),
-        (adapters > 0).then(|| {
-            let text =
-                "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
-            Reason::new("adapters_not_counted", text).fact("adapters", adapters)
-        }),
+        (!cost.sure).then(|| Reason::new("compute_estimated", estimated)),
+        (!model.hyper.known).then(|| Reason::new("architecture_unknown", unknown)),
+        request.projector.map(|_| Reason::new("projector_compute_unknown", projector)),
+        (adapters > 0).then(|| Reason::new("adapters_not_counted", more).fact("adapters", adapters)),
     ];
     let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
     reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
-    // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
-    if wish.split_mode == SplitMode::Tensor {
-        let text = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula \
-            covers its buffers";
-        reasons.push(Reason::new("tensor_split_estimated", text));
-    }
+    reasons.extend(tensors.then(|| Reason::new("tensor_split_estimated", split)));
     for (index, card) in request.cards.iter().enumerate() {
         let computes = calculator.uses(index) && card.kind == CardKind::Cuda;
         if computes && !calibration::is_known(request, card) {

@@ -11,6 +11,7 @@ use plimsoll_model::TensorType;
 
 use self::cache::CacheViews;
 use self::projections::Projections;
+use super::graph::elements;
 use super::model_layers::shares_cache;
 use crate::compute::{Decoder, F16, F32, Id};
 use crate::{CARD_ALIGNMENT, flash};
@@ -65,8 +66,7 @@ impl Decoder<'_> {
     fn hadamard(&mut self, of: Id, rotation: Id) -> Id {
         let shape = self.graph.shape(of);
         let side = self.graph.shape(rotation)[0].max(1);
-        let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
-        let rows = self.graph.view(of, [side, elements / side, 1, 1]);
+        let rows = self.graph.view(of, [side, elements(&shape) / side, 1, 1]);
         let rotated = self.graph.multiply(rotation, rows);
         self.graph.view(rotated, shape)
     }

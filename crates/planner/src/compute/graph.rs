@@ -269,24 +269,18 @@ impl OpGraph {
         id
     }
 
-    /// Values that are written into rows of the cache, and added to the graph.
-    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) {
-        let stored = self.overwrite(&[values, rows, cache], cache);
-        self.expand(stored);
-    }
-
-    /// `ggml_cpy`, added to the graph.
-    pub(super) fn copy_into(&mut self, of: Id, target: Id) {
-        let copied = self.overwrite(&[of, target], target);
-        self.expand(copied);
-    }
-
     /// An operation whose result is written into the memory of `target`.
     pub(super) fn overwrite(&mut self, sources: &[Id], target: Id) -> Id {
         let &OpNode { layout, root, .. } = self.node(target);
         let id = self.push(OpKind::Store, layout.element, layout.shape, sources);
         self.node_mut(id).root = Some(root.unwrap_or(target));
         id
+    }
+
+    /// The same, added to the graph: `ggml_set_rows`, `ggml_cpy`.
+    pub(super) fn write(&mut self, sources: &[Id], target: Id) {
+        let written = self.overwrite(sources, target);
+        self.expand(written);
     }
 
     /// A tensor of the same size for a copy of `source`.
@@ -326,6 +320,6 @@ impl OpGraph {
     }
 }
 
-fn elements(shape: &[u64]) -> u64 {
+pub(super) fn elements(shape: &[u64]) -> u64 {
     shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n))
 }

@@ -8,11 +8,8 @@ use crate::compute::{Decoder, I32, Id};
 /// `n_layer_sparsity`: the first layers keep only their largest gates.
 const SPARSE_LAYERS: u32 = 10;
 
-/// Weights of the stream router, which is used twice a layer.
-struct Router {
-    norm: Id,
-    matrix: Id,
-}
+/// Norm and matrix of the stream router, which is used twice a layer.
+type Router = (Id, Id);
 
 impl Decoder<'_> {
     /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without streams.
@@ -73,8 +70,8 @@ impl Decoder<'_> {
 
     fn stream_layer(&mut self, all: Id, per_layer: Id) -> Option<Id> {
         let [width, tokens, ..] = self.graph.shape(all);
-        let router = self.router()?;
-        let predictions = self.predict_streams(&router, all)?;
+        let router = (self.weight("altup_router_norm.weight")?, self.weight("altup_router.weight")?);
+        let predictions = self.predict_streams(router, all)?;
         let active = self.graph.view(predictions, [width, tokens, 1, 1]);
         let normed = self.norm("attn_norm", active);
         let branch = self.linear("laurel_l", normed)?;
@@ -86,7 +83,7 @@ impl Decoder<'_> {
         let attended = self.graph.chain(attended, &[&[active], &[branch], &[]]);
         let active = self.stream_feed_forward(attended)?;
         let active = self.graph.in_place(&[active, attended]);
-        let corrected = self.correct_streams(&router, predictions, active)?;
+        let corrected = self.correct_streams(router, predictions, active)?;
         self.add_layer_input(corrected, per_layer)
     }
 
@@ -118,22 +115,15 @@ impl Decoder<'_> {
         self.graph.chain(of, &[&[least], &[]])
     }
 
-    fn router(&mut self) -> Option<Router> {
-        Some(Router {
-            norm: self.weight("altup_router_norm.weight")?,
-            matrix: self.weight("altup_router.weight")?,
-        })
-    }
-
     /// `altup_compute_router_modalities`.
-    fn route_streams(&mut self, router: &Router, active: Id) -> Id {
-        let normed = self.norm_by((router.norm, None), active);
+    fn route_streams(&mut self, (norm, matrix): Router, active: Id) -> Id {
+        let normed = self.norm_by((norm, None), active);
         let normed = self.graph.in_place(&[normed]);
-        let routed = self.graph.multiply(router.matrix, normed);
+        let routed = self.graph.multiply(matrix, normed);
         self.graph.in_place(&[routed])
     }
 
-    fn predict_streams(&mut self, router: &Router, all: Id) -> Option<Id> {
+    fn predict_streams(&mut self, router: Router, all: Id) -> Option<Id> {
         let [width, tokens, count, _] = self.graph.shape(all);
         let active = self.graph.view(all, [width, tokens, 1, 1]);
         let routed = self.route_streams(router, active);
@@ -146,7 +136,7 @@ impl Decoder<'_> {
         Some(self.graph.in_place(&[predictions, all]))
     }
 
-    fn correct_streams(&mut self, router: &Router, predictions: Id, active: Id) -> Option<Id> {
+    fn correct_streams(&mut self, router: Router, predictions: Id, active: Id) -> Option<Id> {
         let shape = self.graph.shape(predictions);
         let [width, tokens, count, _] = shape;
         let routed = self.route_streams(router, active);

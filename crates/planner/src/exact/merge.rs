@@ -89,10 +89,10 @@ impl EngineSizes<'_> {
         let buffers = terms.weights.known() + terms.kv.known() + terms.compute.known();
         let cublas = if said.cublas { calibration::cublas(self.request, card) } else { Bytes::ZERO };
         let mut source = format!("{}, after a prompt of {} tokens", self.named(), memory.tokens);
-        if self.transcript.without_code > 0 {
+        if self.transcript.seen.without_code > 0 {
             source += &format!(
                 "; the occupancy of {} kernels is estimated, for lack of machine code for the card",
-                self.transcript.without_code
+                self.transcript.seen.without_code
             );
         }
         terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::answer::Dimension;
 use super::change::{RequestChange, saturated};
-use super::search::{FitBound, Foresee, LargestSearch};
+use super::search::LargestSearch;
 use crate::layout::wanted_layers;
 use crate::reserve::MOST_SEQUENCES;
 use crate::{CELLS, PlanRequest, Reserve};
@@ -135,16 +135,13 @@ impl FitScale {
         format!("{} {}", self.words(value), if several { "fit" } else { "fits" })
     }
 
-    /// The best number of steps. A guarded search also tries a few numbers beyond it.
-    pub(super) fn best(
-        &self,
-        guarded: bool,
-        guess: Option<u64>,
-        foresee: Option<Foresee<'_>>,
-        slack: impl FnMut(u64) -> Option<i64>,
-    ) -> Option<FitBound> {
-        let mut search = LargestSearch::new(self.range.clone(), slack).guess(guess).foreseen(foresee);
-        // Experts on the cards take memory layer by layer, without gaps.
-        if guarded && self.from.is_none() { search.largest_guarded() } else { search.largest() }
+    /// A search for the most steps.
+    pub(super) fn search<F: FnMut(u64) -> Option<i64>>(&self, slack: F) -> LargestSearch<'_, F> {
+        LargestSearch::new(self.range.clone(), slack)
+    }
+
+    /// True where a few more steps may fit again. Experts on the cards take memory layer by layer, without gaps.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.from.is_none()
     }
 }

@@ -114,7 +114,8 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
                 }
                 // Lines and halves in turn: a line is quick, and halves end any search.
                 (Some(low), Some(high)) if round % 2 == 1 => {
-                    crossing((low, self.slack(low)), (high, self.slack(high)))
+                    let steps = steps_to_zero((low, self.slack(low)), (high, self.slack(high)));
+                    low + steps.unwrap_or(0).unsigned_abs().clamp(1, high - low - 1)
                 }
                 (Some(low), Some(high)) => low + (high - low) / 2,
                 (None, Some(_)) if self.guess.is_none() => start,
@@ -167,18 +168,9 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     }
 }
 
-/// The zero of a line through both points, strictly between them.
-fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
-    let (spare, short) = (u128::from(spare.unsigned_abs()), u128::from(short.unsigned_abs()));
-    // In 128 bits, because bytes times numbers exceed 64.
-    let distance = u128::from(high - low);
-    let step = distance * spare / (spare + short).max(1);
-    let step = u64::try_from(step).unwrap_or(u64::MAX);
-    low + step.clamp(1, high - low - 1)
-}
-
 /// Whole steps from `at` for which a falling line through both points stays at or above zero; negative below zero.
 fn steps_to_zero((at, here): (u64, i64), (other, there): (u64, i64)) -> Option<i64> {
+    // In 128 bits, because bytes times numbers exceed 64.
     let distance = i128::from(other) - i128::from(at);
     let falls = (i128::from(here) - i128::from(there)) * distance.signum();
     if falls <= 0 {

@@ -4,7 +4,7 @@
 
 use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, spare};
 use super::change::{RequestChange, saturated};
-use super::price::{CostModel, PlanPrice, headroom};
+use super::price::{CostModel, PlanPrice};
 use crate::layout::{computing, wanted_layers};
 use crate::named::interface;
 
@@ -93,7 +93,7 @@ fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: u
     let price = |layers: Vec<u32>| {
         let change = RequestChange::Cards { devices: devices.clone(), layers: layers.clone() };
         let priced = question.priced(&[change])?;
-        let room = |&card: &usize| headroom(&cards[card], &priced.cards[card]);
+        let room = |&card: &usize| priced.cards[card].headroom(cards[card].free);
         let headrooms = positions.iter().map(room).collect();
         Some(Division { devices: devices.clone(), positions: positions.clone(), layers, priced, headrooms })
     };

@@ -120,24 +120,25 @@ impl Decoder<'_> {
     }
 }
 
-/// Reads the mixer off a layer's tensors.
+/// Tensors that tell a layer's mixer, the first that it has. Both Mambas have `ssm_in`; only the first computes its steps
+/// from a matrix of their own.
+const MIXERS: [(&str, Mixer); 7] = [
+    ("ssm_ba.weight", Mixer::DeltaNet),
+    ("ssm_beta.weight", Mixer::DeltaNet),
+    ("ssm_x.weight", Mixer::Mamba),
+    ("ssm_in.weight", Mixer::Mamba2),
+    ("shortconv.conv.weight", Mixer::ShortConvolution),
+    ("attn_q.weight", Mixer::Attention),
+    ("attn_qkv.weight", Mixer::Attention),
+];
+
 fn mixer(model: &Model, block: &Layer<'_>) -> Mixer {
-    let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
-    if model.hyper.recurrent.is_none() {
-        Mixer::Attention
-    } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
-        Mixer::DeltaNet
-    // Both Mambas have `ssm_in`; only the first computes its steps from a matrix of their own.
-    } else if block.has("ssm_x.weight") {
-        Mixer::Mamba
-    } else if block.has("ssm_in.weight") {
-        Mixer::Mamba2
-    } else if block.has("shortconv.conv.weight") {
-        Mixer::ShortConvolution
-    } else if !attends() && has_feed_forward(block) {
-        Mixer::FeedForward
-    } else {
-        Mixer::Attention
+    let named = MIXERS.iter().find(|(tensor, _)| block.has(tensor));
+    match named {
+        _ if model.hyper.recurrent.is_none() => Mixer::Attention,
+        Some((_, mixer)) => *mixer,
+        None if has_feed_forward(block) => Mixer::FeedForward,
+        None => Mixer::Attention,
     }
 }
 
