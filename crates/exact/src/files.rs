@@ -3,6 +3,7 @@
 //! An engine reads weights only to copy them to a card, so a hole is enough, and takes no disk space.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
@@ -85,11 +86,10 @@ impl Files {
     }
 
     fn read(&mut self, path: &str) -> Result<&mut ModelFiles, ExactError> {
-        if !self.models.contains_key(path) {
-            // `entry()` cannot be used: reading the file may fail, and `or_insert_with` has no fallible form.
-            self.models.insert(path.to_owned(), ModelFiles::read(path)?);
-        }
-        self.models.get_mut(path).ok_or_else(|| ExactError::Folder(io::ErrorKind::NotFound.into()))
+        Ok(match self.models.entry(path.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(ModelFiles::read(path)?),
+        })
     }
 }
 

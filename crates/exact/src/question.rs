@@ -50,23 +50,17 @@ impl Oracle {
 
     /// The cache key: everything that an answer depends on, as text.
     fn key(&self, specs: &str, arguments: &[String]) -> String {
-        let mut key = format!("cards {specs}\nphantom ");
-        key.push_str(&stamp::of_file(&self.phantom));
-        key.push_str("\nengine ");
         let searched = self.terms.environment.get(SEARCHED).unwrap_or_default();
-        key.push_str(&stamp::of_engine(&self.program.path, searched));
+        let engine = stamp::of_engine(&self.program.path, searched);
+        let files = format!("cards {specs}\nphantom {}\nengine {engine}", stamp::of_file(&self.phantom));
         // Variables that choose the backend, or change what it asks for.
-        for (name, value) in self.terms.environment.iter().filter(|(name, _)| is_of_ggml(name)) {
-            key.push_str(&format!("\n{}={}", name.to_string_lossy(), value.to_string_lossy()));
-            if name == names::GGML_BACKEND_PATH {
-                key.push_str(&stamp::of_file(Path::new(value)));
-            }
-        }
-        for argument in arguments {
-            key.push('\n');
-            key.push_str(argument);
-        }
-        key
+        let variable = |(name, value): (&OsStr, &OsStr)| {
+            let is_path = name == names::GGML_BACKEND_PATH;
+            let file = if is_path { stamp::of_file(Path::new(value)) } else { String::new() };
+            format!("{}={}{file}", name.to_string_lossy(), value.to_string_lossy())
+        };
+        let of_ggml = self.terms.environment.iter().filter(|(name, _)| is_of_ggml(name)).map(variable);
+        [files].into_iter().chain(of_ggml).chain(arguments.iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 
     /// The engine's word for the cards that it uses: `CUDA`, `ROCm`, `Vulkan`.

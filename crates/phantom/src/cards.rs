@@ -123,13 +123,10 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
 }
 
 fn version(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || format!("cc `{}` is not major.minor", text.trim());
-    let (major, minor) = text.trim().split_once('.').ok_or_else(wrong)?;
-    let part = |text: &str| text.parse::<u32>().ok().filter(|&part| part < 100);
-    match (part(major), part(minor)) {
-        (Some(major), Some(minor @ 0..10)) => Ok((major, minor)),
-        _ => Err(wrong()),
-    }
+    let parts = text.trim().split_once('.');
+    let parts = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let parts = parts.filter(|&(major, minor)| major < 100 && minor < 10);
+    parts.ok_or_else(|| format!("cc `{}` is not major.minor", text.trim()))
 }
 
 impl Card {

@@ -45,10 +45,8 @@ pub(super) fn resolve(
     // cache keeps flash attention on; layers without a kernel then run on the host.
     let wish = request.wish;
     let own_kernels = request.engine.kind == EngineKind::IkLlamaCpp;
-    let missing = match wish.flash_attention {
-        FlashAttention::Auto | FlashAttention::On if !own_kernels => missing_kernel(model, layout, wish),
-        _ => None,
-    };
+    let asks = wish.flash_attention != FlashAttention::Off && !own_kernels;
+    let missing = asks.then(|| missing_kernel(model, layout, wish)).flatten();
     // Only flash attention reads a quantised V: the other way needs V transposed, which splits its blocks.
     let needed = wish.cache_value.quantised() && model.hyper.cached;
     let gives_up = EngineQuirks::of(request).gives_up_flash_attention;

@@ -194,15 +194,12 @@ fn splits(wish: &ModelParams, cards: &[Card], devices: &[usize]) -> Vec<f32> {
     // Shares that are all zero count as not given.
     let by_hand = (0..devices.len()).any(|i| given(i) > 0.0);
     let mut sum = 0.0_f32;
-    let mut cumulative = Vec::with_capacity(devices.len());
-    for (i, &device) in devices.iter().enumerate() {
+    let share = |(i, &device): (usize, &usize)| {
         sum += if by_hand { given(i) } else { free_share(&cards[device]) };
-        cumulative.push(sum);
-    }
-    for share in &mut cumulative {
-        *share = if sum > 0.0 { *share / sum } else { 1.0 };
-    }
-    cumulative
+        sum
+    };
+    let cumulative: Vec<f32> = devices.iter().enumerate().map(share).collect();
+    cumulative.into_iter().map(|share| if sum > 0.0 { share / sum } else { 1.0 }).collect()
 }
 
 /// Free memory as a weight; whole MiB are exact in `f32` up to 16 TiB.

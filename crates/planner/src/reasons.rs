@@ -102,17 +102,14 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
     reasons.extend(tensors.then(|| Reason::new("tensor_split_estimated", split)));
-    for (index, card) in request.cards.iter().enumerate() {
-        let computes = calculator.uses(index) && card.kind == CardKind::Cuda;
-        if computes && !calibration::is_known(request, card) {
-            let text = format!(
-                "the size of the driver's context on {} is assumed, not measured; `plimsoll \
-                    calibrate` measures it",
-                card.id
-            );
-            reasons.push(Reason::new("context_assumed", text));
-        }
-    }
+    let assumed = |(index, card): &(usize, &Card)| {
+        let computes = calculator.uses(*index) && card.kind == CardKind::Cuda;
+        computes && !calibration::is_known(request, card)
+    };
+    reasons.extend(request.cards.iter().enumerate().filter(assumed).map(|(_, card)| {
+        let what = format!("the size of the driver's context on {} is assumed, not measured", card.id);
+        Reason::new("context_assumed", format!("{what}; `plimsoll calibrate` measures it"))
+    }));
     // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
     if wish.fit && left_open && !fit::fits(request, cost) {

@@ -69,8 +69,7 @@ impl Decoder<'_> {
         let gate = self.graph.view(gate, wide);
         let gate = self.graph.in_place(&[gate]);
         let gated = self.graph.in_place(&[normed, gate]);
-        let flat = [heads.length.saturating_mul(heads.values), wide[2], wide[3], 1];
-        let gated = self.graph.view(gated, flat);
+        let gated = self.graph.view(gated, [heads.length.saturating_mul(heads.values), wide[2], wide[3], 1]);
         self.project_out("ssm_out", gated)
     }
 

@@ -148,8 +148,7 @@ impl Decoder<'_> {
         let view = self.graph.view(factors, [tokens, count, 1, 1]);
         let factors = self.graph.own([1, tokens, count, 1], &[view]);
         let news = self.graph.own(shape, &[news]);
-        let corrected = self.graph.in_place(&[news, factors]);
-        Some(self.graph.in_place(&[corrected, predictions]))
+        Some(self.graph.chain(news, &[&[factors], &[predictions]]))
     }
 
     /// Gates the first stream with the layer's own input, and adds the result to the other streams.
@@ -161,9 +160,8 @@ impl Decoder<'_> {
         let scale = self.weight("altup_correct_scale.weight")?;
         let first = self.graph.in_place(&[first, scale]);
         let first = self.linear("inp_gate", first)?;
-        let first = self.graph.in_place(&[first]);
         let own = self.graph.view(per_layer, [each, tokens, 1, 1]);
-        let first = self.graph.in_place(&[first, own]);
+        let first = self.graph.chain(first, &[&[], &[own]]);
         let first = self.linear("proj", first)?;
         let first = self.norm("post_norm", first);
         let kept = self.graph.view(corrected, [width, tokens, 1, 1]);
