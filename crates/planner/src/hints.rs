@@ -8,7 +8,6 @@ use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint, kept_by_driver};
 use plimsoll_flags::{FlashAttention, GpuLayers, ProgramKind, SplitMode};
 use plimsoll_model::{TensorType, types};
 
-use crate::cost::peak;
 use crate::fit::{CostModel, Dimension, FitQuestion, FitScale, RequestChange};
 use crate::{PlanPrice, Reserve, Terms};
 
@@ -140,8 +139,8 @@ impl<P: CostModel> FitQuestion<'_, P> {
     fn saving(&self, after: &PlanPrice) -> Bytes {
         let before = self.request.cards.iter().zip(&self.asked.cards);
         // Memory saved on a card with room to spare makes nothing fit.
-        let short = before.zip(&after.cards).filter(|((card, before), _)| peak(before) > card.free);
-        short.map(|((_, before), after)| peak(before).saturating_sub(peak(after))).sum()
+        let short = before.zip(&after.cards).filter(|((card, before), _)| before.peak() > card.free);
+        short.map(|((_, before), after)| before.peak().saturating_sub(after.peak())).sum()
     }
 
     /// The mildest size of a change that is enough, with another change made as well.
@@ -226,7 +225,7 @@ pub(super) fn smaller_of(a: TensorType, b: TensorType) -> TensorType {
 
 /// A card that would be large enough if other processes left it.
 fn free_card((card, terms): (&Card, &Terms)) -> Option<Hint> {
-    let need = peak(terms);
+    let need = terms.peak();
     // No other process can free what the driver keeps.
     let kept = if card.kind == CardKind::Host { Bytes::ZERO } else { kept_by_driver(card.total) };
     let most = card.total.saturating_sub(kept);

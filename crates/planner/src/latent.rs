@@ -132,28 +132,25 @@ impl LatentAttention {
 
     /// Adds the matrices that the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
     pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut DeviceBytes) {
-        for (beside, bytes) in self.all_computed(model) {
+        for (beside, bytes) in self.computed(model) {
             // A computed matrix is allocated beside the tensor that it is made from.
             let place = layout.tensor(beside);
-            *weights.at(place) += match place {
-                TensorDevice::Host => bytes,
-                TensorDevice::Card(_) => bytes.padded(CARD_ALIGNMENT),
-            };
+            let on_host = place == TensorDevice::Host;
+            *weights.at(place) += if on_host { bytes } else { bytes.padded(CARD_ALIGNMENT) };
         }
     }
 
     /// Bytes of all computed matrices, on any device.
     pub(super) fn computed_bytes(&self, model: &Model) -> Bytes {
-        self.all_computed(model).map(|(_, bytes)| bytes).sum()
+        self.computed(model).map(|(_, bytes)| bytes).sum()
     }
 
-    fn all_computed<'a>(&self, model: &'a Model) -> impl Iterator<Item = (&'a Tensor, Bytes)> {
-        let layers = 0..model.hyper.layers;
-        layers.flat_map(move |layer| self.computed(model, layer))
+    /// The matrices that are computed, each with the tensor that it is made from.
+    fn computed<'a>(&self, model: &'a Model) -> impl Iterator<Item = (&'a Tensor, Bytes)> {
+        (0..model.hyper.layers).flat_map(move |layer| self.computed_for(model, layer))
     }
 
-    /// The matrices that are computed for one layer, each with the tensor that it is made from.
-    fn computed<'a>(&self, model: &'a Model, layer: u32) -> Vec<(&'a Tensor, Bytes)> {
+    fn computed_for<'a>(&self, model: &'a Model, layer: u32) -> Vec<(&'a Tensor, Bytes)> {
         let heads = u64::from(model.hyper.heads.at(layer));
         let find = |role: &str| {
             let name = format!("blk.{layer}.{role}.weight");

@@ -50,6 +50,29 @@ pub struct Terms {
     pub context: PlanTerm,
 }
 
+impl Terms {
+    /// The sum once loaded, before the first request: the pool is empty until then.
+    pub(crate) fn loaded(&self) -> Bytes {
+        self.weights.known() + self.kv.known() + self.compute.known() + self.context.known()
+    }
+
+    /// The sum at full depth.
+    pub(crate) fn peak(&self) -> Bytes {
+        self.loaded() + self.pool.known()
+    }
+
+    /// `free - peak`, at the ends of the range rather than beyond them.
+    pub(crate) fn headroom(&self, free: Bytes) -> i64 {
+        headroom(free, self.peak())
+    }
+}
+
+pub(crate) fn headroom(free: Bytes, peak: Bytes) -> i64 {
+    // A hostile header may make the difference larger than `i64` holds.
+    let magnitude = i64::try_from(free.get().abs_diff(peak.get())).unwrap_or(i64::MAX);
+    if free >= peak { magnitude } else { -magnitude }
+}
+
 /// Memory terms in host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostTerms {

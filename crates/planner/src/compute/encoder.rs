@@ -82,8 +82,7 @@ impl Decoder<'_> {
         let sequences = self.sequences();
         let shares = self.graph.input(F32, [self.tokens, sequences, 1, 1]);
         // A product with the share of each token in its sequence, which needs the tokens side by side.
-        let turned = self.graph.view(embedded, [rows, width, 1, 1]);
-        let turned = self.graph.own([rows, width, 1, 1], &[turned]);
+        let turned = self.graph.turned(embedded, [rows, width, 1, 1]);
         self.graph.multiply(turned, shares)
     }
 

@@ -120,13 +120,11 @@ impl Decoder<'_> {
 
     /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one type.
     fn fused_activation(&mut self, input: Id, chosen: Id) -> Option<Id> {
-        let (up, _) = self.block().get("ffn_up_exps.weight")?;
-        let (gate, _) = self.block().get("ffn_gate_exps.weight")?;
-        if !self.quirks.fuses_experts || up.kind != gate.kind {
+        let [up, gate] = ["ffn_up_exps", "ffn_gate_exps"].map(|role| self.block().part(role, WEIGHT));
+        if !self.quirks.fuses_experts || up?.0.kind != gate?.0.kind {
             return None;
         }
-        let up = self.weight("ffn_up_exps.weight")?;
-        let gate = self.weight("ffn_gate_exps.weight")?;
+        let [up, gate] = [up?, gate?].map(|(tensor, place)| self.stored(tensor, place));
         // `ggml_moe_up_gate` computes two products for each expert of a token and keeps one result.
         let product = self.graph.multiply_experts(up, input, chosen);
         self.graph.node_mut(product).sources[3] = Some(gate);

@@ -21,8 +21,7 @@ pub(crate) struct Layer<'a> {
 
 impl<'a> Layer<'a> {
     pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, TensorDevice)> {
-        let found = self.tensors.iter().find(|(own, ..)| *own == role);
-        found.map(|&(_, tensor, place)| (tensor, place))
+        self.part(role, "")
     }
 
     /// A tensor by the two halves of its role: `attn_q` and `.weight`.

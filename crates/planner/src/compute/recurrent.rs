@@ -57,7 +57,7 @@ impl Decoder<'_> {
         // States of other sequences move to their new rows; the reserved graph has none, but keeps the operations.
         let beside = self.graph.gather([row, 0, 1, 1], states, self.inputs.states_beside);
         let target = self.graph.view(cache, [row, 0, 1, 1]);
-        self.graph.copy_into(beside, target);
+        self.graph.write(&[beside, target], target);
         RecurrentState { states: cache, current }
     }
 
@@ -86,7 +86,7 @@ impl Decoder<'_> {
     /// Writes `last` back, as rows of `shape`.
     pub(super) fn write_back(&mut self, carried: &RecurrentState, last: Id, shape: [u64; 4]) {
         let target = self.graph.view(carried.states, shape);
-        self.graph.copy_into(last, target);
+        self.graph.write(&[last, target], target);
     }
 
     /// `ggml_ssm_conv`, its bias and SiLU.

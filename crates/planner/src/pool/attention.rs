@@ -66,14 +66,13 @@ impl AttentionPool {
         self.constant + self.growth * cells
     }
 
-    /// Blocks of a whole micro-batch with this many cells in use, operation by operation.
-    pub(super) fn groups(&self, rules: Rules, cells: u64) -> [DemandGroup<5>; 2] {
-        let group = match self.call {
+    /// Blocks of a whole micro-batch with this many cells in use, of an operation.
+    pub(super) fn group(&self, rules: Rules, cells: u64) -> DemandGroup<5> {
+        match self.call {
             Some(call) => Call { cells, ..call }.group(rules),
             // Without a kernel, copies that grow (of the probabilities, of latent vectors) and the result.
             None => [(self.growth * cells).get(), self.constant.get(), 0, 0, 0],
-        };
-        [group, [0; 5]]
+        }
     }
 }
 

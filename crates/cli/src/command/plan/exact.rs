@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_base::{Card, Reason};
 use plimsoll_exact::{Asked, ExactError, Oracle, RunTerms};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
-use plimsoll_planner::exact::{Transcript, exact};
+use plimsoll_planner::exact::{EngineSizes, Transcript};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
@@ -99,7 +99,8 @@ impl<'a> ExactQuery<'a> {
             None => oracle.engine(options, cards)?.unwrap_or(EngineBuild::LLAMA_CPP),
         };
         let request = models.request(&wish, engine, program, cards);
-        let plan = exact(&request, &said, &oracle.name(), Ok(None))?;
+        let plan =
+            EngineSizes { request: &request, transcript: &said, program: &oracle.name() }.plan(Ok(None))?;
         tell(&oracle)?;
         Ok(plan)
     }
@@ -126,7 +127,7 @@ impl<'a> ExactQuery<'a> {
             Some(error) => return Err(error.into()),
         }
         let said = grown.as_ref().unwrap_or(&self.said);
-        Ok(exact(&request, said, &self.oracle.name(), largest)?)
+        Ok(EngineSizes { request: &request, transcript: said, program: &self.oracle.name() }.plan(largest)?)
     }
 
     pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, ErrorReport> {

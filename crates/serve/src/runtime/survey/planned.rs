@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Nam
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::exact::priced;
+use plimsoll_planner::exact::EngineSizes;
 use plimsoll_planner::{CardPlan, EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest, Terms};
 
 use super::named;
@@ -113,7 +113,9 @@ impl PlannedModel {
             }
             let options = named::seen_by(&self.flags, &self.machine, &empty).ok()?;
             let said = questions.ask(options, &empty)?;
-            let price = self.answer(&empty, |request| priced(request, &said, "")).ok()?;
+            let sizes =
+                |request: &PlanRequest<'_>| EngineSizes { request, transcript: &said, program: "" }.price();
+            let price = self.answer(&empty, sizes).ok()?;
             let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
             let each = plan.cards.iter().enumerate();
             Some(each.map(|(at, card)| signed(price.peak(at)) - signed(card.peak)).collect())
