@@ -69,6 +69,14 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     if hints.is_empty() {
         hints = of_code(cause.code(), program, facts);
     }
+    let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
+    // The log shows that the cache is not quantised.
+    hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));
+    if sub_cause == Some(SubCause::WrongBuild)
+        && facts.says_any(&[Pattern::CublasCreate, Pattern::CublasInit, Pattern::CublasFailed])
+    {
+        hints.push(hint("on a full card cuBLAS cannot start either: nvidia-smi shows how much is free"));
+    }
     match cause {
         // The typed hint comes first: `plan` can compute it for the model at hand.
         Cause::KvCacheTooLarge if matches!(program, None | Some(LogProgram::Llama)) => {
@@ -90,10 +98,11 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         // The encoder of images allocates on the card with the first image
         // (`clip.cpp:clip_image_batch_encode`).
         Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
-            hints.insert(
-                0,
-                hint("leave room for the image encoder, or keep it on the host (--no-mmproj-offload)"),
-            );
+            let text = match program {
+                Some(LogProgram::Ollama) => "leave room for the image encoder, which allocates with the first image",
+                _ => "leave room for the image encoder, or keep it on the host (--no-mmproj-offload)",
+            };
+            hints.insert(0, hint(text));
         }
         _ => {}
     }
