@@ -209,7 +209,10 @@ models:
 fn a_misspelt_member_of_a_group_is_told_with_the_model_that_is_meant() {
     let text = "models:\n  coder:\n    cmd: p ${PORT}\ngroups:\n  g:\n    members: [codr, other]\n    swap: false\n    exclusive: false\n";
     let told = warnings(text);
-    assert!(told.contains(&"config.yaml:6: `codr` is not a model; did you mean `coder`?".to_owned()), "{told:?}");
+    assert!(
+        told.contains(&"config.yaml:6: `codr` is not a model; did you mean `coder`?".to_owned()),
+        "{told:?}"
+    );
     assert!(
         told.contains(&"config.yaml:6: `other` is not a model; remove this name from the group".to_owned()),
         "{told:?}"
@@ -221,8 +224,10 @@ fn a_proxy_with_another_port_than_the_command_is_told() {
     let told = |proxy: &str| warnings(&format!("models:\n  a:\n    cmd: p ${{PORT}}\n    proxy: {proxy}\n"));
     assert_eq!(
         told("http://127.0.0.1:9001"),
-        ["config.yaml:4: requests go to http://127.0.0.1:9001, but `cmd` listens on `${PORT}`; leave `proxy` out, or \
-            write `${PORT}` as its port"]
+        [
+            "config.yaml:4: requests go to http://127.0.0.1:9001, but `cmd` listens on `${PORT}`; leave `proxy` out, or \
+            write `${PORT}` as its port"
+        ]
     );
     assert_eq!(told("http://127.0.0.1:${PORT}/v1"), [""; 0]);
 }

@@ -99,7 +99,9 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         // (`clip.cpp:clip_image_batch_encode`).
         Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
             let text = match program {
-                Some(LogProgram::Ollama) => "leave room for the image encoder, which allocates with the first image",
+                Some(LogProgram::Ollama) => {
+                    "leave room for the image encoder, which allocates with the first image"
+                }
                 _ => "leave room for the image encoder, or keep it on the host (--no-mmproj-offload)",
             };
             hints.insert(0, hint(text));

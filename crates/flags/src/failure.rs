@@ -23,6 +23,9 @@ pub enum FlagProblem {
 }
 
 fn meant(argument: &str, nearest: Option<&str>) -> String {
+    if let Some((flag, value)) = argument.split_once(char::is_whitespace).filter(|(flag, _)| is_flag(flag)) {
+        return format!("write flag and value as two words: \"{flag}\", \"{}\"", quoted(value.trim()));
+    }
     if let Some((flag, value)) = joined(argument) {
         return format!("write the value as a word of its own: `{flag} {}`", quoted(value));
     }
@@ -36,7 +39,11 @@ fn meant(argument: &str, nearest: Option<&str>) -> String {
 pub fn joined(argument: &str) -> Option<(&str, &str)> {
     let digits = argument.find(|c: char| c.is_ascii_digit()).map(|at| argument.split_at(at));
     let parts = argument.split_once('=').or(digits)?;
-    (!parts.1.is_empty() && table::by_argument(parts.0).is_some()).then_some(parts)
+    (!parts.1.is_empty() && is_flag(parts.0)).then_some(parts)
+}
+
+fn is_flag(word: &str) -> bool {
+    table::by_argument(word).is_some()
 }
 
 /// Shortens a quoted text in a message, so that hostile input does not fill a log.

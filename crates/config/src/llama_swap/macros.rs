@@ -39,7 +39,11 @@ impl Macros {
         for pair in pairs {
             let fail = |why, remedy: &str| {
                 let name = quoted(&pair.key);
-                Err(ConfigError::at(file, pair.line, ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() }))
+                Err(ConfigError::at(
+                    file,
+                    pair.line,
+                    ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
+                ))
             };
             // Each macro may double the text, so their number bounds the work.
             if macros.0.len() == MOST {
@@ -94,7 +98,11 @@ impl Macros {
                 *text = replaced(text, slug, value).ok_or_else(|| {
                     let (why, remedy) = ("the value expands to more than 64 KiB", "shorten it");
                     let name = name.clone();
-                    ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() })
+                    ConfigError::at(
+                        file,
+                        line,
+                        ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
+                    )
                 })?;
             }
             Ok(())
@@ -111,7 +119,11 @@ pub(super) fn expand_environment(
     node.scalars(&mut |text, line| {
         let fail = |name: &str, why, remedy: &str| {
             let name = format!("env.{}", quoted(name));
-            Err(ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() }))
+            Err(ConfigError::at(
+                file,
+                line,
+                ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
+            ))
         };
         let mut done = String::new();
         let mut rest = text.as_str();

@@ -64,8 +64,8 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
     }
     let text = "the driver does not match its libraries, or the program cannot reach the driver, for example \
         from a container";
-    let found = || RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::NoDriver);
-    (!quotes.is_empty()).then(found)
+    (!quotes.is_empty())
+        .then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::NoDriver))
 }
 
 fn is_of_ptx(quote: &Quote) -> bool {

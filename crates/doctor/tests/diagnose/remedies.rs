@@ -64,7 +64,9 @@ fn one_copy_is_no_cause_and_several_have_a_remedy() {
         )
     };
     assert_eq!(read(&log(4)).sub_cause.map(|sub_cause| sub_cause.code()), Some("pipeline_copies"));
-    assert!(hints(&log(4)).starts_with("build with GGML_SCHED_MAX_COPIES=1, or keep the last layer on the host"));
+    assert!(
+        hints(&log(4)).starts_with("build with GGML_SCHED_MAX_COPIES=1, or keep the last layer on the host")
+    );
     assert_eq!(read(&log(1)).sub_cause, None);
     assert!(!hints(&log(1)).contains("COPIES"), "{}", hints(&log(1)));
 }
@@ -86,7 +88,11 @@ CUDA error: out of memory
   current device: 0, in function alloc at ggml-cuda.cu:384
   cuMemCreate(&handle, reserve_size, &prop, 0)
 ";
-    let size = |kind: &str| format!("llama_kv_cache: size = 4096.00 MiB ( 65536 cells,  32 layers,  1/1 seqs), K ({kind}): 2048.00 MiB, V ({kind}): 2048.00 MiB\n");
+    let size = |kind: &str| {
+        format!(
+            "llama_kv_cache: size = 4096.00 MiB ( 65536 cells,  32 layers,  1/1 seqs), K ({kind}): 2048.00 MiB, V ({kind}): 2048.00 MiB\n"
+        )
+    };
     let told = |kind: &str| hints(&format!("{LLAMA}{LOADED}{CACHED}{}{grew}", size(kind)));
     assert!(told("q8_0").contains("use an f16 cache"), "{}", told("q8_0"));
     assert!(!told("f16").contains("use an f16 cache"), "{}", told("f16"));
@@ -108,14 +114,19 @@ fn a_driver_that_cannot_be_reached_is_no_matter_of_power_and_cooling() {
         "RuntimeError: No CUDA GPUs are available\n",
         "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
     ] {
-        assert!(hints(log).starts_with("check the driver on the host with nvidia-smi"), "{log}{}", hints(log));
+        assert!(
+            hints(log).starts_with("check the driver on the host with nvidia-smi"),
+            "{log}{}",
+            hints(log)
+        );
         assert!(!hints(log).contains("cooling"), "{log}");
     }
 }
 
 #[test]
 fn a_handle_of_cublas_may_also_lack_memory() {
-    let text = hints("CUDA error: the resource allocation failed\n  cublasCreate_v2(&cublas_handles[device])\n");
+    let text =
+        hints("CUDA error: the resource allocation failed\n  cublasCreate_v2(&cublas_handles[device])\n");
     assert!(text.contains("on a full card cuBLAS cannot start either"), "{text}");
 }
 

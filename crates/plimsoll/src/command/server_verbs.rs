@@ -200,7 +200,10 @@ pub(crate) fn logs(arguments: &Logs) -> Result<ExitCode, ServerVerbError> {
     if lines.is_empty() {
         let whose = model.as_deref().unwrap_or("any model");
         // A closed stderr must not fail the command.
-        let _ = writeln!(io::stderr(), "plimsoll: no line of {whose} yet; an engine writes lines from its first load on");
+        let _ = writeln!(
+            io::stderr(),
+            "plimsoll: no line of {whose} yet; an engine writes lines from its first load on"
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,9 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
 use plimsoll_doctor::EngineVerdict;
 use plimsoll_probe::{HOST_CARD, HostMemory, Reading, resident};
-use plimsoll_scheduler::{CardView, End, ModelId, ModelState, RunId, SchedulerEffect};
+use plimsoll_scheduler::{
+    CardView, End, ModelId, ModelState, RequestRefusal, RequestRefusalKind, RunId, SchedulerEffect,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -262,7 +264,9 @@ impl Runtime {
                 let why = self.state.borrow().scheduler.stop_reason(*run, now);
                 marks.add(now, "stop", Some(model), why.map_or(String::new(), |why| in_a_line(&why)));
             }
-            SchedulerEffect::Refuse { refusal, .. } if !marks.caused(now, &refusal.reason) => {
+            // DECISION: a request that is refused because its model failed is not a failure of its own. The mark of the
+            // model has the engine's words, and requests that failed are counted elsewhere.
+            SchedulerEffect::Refuse { refusal, .. } if !is_of_a_failed_model(refusal) => {
                 self.mark_failure("refused", None, &refusal.reason, &refusal.hints);
             }
             SchedulerEffect::StateChanged { model, state: ModelState::Ready } => {
@@ -326,6 +330,11 @@ impl Runtime {
         let cards: Vec<Card> = served.filter(|card| placement.cards().any(|id| *id == card.id)).collect();
         demand.map(|demand| demand.terms(&cards)).unwrap_or_default()
     }
+}
+
+/// True where the model's own failure has a mark.
+fn is_of_a_failed_model(refusal: &RequestRefusal) -> bool {
+    matches!(refusal.kind, RequestRefusalKind::LoadFailed | RequestRefusalKind::EngineDied)
 }
 
 fn list(value: &mut Value) -> impl Iterator<Item = &mut Value> {

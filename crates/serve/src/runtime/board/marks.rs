@@ -89,10 +89,7 @@ impl Marks {
         self.failures.borrow().iter().cloned().collect()
     }
 
-    /// True if a failure of the last minute is the cause of this one.
-    ///
-    /// DECISION: a request that is refused because its model failed is not a failure of its own. The mark of the
-    /// model has the engine's words, and requests that failed are counted elsewhere.
+    /// True if a failure of the last minute is the cause of this one, and is told already.
     pub(super) fn caused(&self, now: Moment, reason: &Reason) -> bool {
         let failures = self.failures.borrow();
         let is_cause = |mark: &Mark| {
@@ -103,10 +100,10 @@ impl Marks {
 
     /// The time of the newest failure that reads like this one, unless the model was ready since.
     pub(super) fn stands(&self, model: ModelId, text: &str) -> Option<Moment> {
-        let failed = self.failures.borrow().iter().filter(|mark| mark.text == text).map(|mark| mark.at).max()?;
+        let failed =
+            self.failures.borrow().iter().filter(|mark| mark.text == text).map(|mark| mark.at).max()?;
         let marks = self.marks.borrow();
-        let was_ready =
-            |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed;
+        let was_ready = |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed;
         (!marks.iter().any(was_ready)).then_some(failed)
     }
 
@@ -164,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_refused_for_a_failure_is_no_failure_of_its_own_and_a_later_load_ends_it() {
+    fn a_failure_that_follows_from_another_is_told_already_and_a_later_load_ends_it() {
         let (marks, model) = (Marks::default(), ModelId(1));
         let died = Reason::new("engine_died", "a died");
         let refused = Reason::new("load_failed", "a could not be loaded").because(died.clone());

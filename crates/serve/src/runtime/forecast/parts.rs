@@ -90,14 +90,24 @@ mod tests {
         let shares = [(card.id.clone(), Bytes::mib(7)), (host.clone(), Bytes::mib(65))];
         let cards = [card.clone()];
         let said = lines(&shares, &cards, &need);
-        assert_eq!(said, ["A: weights 5 MiB, driver 2 MiB", "host memory: output 1 MiB, prompt cache 64 MiB"]);
+        assert_eq!(
+            said,
+            ["A: weights 5 MiB, driver 2 MiB", "host memory: output 1 MiB, prompt cache 64 MiB"]
+        );
         let told = note(&need).unwrap();
-        assert!(told.contains("64 MiB") && told.contains("a sixteenth") && told.contains("`-cram 0`"), "{told}");
+        assert!(
+            told.contains("64 MiB") && told.contains("a sixteenth") && told.contains("`-cram 0`"),
+            "{told}"
+        );
         assert_eq!(beside(&shares, &cards), Bytes::mib(65));
 
         let reported = [(card.id, Bytes::mib(9))];
         let need = Need(need.0, cache(true));
-        assert_eq!(lines(&reported, &cards, &need), [""; 0], "the engine's figure is not the sum of the terms");
+        assert_eq!(
+            lines(&reported, &cards, &need),
+            [""; 0],
+            "the engine's figure is not the sum of the terms"
+        );
         assert!(note(&need).unwrap().ends_with("as `-cram` says"));
         let none = Some(PromptCache { bytes: Bytes::ZERO, is_set: true });
         assert_eq!(note(&Need(Vec::new(), none)), None);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason};
+use plimsoll_base::{
+    Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason,
+};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};

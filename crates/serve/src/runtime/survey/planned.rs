@@ -2,13 +2,16 @@
 //!
 //! A context that is too large is lowered to a size that fits the empty cards.
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason};
+use plimsoll_base::{
+    Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason,
+};
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::exact::priced;
 use plimsoll_planner::{
-    CardPlan, EngineBuild, HostPlan, HostTerms, MeasuredContext, Plan, PlanError, PlanRequest, PlanTerm, Terms,
+    CardPlan, EngineBuild, HostPlan, HostTerms, MeasuredContext, Plan, PlanError, PlanRequest, PlanTerm,
+    Terms,
 };
 
 use super::named;
