@@ -108,6 +108,11 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What puts a plan for these cards in doubt, or makes the model slow there.
+    fn doubts(&self, _cards: &[Card]) -> Vec<Reason> {
+        Vec::new()
+    }
+
     /// Bytes that the engine will request on each of these cards, without the driver's context, where known.
     fn asked(&self, _cards: &[Card]) -> Vec<(CardId, Bytes)> {
         Vec::new()

@@ -36,7 +36,7 @@ fn of_code(code: &str, program: Option<LogProgram>, facts: &Facts) -> Vec<Hint> 
     let columns = program.into_iter().chain(family).map(Some).chain([None]);
     let hints = |column| -> Vec<Hint> {
         let own = rows().filter(|row| row.code == code && LogProgram::named(row.program) == column);
-        own.filter_map(|row| filled(row.forms, facts)).map(|text| hint(&text)).collect()
+        own.filter_map(|row| filled(row.forms, facts)).map(|text| hint(&without_flash(text, facts))).collect()
     };
     let mut found = columns.map(hints);
     found.find(|hints| !hints.is_empty()).unwrap_or_default()
@@ -56,6 +56,20 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
         }
         Some(text + rest)
     })
+}
+
+/// The advice without flash attention, where the log shows that it is on.
+fn without_flash(text: String, facts: &Facts) -> String {
+    const PARTS: [&str; 4] = [
+        " flash attention (-fa on; older builds take -fa alone),",
+        " and flash attention (-fa on)",
+        " enable flash attention (-fa on),",
+        ", and OLLAMA_FLASH_ATTENTION=1",
+    ];
+    match facts.says(Pattern::FlashOn) {
+        true => PARTS.iter().fold(text, |text, part| text.replacen(part, "", 1)),
+        false => text,
+    }
 }
 
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {

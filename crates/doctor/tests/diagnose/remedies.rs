@@ -124,6 +124,23 @@ fn a_driver_that_cannot_be_reached_is_no_matter_of_power_and_cooling() {
 }
 
 #[test]
+fn flash_attention_that_is_on_is_no_advice() {
+    let refused = "\
+ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
+graph_reserve: failed to allocate compute buffers
+";
+    for (line, is_told) in [
+        ("llama_context: flash_attn    = enabled", false),
+        ("llama_new_context_with_model: flash_attn = 1", false),
+        ("llama_context: flash_attn    = auto", true),
+    ] {
+        let text = hints(&format!("{LLAMA}{LOADED}{line}\n{CACHED}{refused}"));
+        assert_eq!(text.contains("-fa on"), is_told, "{line}\n{text}");
+        assert!(text.contains("a smaller micro-batch (-ub)"), "{text}");
+    }
+}
+
+#[test]
 fn a_handle_of_cublas_may_also_lack_memory() {
     let text =
         hints("CUDA error: the resource allocation failed\n  cublasCreate_v2(&cublas_handles[device])\n");

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardSpec};
+use plimsoll_config::reserve_size;
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 
@@ -91,7 +92,7 @@ pub(crate) struct Arguments {
     host: Option<HostSize>,
     /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as
     /// guard counts
-    #[arg(long, value_name = "SIZE", conflicts_with = "check")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size, conflicts_with = "check")]
     budget: Option<Bytes>,
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
     /// --exact asks

@@ -210,6 +210,10 @@ fn check_in_words(check: &ConfigCheck) -> String {
     for model in &check.models {
         say(format!("model {:width$}  {}", model.name, model.text));
         let indent = width + 8;
+        for warning in &model.warnings {
+            let lines = wrapped(&format!("warning: {}", warning.text), CHECK_WIDTH.saturating_sub(indent), 9);
+            lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
+        }
         for part in &model.parts {
             let lines = wrapped(part, CHECK_WIDTH.saturating_sub(indent), 0);
             lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
@@ -232,9 +236,9 @@ fn check_as_json(check: &ConfigCheck) -> Value {
         json!({ "id": card.id, "name": card.name, "available": account.limit(), "total": card.total })
     });
     let models = check.models.iter().map(|model| {
-        let Forecast { name, text, parts, note, refused, hints, .. } = model;
+        let Forecast { name, text, parts, warnings, note, refused, hints, .. } = model;
         json!({
-            "name": name, "fits": refused.is_none(), "text": text, "parts": parts, "note": note,
+            "name": name, "fits": refused.is_none(), "text": text, "parts": parts, "warnings": warnings, "note": note,
             "reason": refused, "hints": hints,
         })
     });

@@ -26,6 +26,8 @@ pub struct Forecast {
     pub text: String,
     /// What the need consists of, a line for each card, where a plan knows it.
     pub parts: Vec<String>,
+    /// What its flags lead to, and was hardly meant.
+    pub warnings: Vec<Reason>,
     /// What explains a part of it.
     pub note: Option<String>,
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
@@ -83,11 +85,14 @@ impl Runtime {
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
-            let Forecast { name, text, refused, hints, profile, demand, .. } = forecast;
+            let Forecast { name, text, warnings, refused, hints, profile, demand, .. } = forecast;
             for extension in &self.extensions {
                 extension.foreseen(model, demand.as_ref().filter(|_| refused.is_none()));
             }
             self.statuses.with(model, |status| status.profile = profile.map(Rc::new));
+            for warning in warnings {
+                tracing::warn!("{name}: {}", in_a_line(&warning));
+            }
             // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
                 tracing::info!("model {name:width$}  {text}");
@@ -147,6 +152,7 @@ fn foresee(
         name: entry.name.clone(),
         text,
         parts: Vec::new(),
+        warnings: known.as_ref().map_or(Vec::new(), |demand| demand.doubts(&asked(entry, cards, &**demand))),
         note: None,
         refused,
         hints,

@@ -195,6 +195,10 @@ impl MemoryModel for OnNamed {
         self.demand.terms(cards)
     }
 
+    fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
+        self.demand.doubts(cards)
+    }
+
     fn prompt_cache(&self) -> Option<PromptCache> {
         self.demand.prompt_cache()
     }

@@ -259,6 +259,15 @@ impl MemoryModel for PlannedModel {
         self.plan(&computing(cards)).map(|plan| plan.hints).unwrap_or_default()
     }
 
+    fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
+        // How far the formulas may be off is no fault of a configuration.
+        let is_of_flags = |doubt: &Reason| {
+            matches!(doubt.code, "attention_on_host" | "flash_attention_off" | "context_beyond_training")
+        };
+        let plan = self.plan(&computing(cards));
+        plan.map(|plan| plan.warnings.into_iter().filter(is_of_flags).collect()).unwrap_or_default()
+    }
+
     fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
         let cards = &computing(cards)[..];
         let Ok(plan) = self.plan(cards) else { return Vec::new() };
