@@ -157,6 +157,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // First, because it says what the figures below are not.
     plan.warnings.extend(unasked);
     room.doubt(&options, &mut plan);
+    room.doubt_hints(&options, &mut plan.hints, |options| arguments.plan_of(options, cards));
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;
@@ -224,6 +225,12 @@ impl Arguments {
 
     fn program(&self) -> ProgramKind {
         self.program.unwrap_or_default()
+    }
+
+    /// The plan of these flags by the formulas, where there is one.
+    fn plan_of(&self, options: &Options, cards: &[Card]) -> Option<Plan> {
+        let wish = options.wish(self.program()).ok()?;
+        wished(&wish, self.engine(), self.program(), cards).ok()
     }
 
     /// The cards as seen by a program that is held to a budget.
