@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { ActDialog } from "./act";
 import { CardView, hostCard } from "./bar";
+import { Downloads } from "./downloads";
 import { clip, clock, plural, seconds } from "./format";
 import { Logs } from "./logs";
 import { Models } from "./models";
@@ -102,6 +103,7 @@ function Page() {
           <>
             <Memory names={names} />
             <Waiting />
+            <Downloads />
             <Models />
             <Failures />
             <History labels={names} />

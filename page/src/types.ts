@@ -88,12 +88,22 @@ export type Mark = {
 
 export type Sample = { at: number; cards: { used: number | null; models: [id: number, bytes: number][] }[] };
 
+/** A download in progress; or one that failed, with its cause. */
+export type Download = {
+  name: string;
+  done?: number;
+  total?: number | null;
+  memory?: string | null;
+  error?: string;
+};
+
 export type Status = {
   schema: "plimsoll.events/1";
   now: number;
   models: Model[];
   cards: Card[];
   host: Host | null;
+  downloads?: Download[];
   server: {
     version: string;
     uptime: number;

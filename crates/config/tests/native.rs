@@ -304,7 +304,7 @@ fn a_command_is_checked_and_sized_as_a_program_of_its_kind() {
         let model = roster(&format!("[models.a]\n{text}\n")).models.remove(0);
         (model.launch.check().map(str::to_owned), model.part())
     };
-    let half = CardPart { millionths: 500_000, cards: 1 };
+    let half = CardPart { millionths: 500_000, cards: 1, beside: None };
     for (text, check, part) in [
         ("cmd = 'koboldcpp --port ${PORT}'", Some("/api/v1/model"), None),
         ("cmd = 'sd-server --listen-port ${PORT}'", Some("/v1/models"), None),

@@ -10,6 +10,7 @@ mod board;
 mod downloads;
 mod extension;
 mod forecast;
+mod freeing;
 mod health;
 mod holders;
 mod launch;
@@ -322,7 +323,7 @@ impl Runtime {
         match effect {
             SchedulerEffect::Dispatch { request, run } => {
                 if let Some(run) = self.run(*run) {
-                    self.answer(*request, AdmissionAnswer::Go(run));
+                    self.send_on(*request, run);
                 }
             }
             SchedulerEffect::Refuse { request, refusal } => {
@@ -368,6 +369,18 @@ impl Runtime {
             | SchedulerEffect::AnswerBudget { .. }
             | SchedulerEffect::ClaimChanged { .. } => {}
         }
+    }
+
+    /// Lets a request go to its engine, which may have to be woken first.
+    fn send_on(&self, request: RequestId, run: Rc<EngineRun>) {
+        if !run.is_held_asleep() {
+            return self.answer(request, AdmissionAnswer::Go(run));
+        }
+        let runtime = self.me();
+        spawn_local(async move {
+            run.wake().await;
+            runtime.answer(request, AdmissionAnswer::Go(run));
+        });
     }
 
     /// Lets a client that takes nothing of its answer hold the memory of a draining model only briefly.

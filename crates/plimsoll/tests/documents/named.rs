@@ -46,6 +46,7 @@ const NAMED: &[(&str, &str, i32)] = &[
 /// Commands that need a terminal, a network, another user or a card, and the file of the test that runs each.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("top", "crates/plimsoll/tests/serve/top.rs"),
+    ("download USER/REPO:QUANT", "crates/plimsoll/tests/serve/downloads.rs"),
     ("engine install", "crates/plimsoll/tests/real_engine"),
     ("quickstart", "crates/plimsoll/tests/real_engine"),
     ("calibrate", "crates/plimsoll/tests/plan/calibrate.rs"),

@@ -11,6 +11,7 @@ mod exposed;
 mod faults;
 mod formats;
 mod four;
+mod freeing;
 mod guarded;
 mod guarded_user;
 #[path = "../pages/hand_written.rs"]

@@ -178,6 +178,7 @@ impl Scheduler {
                 if !lacking.is_zero() {
                     let wanted = held.saturating_sub(lacking.min(slack.bytes));
                     self.placements.ledger.shrink(*run, &share.card, wanted);
+                    self.lent(*run);
                     self.claim_changed(*run, &share.card);
                 }
             }

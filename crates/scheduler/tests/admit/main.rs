@@ -19,6 +19,7 @@ mod pleas;
 mod requests;
 mod room;
 mod script;
+mod sleeping;
 mod trust;
 mod turns;
 mod wait_lines;

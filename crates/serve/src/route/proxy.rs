@@ -3,6 +3,7 @@
 //! A request may be sent again only until the first byte of the answer arrives.
 
 use std::cell::{Cell, RefCell};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -118,8 +119,8 @@ pub(crate) async fn carry_once<P: Pass>(
 }
 
 impl ProxyRequest {
-    /// The options of the request, with its trace context where requests are traced.
-    pub(crate) fn wish(&self, is_traced: bool) -> RouteOptions {
+    /// The options of the request, which was whole at `asked`, with its trace context where requests are traced.
+    pub(crate) fn wish(&self, asked: Instant, is_traced: bool) -> RouteOptions {
         let autoload = query::parameter(self.head.uri.query(), "autoload");
         let autoload = autoload.map(|wanted| matches!(&*wanted, "true" | "1"));
         let header = || TraceParent::read(self.head.headers.get("traceparent")?.as_bytes());
@@ -129,6 +130,7 @@ impl ProxyRequest {
             priority: self.key_use.borrow().as_ref().map(|key_use| key_use.priority()).unwrap_or_default(),
             parent: if is_traced { header() } else { None },
             hop: self.head.extensions.get().cloned(),
+            asked: Some(asked),
         }
     }
 

@@ -325,7 +325,7 @@ impl<H: ModelService> HttpServer<H> {
         self.charge(model, &request)?;
         // Taken before admission: the time to the first byte includes the wait for the model.
         let asked = Instant::now();
-        let bounced = match self.service.admit_at_once(model, request.wish(self.service.traces())) {
+        let bounced = match self.service.admit_at_once(model, request.wish(asked, self.service.traces())) {
             Some(pass) => match proxy::carry_once(&request, pass, &self.settings.limits).await {
                 Ok(answer) => {
                     return self.counted(model, asked, answer).map(|answer| answer.map(ReplyBody::Relay));
@@ -392,7 +392,7 @@ impl<H: ModelService> HttpServer<H> {
             Some(pass) => pass.bounced(request.prompt()).await,
             None => {
                 Rc::clone(&self.service)
-                    .admit(model, request.wish(self.service.traces()), request.prompt())
+                    .admit(model, request.wish(asked, self.service.traces()), request.prompt())
                     .await
             }
         };

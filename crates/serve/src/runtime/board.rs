@@ -139,6 +139,7 @@ impl Runtime {
             shown["parts"] = json!(used.map(|used| self.parts_of(view, used)));
         }
         document["host"] = json!(self.host_bar());
+        document["downloads"] = json!(self.downloads_shown());
         document
     }
 

@@ -33,9 +33,18 @@ pub struct Forecast {
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
+    /// It fits on no set of cards, even on empty ones.
+    never: bool,
     pub(crate) profile: Option<ModelProfile>,
     /// The need, if it is known.
     demand: Option<Arc<dyn MemoryModel>>,
+}
+
+impl Forecast {
+    /// True for a model that fits on no set of cards, even on empty ones.
+    pub(crate) fn never_fits(&self) -> bool {
+        self.never
+    }
 }
 
 /// Looks at every model as if it were the only one.
@@ -156,6 +165,7 @@ fn foresee(
         note: None,
         refused,
         hints,
+        never: false,
         profile,
         demand: known.clone(),
     };
@@ -174,7 +184,7 @@ fn foresee(
         }
         PlacementVerdict::Never(never) => {
             let text = format!("is refused: {}", in_a_line(&never.reason));
-            forecast(text, Some(never.reason), never.hints)
+            Forecast { never: true, ..forecast(text, Some(never.reason), never.hints) }
         }
         _ => {
             let (text, parts) = need(entry, cards, &*demand);

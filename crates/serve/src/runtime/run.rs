@@ -55,6 +55,10 @@ pub(crate) struct EngineRun {
     exit_code: Cell<Option<i32>>,
     /// llama-server's `--sleep-idle-seconds`.
     asleep: Cell<bool>,
+    /// It was asked to sleep, and answers only after it was woken.
+    pub(super) needs_wake: Cell<bool>,
+    /// Held while it is woken.
+    pub(super) waking: tokio::sync::Mutex<()>,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
@@ -89,6 +93,8 @@ impl EngineRun {
             free: RefCell::default(),
             exit_code: Cell::new(None),
             asleep: Cell::new(false),
+            needs_wake: Cell::new(false),
+            waking: tokio::sync::Mutex::default(),
             orders,
             inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
@@ -285,10 +291,11 @@ impl Starter<'_> {
                         self.ready(upstream, about);
                     }
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
-                    // It wakes by itself; its memory stays claimed until it ends.
+                    // It wakes by itself with its next request.
                     Some(ChildEvent::Sleeping(_)) => {
                         self.run.asleep.set(true);
                         self.runtime.events.asleep(&self.run.entry.name);
+                        self.runtime.submit(SchedulerEvent::Slept { run: self.run.id });
                     }
                     // The supervisor ends without a report only when the daemon ends.
                     None => return EXPECTED,

@@ -89,6 +89,7 @@ impl World {
             diver,
             host: self.host.clone(),
             buried: false,
+            asleep: false,
         };
         assert!(self.engines.insert(run, engine).is_none(), "{run:?} is used twice");
         for (index, total) in self.totals.iter().enumerate() {
@@ -120,6 +121,14 @@ impl World {
         }
     }
 
+    /// What engines take of a card together never passes it.
+    fn check_room(&self) {
+        for (index, total) in self.totals.iter().enumerate() {
+            let held: Bytes = self.engines.values().map(|engine| engine.takes(&card_id(index))).sum();
+            assert!(held <= gib(*total), "{held} of card {index} at {}", self.now);
+        }
+    }
+
     fn dispatch(&mut self, request: RequestId, run: RunId) {
         let index = usize::try_from(request.0).unwrap();
         let asked = self.asked[index];
@@ -137,11 +146,13 @@ impl World {
             return self.later(self.now, Happening::Bounces(request));
         }
         engine.requests.insert(request);
+        engine.asleep = false;
         if let Some(diver) = &mut engine.diver {
             diver.enter(request, tokens(asked.prompt));
         }
         assert!(limit.is_none_or(|limit| engine.requests.len() <= usize::try_from(limit).unwrap()));
         self.later(self.now + asked.takes, Happening::Answered(request));
+        self.check_room();
     }
 
     fn stop(&mut self, run: RunId, how: Stopping) {

@@ -27,7 +27,36 @@ pub(crate) fn status(status: &Value) -> String {
         true => String::new(),
         false => format!("\n{}", table(&["REQUEST", "MODEL", "ARRIVED", "STATE"], requests)),
     };
-    format!("{cards}{kept}\n{models}{requests}")
+    let downloads: String = list("downloads").iter().map(coming).collect();
+    let downloads = if downloads.is_empty() { downloads } else { format!("\n{downloads}") };
+    format!("{cards}{kept}\n{models}{downloads}{requests}")
+}
+
+/// A download in progress, or one that failed.
+fn coming(entry: &Value) -> String {
+    let name = entry["name"].as_str().unwrap_or("?");
+    match entry["error"].as_str() {
+        Some(error) => format!("download of {name} failed: {error}\n"),
+        None => format!("download of {}\n", download(entry, 0, Duration::ZERO)),
+    }
+}
+
+/// Formats the progress of a download, of which `first` bytes had come so long ago.
+pub(crate) fn download(entry: &Value, first: u64, since: Duration) -> String {
+    let (done, total) = (entry["done"].as_u64(), entry["total"].as_u64());
+    let part = done.zip(total).filter(|(_, total)| *total > 0);
+    let part = part.map_or_else(String::new, |(done, total)| {
+        format!(", {} %", u128::from(done.min(total)) * 100 / u128::from(total))
+    });
+    let came = done.map_or(0, |done| done.saturating_sub(first));
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let speed = Bytes::new(came).scaled(1000, millis.max(1));
+    let left = done.zip(total).map(|(done, total)| total.saturating_sub(done));
+    let left = left.filter(|_| !speed.is_zero() && millis > 0).and_then(|left| left.checked_div(speed.get()));
+    let rate = left
+        .map_or_else(String::new, |left| format!(", {speed}/s, {} left", lasted(left.saturating_mul(1000))));
+    let name = entry["name"].as_str().unwrap_or("?");
+    format!("{name}: {} of {}{part}{rate}", size(done), size(total))
 }
 
 /// What a card keeps free for other programs.
@@ -202,6 +231,8 @@ pub(super) fn size(bytes: Option<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     #[test]
@@ -281,9 +312,23 @@ requests: 15 answered, 2 failed, 1 abandoned; 2 in progress, 4 waiting
     }
 
     #[test]
+    fn downloads_are_lines_below_the_models() {
+        let mib = 1_u64 << 20;
+        let coming = json!({ "name": "u/r:Q4", "done": 100 * mib, "total": 400 * mib });
+        let failed = json!({ "name": "m", "error": "the disk is full" });
+        let text = super::status(&json!({ "downloads": [coming.clone(), failed, {}] }));
+        let lines = "\ndownload of u/r:Q4: 100 MiB of 400 MiB, 25 %\ndownload of m failed: the disk is full\n\
+            download of ?: - of -\n";
+        assert!(text.ends_with(lines), "{text}");
+        let line = super::download(&coming, 50 * mib, Duration::from_secs(10));
+        assert_eq!(line, "u/r:Q4: 100 MiB of 400 MiB, 25 %, 5 MiB/s, 1 min 00 s left");
+    }
+
+    #[test]
     fn any_json_is_shown_without_a_panic() {
         for status in [
             json!(null),
+            json!({ "downloads": [null, 5, { "done": u64::MAX, "total": 1 }, { "done": 5, "total": 0 }, { "error": "x" }] }),
             json!([1]),
             json!({ "cards": [1, {}, { "yield": {} }], "models": [null, { "claim": [{ "bytes": u64::MAX }, { "bytes": -1 }] }] }),
         ] {

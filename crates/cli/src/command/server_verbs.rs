@@ -1,9 +1,10 @@
-//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `reload`, `logs`, `stop` and `top`: requests to
-//! a running `plimsoll serve`.
+//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `download`, `reload`, `logs`, `stop` and `top`:
+//! requests to a running `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 
 mod address;
+mod download;
 mod give_way;
 mod list;
 mod load;
@@ -25,6 +26,7 @@ use crate::report::ErrorReport;
 use crate::screen;
 
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
+pub(crate) use download::{Download, download};
 pub(crate) use give_way::{Yield, give_way};
 pub(crate) use list::{List, list, status};
 pub(crate) use load::{Load, load};
@@ -95,6 +97,8 @@ pub(crate) enum ServerVerbError {
     },
     #[error("{model} is not loaded: {why}")]
     NotLoaded { model: String, why: String },
+    #[error("{model} is not there: {why}")]
+    NotDownloaded { model: String, why: String },
     #[error("{url} refuses: {message}")]
     Refused { url: String, message: String, status: StatusCode, code: String },
     #[error(

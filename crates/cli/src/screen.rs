@@ -21,6 +21,6 @@ pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
 pub(crate) use record::RecordReport;
 pub(crate) use soak::{SoakReport, lasted};
-pub(crate) use status::{in_a_line, marks, server, status, yields};
+pub(crate) use status::{download, in_a_line, marks, server, status, yields};
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};
 pub(crate) use top::{TopCommand, TopEffect, TopScreen};

@@ -52,6 +52,8 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Diagnose failed allocations: in a log, a program, a process or this machine
     Doctor(doctor::Arguments),
+    /// Let a running server download a model, and show the progress
+    Download(server_verbs::Download),
     /// Install, list and remove engines, and print the path of the one that is used
     #[command(after_help = "Examples:\n\
             \x20 plimsoll engine install\n\
@@ -201,6 +203,7 @@ pub fn main() -> ExitCode {
     let result = match command {
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Download(arguments) => server_verbs::download(&arguments).map_err(server_verbs::report),
         Command::Engine(arguments) => engine::run(arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Fleet(arguments) => fleet::run(arguments),
