@@ -72,6 +72,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         engine: engine_info(request),
         // The rounded context, because that is what the engine reserves.
         context: cost.reserve.context,
+        default_context: default_context(request),
         cards: cards(request, &cost),
         fits: fit::fits(request, &cost),
         hints: hints::hints(&FitQuestion::new(request, &ClosedForms(*request), cost.clone().into())),
@@ -82,6 +83,11 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         warnings,
         reasons,
     }
+}
+
+/// The context that the engine takes from the model's header, where the flags give none.
+pub(crate) fn default_context(request: &PlanRequest<'_>) -> Option<u64> {
+    (request.wish.context == 0).then(|| Reserve::of_model(request, 0).context)
 }
 
 /// Name in the header, else the file name given, else the architecture.

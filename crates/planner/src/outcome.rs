@@ -139,6 +139,8 @@ pub struct Plan {
     pub engine: EngineInfo,
     /// Context the engine will really reserve, in tokens.
     pub context: u64,
+    /// The model's own context, where the flags give none.
+    pub default_context: Option<u64>,
     pub cards: Vec<CardPlan>,
     pub host: HostPlan,
     pub growth: DepthGrowth,

@@ -166,16 +166,15 @@ fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reas
     })
 }
 
-/// The server's cache of prompts in host memory, which is outside of the sum.
+/// The server's cache of prompts in host memory, which is outside of the sum (llama.cpp#16391, ik_llama.cpp#954).
 fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
-    let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
     let limit = request.wish.host_cache;
     let keeps = request.program == ProgramKind::LlamaServer && limit != Some(Bytes::ZERO);
-    (computes_on_host && keeps).then(|| {
-        let limit = limit.map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
+    (keeps && !request.wish.embeddings).then(|| {
+        let limit = limit.map_or("all that it gets".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
-            "llama-server keeps old prompts in host memory, {limit}, which the plan does not include; \
-                `--cache-ram 0` disables this cache"
+            "llama-server since October 2025 keeps prompts of idle slots in host memory, {limit} beyond this plan; \
+                `-cram MIB` sets the limit, and `-cram 0` turns it off"
         );
         Reason::new("prompt_cache_not_counted", text)
     })

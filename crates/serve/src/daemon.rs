@@ -224,6 +224,7 @@ impl Daemon {
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
+        tell_of_variables(&serve);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.log_file = log_file;
@@ -353,6 +354,19 @@ fn origins(named: Vec<String>) -> Origins {
     }
 }
 
+/// Logs what engines do not inherit; a check starts none.
+fn tell_of_variables(serve: &ServeSettings) {
+    let (_, kept) = inherited(std::env::vars_os(), &serve.pass_env);
+    if !kept.is_empty() {
+        let count = kept.len();
+        tracing::info!(
+            "engines do not inherit {count} variables of this environment; `pass-env` passes those that they need \
+            (--log-level debug lists them)"
+        );
+        tracing::debug!("engines do not inherit {}", kept.join(", "));
+    }
+}
+
 fn settings(
     setup: &Setup,
     config: &Config,
@@ -388,15 +402,7 @@ fn settings(
         ask: serve.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
-    let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
-    if !kept.is_empty() {
-        let count = kept.len();
-        tracing::info!(
-            "engines do not inherit {count} variables of this environment; `pass-env` passes those that they need \
-            (--log-level debug lists them)"
-        );
-        tracing::debug!("engines do not inherit {}", kept.join(", "));
-    }
+    let (inherited, _) = inherited(std::env::vars_os(), &serve.pass_env);
     let address = |key, text: &Option<String>| {
         text.as_deref().map(Address::parse).transpose().map_err(|_| DaemonError::Address(key))
     };

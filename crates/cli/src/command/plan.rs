@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardSpec};
+use plimsoll_config::reserve_size;
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 
@@ -91,7 +92,7 @@ pub(crate) struct Arguments {
     host: Option<HostSize>,
     /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as
     /// guard counts
-    #[arg(long, value_name = "SIZE", conflicts_with = "check")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size, conflicts_with = "check")]
     budget: Option<Bytes>,
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
     /// --exact asks
@@ -156,6 +157,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // First, because it says what the figures below are not.
     plan.warnings.extend(unasked);
     room.doubt(&options, &mut plan);
+    room.doubt_hints(&options, &mut plan.hints, |options| arguments.plan_of(options, cards));
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;
@@ -223,6 +225,12 @@ impl Arguments {
 
     fn program(&self) -> ProgramKind {
         self.program.unwrap_or_default()
+    }
+
+    /// The plan of these flags by the formulas, where there is one.
+    fn plan_of(&self, options: &Options, cards: &[Card]) -> Option<Plan> {
+        let wish = options.wish(self.program()).ok()?;
+        wished(&wish, self.engine(), self.program(), cards).ok()
     }
 
     /// The cards as seen by a program that is held to a budget.

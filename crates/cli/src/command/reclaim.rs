@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
-use plimsoll_config::Launch;
+use plimsoll_config::{Launch, reserve_size};
 use plimsoll_flags::ProgramKind;
 use plimsoll_host::{AllowanceGate, ReclaimGoal, StepVerdict};
 use plimsoll_probe::sysroot::Sysroot;
@@ -29,7 +29,7 @@ mod text;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Memory that will be allocated, e.g. 5GiB
-    #[arg(long, value_name = "SIZE", required_unless_present = "print_unit")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size, required_unless_present = "print_unit")]
     need: Option<Bytes>,
     /// Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages
     #[arg(long, value_name = "ORDER")]

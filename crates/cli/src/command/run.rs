@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardSettings, GuardedCard};
+use plimsoll_config::{GuardSettings, GuardedCard, reserve_size};
 use plimsoll_launch::{Environment, LaunchError, find_program};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     cards: Vec<RequestedCard>,
     /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
     /// starts share it
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     budget: Option<Bytes>,
     /// Leave the other cards visible, and refuse CUDA contexts on them
     #[arg(long, requires = "cards")]

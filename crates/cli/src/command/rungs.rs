@@ -4,7 +4,7 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
-use plimsoll_config::{GuardSettings, OnOom, PoolChoice, word};
+use plimsoll_config::{GuardSettings, OnOom, PoolChoice, reserve_size, word};
 use serde::de::DeserializeOwned;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -14,7 +14,7 @@ pub(crate) struct OomLadder {
     #[arg(long)]
     reuse: bool,
     /// Build an allocation that is refused in one piece from chunks of this size, e.g. 2MiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     chunk: Option<Bytes>,
     /// Ask plimsoll serve to make room: idle models on that card are unloaded, and the budget is raised
     #[arg(long)]
@@ -23,12 +23,12 @@ pub(crate) struct OomLadder {
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u32>,
     /// Put what does not fit into host memory, up to this size
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     spill: Option<Bytes>,
     /// With --spill: total memory that the program will allocate on each card, so that its first allocations
     /// (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp's
     /// programs
-    #[arg(long, value_name = "SIZE", requires = "spill")]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size, requires = "spill")]
     need: Option<Bytes>,
     /// With --spill: keep this much of the budget for allocations that are smaller than this size
     #[arg(long, value_name = "SIZE", requires = "spill")]

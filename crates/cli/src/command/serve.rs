@@ -1,5 +1,6 @@
 //! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use plimsoll_config::{
 };
 use plimsoll_launch::{LogOutput, LogWish};
 use plimsoll_nostd::heap;
+use plimsoll_report::wrapped;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Forecast, Listen, Setup, widest};
 use serde_json::{Value, json};
@@ -21,6 +23,9 @@ mod unit;
 
 use super::rungs::{OomLadder, words};
 use crate::report::{ErrorReport, print, print_as, status};
+
+/// Columns of the parts of a model's need.
+const CHECK_WIDTH: usize = 80;
 
 const MORE: &str = "\
 Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
@@ -204,9 +209,22 @@ fn check_in_words(check: &ConfigCheck) -> String {
     let width = widest(check.models.iter().map(|model| model.name.as_str()));
     for model in &check.models {
         say(format!("model {:width$}  {}", model.name, model.text));
+        let indent = width + 8;
+        for warning in &model.warnings {
+            let lines = wrapped(&format!("warning: {}", warning.text), CHECK_WIDTH.saturating_sub(indent), 9);
+            lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
+        }
+        for part in &model.parts {
+            let lines = wrapped(part, CHECK_WIDTH.saturating_sub(indent), 0);
+            lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
+        }
         for hint in &model.hints {
             say(format!("      {:width$}  hint: {hint}", ""));
         }
+    }
+    let notes: BTreeSet<&String> = check.models.iter().filter_map(|model| model.note.as_ref()).collect();
+    for note in notes {
+        wrapped(&format!("note: {note}"), CHECK_WIDTH, 6).into_iter().for_each(&mut say);
     }
     text
 }
@@ -218,8 +236,11 @@ fn check_as_json(check: &ConfigCheck) -> Value {
         json!({ "id": card.id, "name": card.name, "available": account.limit(), "total": card.total })
     });
     let models = check.models.iter().map(|model| {
-        let Forecast { name, text, refused, hints, .. } = model;
-        json!({ "name": name, "fits": refused.is_none(), "text": text, "reason": refused, "hints": hints })
+        let Forecast { name, text, parts, warnings, note, refused, hints, .. } = model;
+        json!({
+            "name": name, "fits": refused.is_none(), "text": text, "parts": parts, "warnings": warnings, "note": note,
+            "reason": refused, "hints": hints,
+        })
     });
     let (cards, models): (Vec<Value>, Vec<Value>) = (cards.collect(), models.collect());
     json!({ "schema": "plimsoll.serve-check/1", "cards": cards, "models": models })

@@ -23,6 +23,7 @@ use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
 use serde_json::{Value, json};
 
 use crate::report::ErrorReport;
+use crate::screen;
 
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
 pub(crate) use download::{Download, download};
@@ -99,7 +100,7 @@ pub(crate) enum ServerVerbError {
     #[error("{model} is not there: {why}")]
     NotDownloaded { model: String, why: String },
     #[error("{url} refuses: {message}")]
-    Refused { url: String, message: String, status: StatusCode },
+    Refused { url: String, message: String, status: StatusCode, code: String },
     #[error(
         "the server at {url} is not a process of yours on this machine\nhint: stop it where it runs: as its \
         user or root, in its container, or with `systemctl stop plimsoll`"
@@ -121,6 +122,13 @@ pub(crate) enum ServerVerbError {
     Io(#[from] io::Error),
 }
 
+impl ServerVerbError {
+    /// True for a refusal with this code.
+    fn has_code(&self, wanted: &str) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == wanted)
+    }
+}
+
 /// A model that the server does not have, and text that cannot be sent, are input.
 pub(super) fn report(error: ServerVerbError) -> ErrorReport {
     let is_input = match &error {
@@ -138,7 +146,10 @@ pub(crate) fn pin(arguments: &Pin) -> Result<ExitCode, ServerVerbError> {
     arguments.server.ask_json(Method::POST, &path, &json!({ "model": arguments.model }))?;
     let model = &arguments.model;
     match arguments.time {
-        Some(time) => done(format_args!("{model} is pinned for {} s", time.as_millis().div_ceil(1000))),
+        Some(time) => {
+            let time = screen::lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            done(format_args!("{model} is pinned for {time}"))
+        }
         None => {
             done(format_args!("{model} is pinned until `plimsoll unpin {model}` or the end of the server"))
         }
@@ -153,7 +164,11 @@ pub(crate) fn unpin(arguments: &Unpin) -> Result<ExitCode, ServerVerbError> {
 pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
     match &arguments.model {
         Some(model) => {
-            arguments.server.ask_json(Method::POST, "/models/unload", &json!({ "model": model }))?;
+            let asked = arguments.server.ask_json(Method::POST, "/models/unload", &json!({ "model": model }));
+            if asked.as_ref().is_err_and(|error| error.has_code("model_not_running")) {
+                return done(format_args!("{model} is not loaded"));
+            }
+            asked?;
             done(format_args!("{model} is unloaded after the answers in progress"))
         }
         None => {
@@ -186,6 +201,14 @@ pub(crate) fn logs(arguments: &Logs) -> Result<ExitCode, ServerVerbError> {
     let path = model.as_deref().map_or_else(String::new, |model| format!("?model={}", encoded(model)));
     let lines = server.ask(Method::GET, &format!("/logs{path}"), &Value::Null)?;
     io::stdout().write_all(lines.as_bytes())?;
+    if lines.is_empty() {
+        let whose = model.as_deref().unwrap_or("any model");
+        // A closed stderr must not fail the command.
+        let _ = writeln!(
+            io::stderr(),
+            "plimsoll: no line of {whose} yet; an engine writes lines from its first load on"
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -261,7 +284,8 @@ impl ServerAddress {
         if status == StatusCode::UNAUTHORIZED {
             message += "\nhint: pass a key with --api-key, or in the variable PLIMSOLL_API_KEY";
         }
-        Err(ServerVerbError::Refused { url, message, status })
+        let code = problem["error"]["code"].as_str().unwrap_or_default().to_owned();
+        Err(ServerVerbError::Refused { url, message, status, code })
     }
 
     fn unreachable(&self, error: HttpClientError) -> ServerVerbError {

@@ -20,6 +20,10 @@ fn write(fit: &Fit, paper: Paper, out: &mut String) -> fmt::Result {
     }
     let verdict = if fit.fits { "fits" } else { "does not fit" };
     writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind)?;
+    if let Some(context) = fit.default_context {
+        let line = format!("note: without -c, the context is the model's own: {context} tokens");
+        paper.line(&line, 6, out)?;
+    }
     for answer in &fit.answers {
         write_answer(answer, paper, out)?;
     }

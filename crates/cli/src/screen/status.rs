@@ -98,11 +98,15 @@ pub(crate) fn marks(status: &Value) -> String {
         // A stop says why; the end of its process adds nothing.
         let kind = mark["kind"].as_str().filter(|kind| *kind != "gone")?;
         let at = now.zip(mark["at"].as_f64()).map_or_else(String::new, |(now, at)| ago(now - at));
-        let of = name(&mark["model"]).map_or_else(String::new, |name| format!(" {name}"));
         let failure = in_a_line(&mark["failure"]["reason"]);
         let why = if failure.is_empty() { mark["text"].as_str().unwrap_or_default() } else { &failure };
+        // Reasons of failures begin with the name.
+        let of = name(&mark["model"]).filter(|name| !why.starts_with(name));
+        let of = of.map_or_else(String::new, |name| format!(" {name}"));
         let colon = if why.is_empty() { "" } else { ": " };
-        Some((at, format!("{kind}{of}{colon}{why}")))
+        let times = mark["failure"]["times"].as_u64().filter(|times| *times > 1);
+        let times = times.map_or_else(String::new, |times| format!(" ({times} times)"));
+        Some((at, format!("{kind}{of}{colon}{why}{times}")))
     };
     let lines: Vec<(String, String)> = list("marks").iter().filter_map(line).collect();
     let lines = &lines[lines.len().saturating_sub(MARKS)..];
@@ -111,10 +115,11 @@ pub(crate) fn marks(status: &Value) -> String {
     if shown.is_empty() { shown } else { format!("\nLATEST\n{shown}") }
 }
 
-/// A reason and its causes.
+/// A reason and its causes, without advice, which is no cause.
 pub(crate) fn in_a_line(reason: &Value) -> String {
     let own = reason["text"].as_str().map(str::to_owned);
-    let causes = reason["because"].as_array().into_iter().flatten().map(in_a_line);
+    let causes = reason["because"].as_array().into_iter().flatten();
+    let causes = causes.filter(|cause| cause["code"] != "hint").map(in_a_line);
     own.into_iter().chain(causes).collect::<Vec<_>>().join(": ")
 }
 

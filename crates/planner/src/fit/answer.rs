@@ -9,7 +9,7 @@ use super::price::{CostModel, PlanPrice};
 use super::scale::FitScale;
 use super::search::FitBound;
 use crate::fit::split;
-use crate::{EngineInfo, PlanRequest, Reserve, Terms, engine_info, hints, model_name};
+use crate::{EngineInfo, PlanRequest, Reserve, Terms, default_context, engine_info, hints, model_name};
 
 /// Search dimension: a setting of which the largest value that fits is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,8 @@ pub struct Fit {
     pub engine: EngineInfo,
     /// The unchanged request fits.
     pub fits: bool,
+    /// The model's own context, where the flags give none.
+    pub default_context: Option<u64>,
     /// Doubts about the unchanged request, which the caller adds: a price model knows none.
     pub warnings: Vec<Reason>,
     pub cards: Vec<CardLine>,
@@ -173,6 +175,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
             model: model_name(self.request),
             engine: engine_info(self.request),
             fits: self.asked.fits(self.request.cards),
+            default_context: default_context(self.request),
             warnings: Vec::new(),
             cards: self.lines(&self.asked),
             hints: hints::hints(&self),

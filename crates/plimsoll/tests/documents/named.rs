@@ -30,7 +30,7 @@ const NAMED: &[(&str, &str, i32)] = &[
     ("ps", "", 0),
     ("status [--json] [--watch]", "status --json", 0),
     ("status", "", 0),
-    ("load MODEL", "load chat", 1),
+    ("load MODEL", "load chat", 0),
     ("pin MODEL [--for 1h]", "pin chat --for 1h", 0),
     ("unpin MODEL", "unpin chat", 0),
     ("yield SIZE [--card CARD] [--for 2h]", "yield 1MiB --card host --for 2h", 0),

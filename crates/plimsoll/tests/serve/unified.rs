@@ -102,7 +102,7 @@ fn cached(path: &Path) -> Option<u64> {
 /// What `reclaim` says of the machine as it is.
 fn measured(arguments: &[&str]) -> Value {
     let said = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["reclaim", "--need", "1", "--dry-run", "--json"])
+        .args(["reclaim", "--need", "1KiB", "--dry-run", "--json"])
         .args(arguments)
         .output()
         .expect("plimsoll runs");

@@ -200,16 +200,16 @@ impl<H: ModelService> HttpServer<H> {
     fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let listing = self.service.listing(model);
         if listing.is_running() {
-            let message = match listing.state {
-                ModelState::Queued => "model already waits for memory or for its check",
-                ModelState::Loading => "model is already loading",
+            let (code, message) = match listing.state {
+                ModelState::Queued => ("model_running", "model already waits for memory or for its check"),
+                ModelState::Loading => ("model_running", "model is already loading"),
                 ModelState::Draining | ModelState::Stopping => {
-                    "model is about to leave; load it again when it has left"
+                    ("model_leaves", "model is about to leave; load it again when it has left")
                 }
                 // The status and the words of llama-server's router (b10605).
-                _ => "model is already running",
+                _ => ("model_running", "model is already running"),
             };
-            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_running", message));
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, code, message));
         }
         self.audit(head, "load", &listing.name);
         self.service.load(model);

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Hint, Reason};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{HostPlan, Plan};
 
@@ -81,7 +81,7 @@ impl Room {
     /// Puts the doubts about cards, flags and host memory before those of the planner.
     pub(super) fn doubt(&self, options: &Options, plan: &mut Plan) {
         let mut doubts = self.doubts(options);
-        if let Some((doubt, fits)) = self.host(plan, mapped(options)) {
+        if let Some((doubt, fits)) = self.host(plan, options) {
             doubts.push(doubt);
             plan.fits &= fits;
         }
@@ -95,8 +95,28 @@ impl Room {
         flags.chain(self.doubts.iter().cloned()).collect()
     }
 
+    /// Takes back that a hint is enough where it moves more to the host than the host has.
+    pub(super) fn doubt_hints(
+        &self,
+        options: &Options,
+        hints: &mut [Hint],
+        planned: impl Fn(&Options) -> Option<Plan>,
+    ) {
+        if self.host.is_none() {
+            return;
+        }
+        for hint in hints.iter_mut().filter(|hint| hint.enough) {
+            let words =
+                hint.advice.flags().map(|flags| flags.split(' ').map(str::to_owned).collect::<Vec<_>>());
+            let changed = words.and_then(|words| Options::from_argv(&words).ok());
+            let Some(changed) = changed.map(|changed| changed.merged_over(options)) else { continue };
+            let doubt = planned(&changed).and_then(|plan| self.host(&plan, &changed));
+            hint.enough = doubt.is_none_or(|(_, fits)| fits);
+        }
+    }
+
     /// Doubt about host memory, and whether the plan still fits.
-    fn host(&self, plan: &Plan, is_mapped: bool) -> Option<(Reason, bool)> {
+    pub(super) fn host(&self, plan: &Plan, options: &Options) -> Option<(Reason, bool)> {
         let HostPlan { peak, .. } = plan.host;
         if self.cards.iter().any(|card| card.kind == CardKind::Host) {
             // The host is one of the cards, and its verdict is that of a card.
@@ -116,7 +136,7 @@ impl Room {
         }
         let text = if need <= room.total {
             format!("{need} of host memory are needed, but only {} of {} are free now", room.free, room.total)
-        } else if is_mapped {
+        } else if mapped(options) {
             format!(
                 "{need} of host memory are needed, but the machine has only {}, so weights would be read \
                 from disk again and again",

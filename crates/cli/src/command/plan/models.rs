@@ -54,7 +54,31 @@ impl Models {
         };
         // The draft model and the projector are on the same cards, and often decide whether the whole fits.
         let draft = here.draft_model.as_ref().map(read).transpose()?;
-        Ok(Self::new(read(main)?, draft, here.projector.as_ref().map(read).transpose()?))
+        let read_main = read(main).map_err(|error| match elsewhere(main) {
+            Some(hint) => ErrorReport::new(format!("{error}\nhint: {hint}")),
+            None => error.into(),
+        })?;
+        Ok(Self::new(read_main, draft, here.projector.as_ref().map(read).transpose()?))
+    }
+}
+
+/// Advice for a name that is no file here and looks like one of a hub or of ollama.
+fn elsewhere(name: &str) -> Option<String> {
+    let is_word =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c));
+    let name = name.trim_start_matches("hf.co/").trim_start_matches("huggingface.co/");
+    if Path::new(name).exists() || name.ends_with(".gguf") {
+        return None;
+    }
+    let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
+    match repository.split_once('/') {
+        Some((user, repo)) if is_word(user) && is_word(repo) && is_word(tag) => {
+            Some(format!("`plimsoll plan -hf {name}` plans a model of Hugging Face's hub"))
+        }
+        None if name.contains(':') && is_word(repository) && is_word(tag) => {
+            Some("`plimsoll import ollama` writes the files of ollama's models, and `plimsoll plan FILE` plans one".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -80,4 +104,29 @@ fn downloaded(wish: &ModelParams, dialect: Dialect) -> Result<ModelParams, Error
             Err(ErrorReport::new(format!("`{}` was fetched", model.name)))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_hub_or_of_ollama_is_told_where_it_belongs() {
+        for (name, told) in [
+            ("bartowski/Llama-3.1-8B-GGUF", Some("-hf bartowski/Llama-3.1-8B-GGUF`")),
+            ("hf.co/a/b:Q4_K_M", Some("-hf a/b:Q4_K_M`")),
+            ("llama3:8b", Some("import ollama")),
+            ("models/a.gguf", None),
+            ("model", None),
+            ("/no/such/file", None),
+            ("a/b/c", None),
+            ("a b:c", None),
+            ("", None),
+            (":", None),
+        ] {
+            let hint = elsewhere(name);
+            assert_eq!(hint.is_some(), told.is_some(), "{name}: {hint:?}");
+            assert!(hint.unwrap_or_default().contains(told.unwrap_or_default()), "{name}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use plimsoll_flags::joined;
 use plimsoll_flags::table::{self, FlagArity};
 
 use super::Arguments;
@@ -31,7 +32,9 @@ pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
             continue;
         }
         let Some(found) = table::by_argument(&text).filter(|_| !is_own(&own, &text)) else {
-            kept.push(word);
+            // It is refused in the words of the engine's flags.
+            let is_joined = joined(&text).is_some_and(|(flag, _)| !is_own(&own, flag));
+            if is_joined { &mut engine } else { &mut kept }.push(word);
             continue;
         };
         let values = match found.flag.takes {
@@ -102,6 +105,8 @@ mod tests {
             ("plan m.gguf --contxt 5", "plan m.gguf --contxt 5"),
             ("plan m.gguf -c", "plan m.gguf -- -c"),
             ("plan m.gguf --", "plan m.gguf --"),
+            ("plan -c=5 m.gguf --ctx-size=5 -c5", "plan m.gguf -- -c=5 --ctx-size=5 -c5"),
+            ("plan --fit=ctx --card=3090 m.gguf", "plan --fit=ctx --card=3090 m.gguf"),
             ("plan --help", "plan --help"),
             ("plan m.gguf -h", "plan m.gguf -h"),
             ("serve -c 5", "serve -c 5"),

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{ServerAddress, ServerVerbError, done};
 use crate::screen;
 
-/// The server decides within a few milliseconds, after a reading of the cards.
+/// The server decides within a few milliseconds, after a reading of the cards; an engine that rejects its command line
+/// ends within a second.
 const DECIDED_WITHIN: Duration = Duration::from_millis(1500);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
@@ -24,7 +25,12 @@ pub(crate) struct Load {
 
 pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
     let Load { model, server } = arguments;
-    server.ask_json(Method::POST, "/models/load", &json!({ "model": model }))?;
+    let answer = server.ask_json(Method::POST, "/models/load", &json!({ "model": model }));
+    // What was wished is so already, or is under way.
+    let was_loaded = answer.as_ref().is_err_and(|error| error.has_code("model_running"));
+    if !was_loaded {
+        answer?;
+    }
     let asked = Instant::now();
     loop {
         let status = server.ask_json(Method::GET, "/api/status", &Value::Null)?;
@@ -38,9 +44,14 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
             Some(("unloaded" | "failed", why)) if is_over && !why.is_empty() => {
                 return Err(ServerVerbError::NotLoaded { model: model.clone(), why });
             }
-            Some(("unloaded" | "failed" | "queued", _)) if !is_over => thread::sleep(BETWEEN_LOOKS),
+            Some(("unloaded" | "failed" | "queued" | "loading", _)) if !is_over => {
+                thread::sleep(BETWEEN_LOOKS);
+            }
             Some(("queued", _)) => {
                 return done(format_args!("{model} waits for memory; `plimsoll ps` shows when it is ready"));
+            }
+            Some(("ready", _)) | None if was_loaded => {
+                return done(format_args!("{model} is already loaded"));
             }
             Some(("ready", _)) => return done(format_args!("{model} is ready")),
             _ => return done(format_args!("{model} is being loaded; `plimsoll ps` shows when it is ready")),

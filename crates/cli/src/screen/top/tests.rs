@@ -29,7 +29,7 @@ fn status() -> Value {
             { "name": "code", "state": "loading", "claim": [{ "card": "GPU-1", "bytes": 4 * GIB }],
               "in_flight": 0, "queued": 0, "last_used": null },
             { "name": "big", "state": "failed", "claim": [], "in_flight": 0, "queued": 0, "last_used": 40.0,
-              "last_failure": { "code": "x", "text": "big needs 30 GiB, and the card has 24" } },
+              "failed_at": 70.0, "last_failure": { "code": "x", "text": "big needs 30 GiB, and the card has 24" } },
         ],
     })
 }
@@ -75,6 +75,7 @@ fn a_model_that_runs_has_no_note_of_its_last_failure() {
     let mut status = status();
     let failure = json!({ "text": "no room at the first try" });
     status["models"][0]["last_failure"] = failure.clone();
+    status["models"][0]["failed_at"] = json!(10);
     assert!(!drawn(&screen(&status), 80, 12).join("\n").contains("no room"));
     status["models"][0]["state"] = json!("failed");
     assert!(drawn(&screen(&status), 80, 12).join("\n").contains("no room"));
@@ -219,7 +220,8 @@ fn hostile_text_and_figures_change_nothing_but_text() {
     let name = format!("\u{1b}[2J\r\n\u{202e}{}", "x".repeat(10 << 20));
     let model = json!({
         "name": name, "state": name, "claim": [{ "bytes": u64::MAX }], "measured": [{ "bytes": -1 }],
-        "in_flight": u64::MAX, "queued": u64::MAX, "last_used": -1e300, "last_failure": { "text": name },
+        "in_flight": u64::MAX, "queued": u64::MAX, "last_used": -1e300, "failed_at": -1e308,
+        "last_failure": { "text": name },
     });
     let card = json!({
         "name": name, "total": 5, "capacity": u64::MAX, "foreign": u64::MAX,

@@ -232,10 +232,13 @@ fn model_row(model: &Value, now: Option<f64>) -> TopRow {
         in_flight: model["in_flight"].as_u64().unwrap_or_default(),
         is_pinned: model["pinned"].as_bool().unwrap_or_default(),
         is_loaded: !is("unloaded") && !is("failed"),
-        // A model that runs has left its last failure behind.
-        note: match ["ready", "draining"].into_iter().any(is) {
-            true => String::new(),
-            false => plain(model["last_failure"]["text"].as_str().unwrap_or_default()),
+        // A model that runs, or ran since, has left its last failure behind.
+        note: match model["failed_at"].as_f64().filter(|_| !["ready", "draining"].into_iter().any(is)) {
+            None => String::new(),
+            Some(at) => {
+                let age = now.map_or_else(String::new, |now| format!("{}: ", ago(now - at)));
+                plain(&format!("{age}{}", model["last_failure"]["text"].as_str().unwrap_or_default()))
+            }
         },
     }
 }
