@@ -27,6 +27,7 @@ mod metrics;
 mod neighbours;
 mod nobody;
 mod operator;
+mod read_ahead;
 #[path = "../pages/real.rs"]
 mod real;
 mod remote;

@@ -11,6 +11,7 @@ mod host;
 mod invariants;
 mod keeping;
 mod max_requests;
+mod measured;
 mod neighbours;
 mod out_of_memory;
 mod outlook;
