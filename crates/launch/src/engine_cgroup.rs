@@ -74,13 +74,13 @@ impl EngineCgroup {
             return None;
         }
         let delegated = memory.map(|_| take_memory_controller(home, std::process::id()));
+        let is_bounded = delegated.is_some_and(|delegated| delegated.inspect_err(tell_once).is_ok());
         let path = home.join(format!("plimsoll-{leader}"));
         fs::create_dir(&path).ok()?;
         let group = Self(path);
-        if let (Some(memory), Some(delegated)) = (memory, delegated) {
-            // Before the engine enters, so that all of its memory counts.
-            let bounded = delegated.and_then(|()| Ok(group.bound(memory)?));
-            bounded.unwrap_or_else(|why| tell_once(&why));
+        // Before the engine enters, so that all of its memory counts.
+        if let Some(memory) = memory.filter(|_| is_bounded) {
+            group.bound(memory).unwrap_or_else(|why| tell_once(&why.into()));
         }
         fs::write(group.0.join("cgroup.procs"), leader.to_string()).ok()?;
         Some(group)

@@ -11,7 +11,6 @@ use super::cache::is_cached;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
-/// A piece counts as cached by its first page: the kernel reads that far ahead by itself, and the engine does so again.
 const STEP: u64 = PIECE as u64;
 
 /// Reads what is not cached of these files, as long as `goes_on` says so; returns the number of bytes that were read.
@@ -27,14 +26,16 @@ pub fn read_ahead(files: &[PathBuf], goes_on: impl Fn() -> bool) -> io::Result<B
             if !goes_on() {
                 return Ok(Bytes::new(read));
             }
-            match is_cached(&file, offset) {
-                Some(true) => {}
-                Some(false) => {
+            // By both ends: the kernel reads beyond what is asked for, and that may end within the piece.
+            let ends = [offset, (offset + STEP).min(length) - 1].map(|at| is_cached(&file, at));
+            match ends {
+                [Some(true), Some(true)] => {}
+                [Some(_), Some(_)] => {
                     let bytes = file.read_at(&mut piece, offset)?;
                     read += u64::try_from(bytes).unwrap_or_default();
                 }
                 // Without this answer every load of a cached model would copy its files once more.
-                None => break,
+                _ => break,
             }
             offset += STEP;
         }

@@ -22,6 +22,7 @@ mod import;
 mod isolation;
 mod limits;
 mod log;
+mod measured;
 mod memory;
 mod metrics;
 mod neighbours;

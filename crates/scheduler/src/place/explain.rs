@@ -1,7 +1,7 @@
 //! Explanation of why a model fits on no card: its memory need, each card's memory and the engines that hold
 //! it.
 
-use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
+use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
 
 use super::ledger::{Account, Ledger};
 use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery};
@@ -35,7 +35,16 @@ pub(super) fn never(
     };
     // Clients retry on `no_room` and give up on `never_fits`.
     let code = if crowded_out { "no_room" } else { "never_fits" };
-    let mut reason = Reason::new(code, text).fact("model", name);
+    let reason = Reason::new(code, text).fact("model", name);
+    let mut reason =
+        reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
+            Ok(placement) => too_little(ledger, tenants, placement),
+            Err(reason) => reason.clone().fact("cards", names(ledger, set)),
+        }));
+    if asked.len() > SPELT_OUT {
+        let more = format!("further sets of cards that are also too small: {}", asked.len() - SPELT_OUT);
+        reason = reason.because(Reason::new("more_sets", more));
+    }
     // Without these lines a model would be refused for a need that neither plan nor configuration shows.
     for (code, bytes, cause) in [
         ("measured", query.learned.measured, "an earlier run of the engine was measured to take them"),
@@ -46,14 +55,6 @@ pub(super) fn never(
                 format!("the need includes {bytes} more on each card than planned or declared: {cause}");
             reason = reason.because(Reason::new(code, text).fact("learned", bytes));
         }
-    }
-    reason = reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
-        Ok(placement) => too_little(ledger, tenants, placement),
-        Err(reason) => reason.clone().fact("cards", names(ledger, set)),
-    }));
-    if asked.len() > SPELT_OUT {
-        let more = format!("further sets of cards that are also too small: {}", asked.len() - SPELT_OUT);
-        reason = reason.because(Reason::new("more_sets", more));
     }
     let mut hints = hints(query, ledger, tenants, crowded_out);
     if !crowded_out && !query.learned.measured.is_zero() {
@@ -67,7 +68,10 @@ pub(super) fn never(
 fn after_measurement(ledger: &Ledger, placement: &Placement) -> Vec<Hint> {
     let small = placement.shares.iter().filter_map(|share| {
         let account = ledger.account(&share.card)?;
-        (share.bytes > account.limit()).then(|| (&account.card().name, share.bytes + account.reserve()))
+        // A card of a vendor has no more than it has.
+        let described = account.budget().is_some() || account.card().kind == CardKind::Host;
+        (described && share.bytes > account.limit())
+            .then(|| (&account.card().name, share.bytes + account.reserve()))
     });
     let more = small.map(|(card, bytes)| {
         format!("let models use {bytes} of {card}: `total` or `budget` of its `--card`")

@@ -13,6 +13,7 @@ mod keeping;
 mod max_requests;
 mod measured;
 mod neighbours;
+mod offline;
 mod out_of_memory;
 mod outlook;
 mod pins;

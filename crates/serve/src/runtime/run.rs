@@ -51,6 +51,8 @@ pub(crate) struct EngineRun {
     pid: Cell<Option<u32>>,
     placement: Placement,
     pub(super) arguments: RefCell<Vec<String>>,
+    /// The operator knows that it takes more of a card than models may use.
+    pub(super) told_beyond: Cell<bool>,
     /// Size of the files from which it reads weights.
     pub(super) file_bytes: Cell<Bytes>,
     /// Free memory of its cards when its process was started.
@@ -89,6 +91,7 @@ impl EngineRun {
             pid: Cell::new(None),
             placement,
             arguments: RefCell::default(),
+            told_beyond: Cell::default(),
             file_bytes: Cell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
