@@ -13,11 +13,14 @@ mod forecast;
 mod freeing;
 mod health;
 mod holders;
+mod host_bound;
 mod launch;
 mod memory;
+pub(crate) mod model_files;
 mod needs;
 mod operator_log;
 mod private_folder;
+mod read_ahead;
 mod registry;
 mod reload;
 mod request_log;
@@ -57,6 +60,7 @@ use self::admission::AdmissionAnswer;
 use self::board::{Board, Webhook};
 use self::downloads::Downloads;
 use self::operator_log::OperatorLog;
+use self::read_ahead::ReadAheads;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
 use self::slots::WarmSlots;
@@ -167,6 +171,7 @@ pub(crate) struct Runtime {
     extensions: Vec<Rc<dyn Extension>>,
     operator_log: OperatorLog,
     board: Board,
+    ahead: ReadAheads,
     /// Measured memory of engines that nothing plans.
     needs: MeasuredNeeds,
     traces: Option<Traces>,
@@ -237,6 +242,7 @@ impl Runtime {
             extensions,
             operator_log: OperatorLog::default(),
             board,
+            ahead: ReadAheads::default(),
             needs,
             traces,
             counts: RequestCounts::default(),
@@ -335,6 +341,7 @@ impl Runtime {
                 }
             }
             SchedulerEffect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
+            SchedulerEffect::ReadAhead { model } => self.read_ahead(*model),
             SchedulerEffect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
             SchedulerEffect::Start { run, model, placement } => {
                 let entry = self.entry(*model);
@@ -356,6 +363,7 @@ impl Runtime {
             SchedulerEffect::StateChanged { model, state } => {
                 let before = self.statuses.with(*model, |status| status.state.replace(*state));
                 self.told_state(*model, before, *state);
+                self.ahead.state_changed(*model, *state);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
                 if *state == ModelState::Draining {
@@ -365,9 +373,8 @@ impl Runtime {
             SchedulerEffect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
             SchedulerEffect::Drained => self.drained.notify_waiters(),
             // Only extensions hold engines to their claims and ask other processes.
-            SchedulerEffect::AskNeighbours { .. }
-            | SchedulerEffect::AnswerBudget { .. }
-            | SchedulerEffect::ClaimChanged { .. } => {}
+            SchedulerEffect::AskNeighbours { .. } | SchedulerEffect::AnswerBudget { .. } => {}
+            SchedulerEffect::ClaimChanged { run, share } => self.follow_host_claim(*run, share),
         }
     }
 

@@ -23,11 +23,13 @@ mod import;
 mod isolation;
 mod limits;
 mod log;
+mod measured;
 mod memory;
 mod metrics;
 mod neighbours;
 mod nobody;
 mod operator;
+mod read_ahead;
 #[path = "../pages/real.rs"]
 mod real;
 mod remote;

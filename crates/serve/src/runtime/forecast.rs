@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, Reason};
 use plimsoll_config::ConfiguredModel;
-use plimsoll_scheduler::place::{DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, place};
+use plimsoll_scheduler::place::{
+    DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
+};
 use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 use super::Runtime;
@@ -207,7 +209,7 @@ fn verdict(
         demand,
         cache: &DemandCache::default(),
         // Nothing is learned from runs here: the forecast comes before the first one.
-        learned: Bytes::ZERO,
+        learned: LearnedNeed::default(),
         allowed: &allowed,
         named: demand.named(),
     };

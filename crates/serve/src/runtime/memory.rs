@@ -61,9 +61,10 @@ impl Runtime {
         self.take_reading(reading, taken);
     }
 
-    /// Keeps what an engine takes whose need nothing tells but its run.
+    /// Keeps what an engine takes whose need nothing tells but its run, and tells what is beyond its card.
     fn keep_need(&self, run: RunId) {
         let Some(run) = self.run(run) else { return };
+        self.log_beyond(&run);
         let entry = self.entry(run.model);
         if entry.memory.is_some() || entry.part().is_some() {
             return;

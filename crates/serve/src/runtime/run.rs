@@ -16,10 +16,11 @@ use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
 use plimsoll_scheduler::{ModelId, ModelState, RunId, SchedulerEvent, Stopping};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
+use tokio::task::spawn_local;
 
-use super::Runtime;
 use super::launch::{Started, Starter};
 use super::slots::RunSlots;
+use super::{Runtime, memory};
 use crate::route::{StallLimit, Upstream};
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
@@ -50,6 +51,10 @@ pub(crate) struct EngineRun {
     pid: Cell<Option<u32>>,
     placement: Placement,
     pub(super) arguments: RefCell<Vec<String>>,
+    /// The operator knows that it takes more of a card than models may use.
+    pub(super) told_beyond: Cell<bool>,
+    /// Size of the files from which it reads weights.
+    pub(super) file_bytes: Cell<Bytes>,
     /// Free memory of its cards when its process was started.
     free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
@@ -90,6 +95,8 @@ impl EngineRun {
             pid: Cell::new(None),
             placement,
             arguments: RefCell::default(),
+            told_beyond: Cell::default(),
+            file_bytes: Cell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
             asleep: Cell::new(false),
@@ -361,6 +368,9 @@ impl Starter<'_> {
         self.runtime.log_depth(self.run);
         // The upstream is set by now, so that the requests dispatched by this event find it.
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
+        // The last reading may lie within the load. What has to be free again after this run is counted from one that
+        // does not: from less used memory than there was, more would be awaited than can come back.
+        spawn_local(memory::read_for_load(Rc::clone(self.runtime)));
         self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);

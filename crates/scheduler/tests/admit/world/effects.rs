@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plimsoll_base::{Bytes, End, Placement, Reason, Stage};
 use plimsoll_scheduler::{
-    ModelId, RequestId, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
+    ModelId, ModelState, RequestId, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
 };
 
 use super::diving::tokens;
@@ -26,6 +26,12 @@ impl World {
     fn carry_out(&mut self, effect: SchedulerEffect) {
         match effect {
             SchedulerEffect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
+            SchedulerEffect::ReadAhead { model } => {
+                let models = self.scheduler.snapshot(moment(self.now)).models;
+                let waits = models.iter().any(|view| view.id == model && view.state == ModelState::Queued);
+                assert!(waits, "{model:?} waits for no memory");
+                assert!(!self.settings.largest_first, "page cache obstructs loads there");
+            }
             SchedulerEffect::Start { run, model, placement } => self.start(run, model, placement),
             SchedulerEffect::Dispatch { request, run } => self.dispatch(request, run),
             SchedulerEffect::MeasureDepth { request, run, exact } => {

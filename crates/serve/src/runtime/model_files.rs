@@ -4,25 +4,32 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::Bytes;
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_reclaim::files_of;
 
-use crate::runtime::named;
+use super::named;
 
 /// Device and inode, which identify a file under any name.
-pub(super) type FileIdentity = (u64, u64);
+pub(crate) type FileIdentity = (u64, u64);
 
 /// Readable files of an entry; none if its flags are unknown.
-pub(super) fn of_entry(entry: &ConfiguredModel) -> Vec<PathBuf> {
+pub(crate) fn of_entry(entry: &ConfiguredModel) -> Vec<PathBuf> {
     let options = entry.launch.options();
     let flags = options.and_then(|options| named::flags(entry, options).ok());
     let wish = flags.and_then(|flags| flags.wish(ProgramKind::LlamaServer).ok());
     wish.map_or_else(Vec::new, |wish| of(&wish))
 }
 
+/// Size of the readable files of an entry.
+pub(super) fn size_of_entry(entry: &ConfiguredModel) -> Bytes {
+    let files = of_entry(entry).into_iter();
+    files.filter_map(|path| Some(Bytes::new(path.metadata().ok()?.len()))).sum()
+}
+
 /// Readable files named by flags: model, draft and projector with all shards, adapters and control vectors.
-pub(super) fn of(wish: &ModelParams) -> Vec<PathBuf> {
+pub(crate) fn of(wish: &ModelParams) -> Vec<PathBuf> {
     let sets = [&wish.model, &wish.draft_model, &wish.projector];
     let sets = sets.into_iter().flatten().flat_map(|path| files_of(Path::new(path)));
     let others = wish.adapters.iter().chain(&wish.control_vectors);
@@ -35,12 +42,12 @@ pub(super) fn of(wish: &ModelParams) -> Vec<PathBuf> {
 }
 
 /// Identities of the files of these entries.
-pub(super) fn identities(entries: &[ConfiguredModel]) -> BTreeSet<FileIdentity> {
+pub(crate) fn identities(entries: &[ConfiguredModel]) -> BTreeSet<FileIdentity> {
     let files = entries.iter().flat_map(of_entry);
     files.filter_map(|path| identity(&path)).collect()
 }
 
-pub(super) fn identity(path: &Path) -> Option<FileIdentity> {
+pub(crate) fn identity(path: &Path) -> Option<FileIdentity> {
     let about = path.metadata().ok()?;
     Some((about.dev(), about.ino()))
 }
