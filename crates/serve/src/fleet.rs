@@ -91,12 +91,12 @@ impl FleetMember {
         wish: &RouteOptions,
     ) -> Option<ServePass> {
         if self.is_only_here(runtime, wish) {
-            return runtime.pass_at_once(model, wish.clone()).map(ServePass::Run);
+            return runtime.pass_at_once(model, wish.clone()).map(ServePass::from);
         }
         let name = &runtime.entry(model).name;
         let (_undecided, mut decision) = self.ask(|request| wanted(request, name, wish));
         match decision.try_recv().ok()? {
-            Decision::Here => runtime.pass_at_once(model, wish.clone()).map(ServePass::Run),
+            Decision::Here => runtime.pass_at_once(model, wish.clone()).map(ServePass::from),
             Decision::There { host, address, token } => {
                 let me = self.me()?;
                 Some(me.pass_on(Rc::clone(runtime), model, wish.clone(), (host, address, token), 0))
@@ -114,7 +114,7 @@ impl FleetMember {
         prompt: RequestPrompt<'_>,
     ) -> Result<ServePass, HttpProblem> {
         if self.is_only_here(&runtime, &wish) {
-            return runtime.admit_here(model, wish, prompt).await.map(ServePass::Run);
+            return runtime.admit_here(model, wish, prompt).await.map(ServePass::from);
         }
         let name = runtime.entry(model).name.clone();
         let (undecided, decision) = self.ask(|request| wanted(request, &name, &wish));
@@ -138,7 +138,7 @@ impl FleetMember {
         tries: u32,
     ) -> Result<ServePass, HttpProblem> {
         match decision {
-            Decision::Here => runtime.admit_here(model, wish, prompt).await.map(ServePass::Run),
+            Decision::Here => runtime.admit_here(model, wish, prompt).await.map(ServePass::from),
             Decision::There { host, address, token } => {
                 Ok(self.pass_on(runtime, model, wish, (host, address, token), tries))
             }

@@ -193,7 +193,7 @@ struct BodyReader<'a> {
     gather: Gather,
     /// The moment at which the credit of time is used up.
     deadline: Instant,
-    /// The clock, as last read: before the first piece, and after each wait.
+    /// Time at the start or after the last wait, which is the time of a first piece.
     now: Instant,
 }
 
@@ -237,7 +237,7 @@ impl<'a> BodyReader<'a> {
         if upload.is_dropped.get() {
             return Err(too_many());
         }
-        let now = self.now;
+        let now = if upload.counted.get() == 0 { self.now } else { Instant::now() };
         upload.count(length, now);
         budget.0.held.set(budget.0.held.get() + length);
         if upload.counted.get() > self.limits.body.get() {

@@ -18,7 +18,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use plimsoll_nostd::{code, heap};
 use plimsoll_probe::process::{MeasuredProcess, command_line};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -244,8 +244,8 @@ pub(super) fn connection_builder(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     let head = usize::try_from(limits.head.get()).unwrap_or(usize::MAX);
     builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
+        // `ClientConnection::is_over` counts the time.
+        .header_read_timeout(None)
         .max_headers(limits.headers)
         // hyper would look for the client's end while an answer is made, with a new read buffer for each request;
         // `ClientConnection::is_over` waits for it anyway.

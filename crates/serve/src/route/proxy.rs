@@ -184,10 +184,12 @@ impl ProxyRequest {
     }
 
     fn request(&self, upstream: &Upstream) -> Request<Rope> {
-        let mut request = Request::new(self.body_for(upstream));
+        let body = self.body_for(upstream);
+        let headers = headers::to_engine(&self.head.headers, upstream, body.len());
+        let mut request = Request::new(body);
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = Uri::from(self.target.clone());
-        *request.headers_mut() = headers::to_engine(&self.head.headers, upstream);
+        *request.headers_mut() = headers;
         if self.upgrades {
             headers::keep_upgrade(&self.head.headers, request.headers_mut());
         }

@@ -224,13 +224,14 @@ impl<H: ModelService> HttpServer<H> {
         self.send(model, head, received, None).await
     }
 
-    pub(crate) async fn send(
+    // DECISION: no `async fn`, which would have room for the request twice, and would copy it there.
+    pub(crate) fn send(
         self: &Rc<Self>,
         model: ModelId,
         head: Parts,
         received: Received,
         named: Option<(ModelKey, WrittenBytes)>,
-    ) -> Result<Reply<H::Pass>, HttpProblem> {
+    ) -> impl Future<Output = Result<Reply<H::Pass>, HttpProblem>> {
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
         let target = match target.as_str().strip_prefix("/api/v0/") {
@@ -239,7 +240,7 @@ impl<H: ModelService> HttpServer<H> {
         };
         let conversation = latest::named(&head).filter(|_| head.method == Method::POST);
         let upgrades = asks_for_upgrade(&head);
-        let request = ProxyRequest {
+        let request = Box::new(ProxyRequest {
             head,
             target,
             received,
@@ -247,10 +248,12 @@ impl<H: ModelService> HttpServer<H> {
             upgrades,
             holds_head: !upgrades,
             key_use: RefCell::default(),
-        };
-        match conversation {
-            Some(id) => self.converse(&id, model, request).await,
-            None => self.carry(model, request).await,
+        });
+        async move {
+            match conversation {
+                Some(id) => self.converse(&id, model, request).await,
+                None => self.carry(model, request).await,
+            }
         }
     }
 
@@ -279,7 +282,7 @@ impl<H: ModelService> HttpServer<H> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         self.carry(
             model,
-            ProxyRequest {
+            Box::new(ProxyRequest {
                 upgrades: asks_for_upgrade(&head),
                 head,
                 target,
@@ -288,7 +291,7 @@ impl<H: ModelService> HttpServer<H> {
                 named: None,
                 holds_head: false,
                 key_use: RefCell::default(),
-            },
+            }),
         )
         .await
     }
@@ -309,7 +312,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) async fn carry(
         self: &Rc<Self>,
         model: ModelId,
-        request: ProxyRequest,
+        request: Box<ProxyRequest>,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         self.charge(model, &request)?;
         // Taken before admission: the time to the first byte includes the wait for the model.
@@ -330,12 +333,12 @@ impl<H: ModelService> HttpServer<H> {
     async fn carry_later(
         self: &Rc<Self>,
         model: ModelId,
-        request: ProxyRequest,
+        request: Box<ProxyRequest>,
         asked: Instant,
         bounced: Option<H::Pass>,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let every = heartbeat::every(&request.head.headers, self.settings.heartbeat);
-        let (request, waits) = (Rc::new(request), Rc::new(Cell::new(true)));
+        let (request, waits) = (Rc::<ProxyRequest>::from(request), Rc::new(Cell::new(true)));
         let (own, its_waits) = (Rc::clone(&request), Rc::clone(&waits));
         let mut exchange = Box::pin(Rc::clone(self).exchange_since(asked, model, own, its_waits, bounced));
         let Some(every) = every else {

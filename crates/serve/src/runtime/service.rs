@@ -74,7 +74,7 @@ impl ModelService for Runtime {
     fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<ServePass> {
         match self.fleet.get() {
             Some(fleet) => fleet.admit_at_once(self, model, &wish),
-            None => self.pass_at_once(model, wish).map(ServePass::Run),
+            None => self.pass_at_once(model, wish).map(ServePass::from),
         }
     }
 
@@ -87,7 +87,7 @@ impl ModelService for Runtime {
         if let Some(fleet) = self.fleet.get().cloned() {
             return fleet.admit(self, model, wish, prompt).await;
         }
-        self.admit_here(model, wish, prompt).await.map(ServePass::Run)
+        self.admit_here(model, wish, prompt).await.map(ServePass::from)
     }
 
     fn wait_line(&self, model: ModelId) -> String {
