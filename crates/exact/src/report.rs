@@ -18,11 +18,7 @@ const LONGEST: u64 = 16 << 20;
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum ReportEvent {
-    Take {
-        id: u64,
-        #[serde(flatten)]
-        block: Block,
-    },
+    Take(Block),
     Give {
         id: u64,
     },
@@ -36,6 +32,7 @@ enum ReportEvent {
 
 #[derive(Clone, Copy, Deserialize)]
 struct Block {
+    id: u64,
     kind: BlockKind,
     device: usize,
     bytes: u64,
@@ -65,8 +62,8 @@ pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenM
     let Ok(file) = File::open(report) else { return seen };
     for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(ReportEvent::Take { id, block }) if block.kind != BlockKind::Host => {
-                blocks.insert(id, block);
+            Ok(ReportEvent::Take(block)) if block.kind != BlockKind::Host => {
+                blocks.insert(block.id, block);
             }
             Ok(ReportEvent::Give { id }) => {
                 blocks.remove(&id);

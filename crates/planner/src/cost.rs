@@ -126,15 +126,11 @@ impl<'a> PlanCalculator<'a> {
 
     fn terms(&self, context: u64, graph: bool) -> Result<RequestCost, PlanError> {
         let request = self.request;
+        let (weights, kv, compute, output) = (none(WEIGHTS), none(CACHE), none(NO_POOL), none(OUTPUT));
         let mut cost = RequestCost {
             reserve: Reserve::of_model(request, context),
             cards: (0..request.cards.len()).map(|card| self.empty(card)).collect(),
-            host: HostTerms {
-                weights: none(WEIGHTS),
-                kv: none(CACHE),
-                compute: none(NO_POOL),
-                output: none(OUTPUT),
-            },
+            host: HostTerms { weights, kv, compute, output },
             growth: DepthGrowth { bytes_per_token: Bytes::ZERO, pool: Bytes::ZERO },
             sure: true,
         };

@@ -79,10 +79,7 @@ pub(super) fn unsupported(
 ) -> Option<&'static str> {
     let kv_heads = u64::from(hyper.heads_kv.at(layer)).max(1);
     let key = hyper.key_row(layer) / kv_heads;
-    let value = match &hyper.mla {
-        Some(mla) => u64::from(mla.kv_lora_rank),
-        None => hyper.value_row(layer) / kv_heads,
-    };
+    let value = hyper.mla.map_or(hyper.value_row(layer) / kv_heads, |mla| u64::from(mla.kv_lora_rank));
     let ratio = u64::from(hyper.heads.at(layer)) / kv_heads;
     // Large head sizes have kernels only for grouped queries.
     let sizes = match key {

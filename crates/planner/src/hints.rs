@@ -174,17 +174,16 @@ impl<P: CostModel> FitQuestion<'_, P> {
         let whole = matches!(wish.gpu_layers, GpuLayers::Auto | GpuLayers::All);
         // Operation offload copies host weights to a card, so it matters only where some are on the host.
         let partly = !whole || wish.experts_on_host > 0 || !wish.overrides.is_empty();
-        for (possible, change) in [
+        let changes = [
             (reserve.sequences > 1 && request.program == ProgramKind::LlamaServer, slots),
             (wish.flash_attention == FlashAttention::Off, RequestChange::FlashAttention),
             (wish.op_offload && partly, RequestChange::NoOpOffload),
             (wish.full_sliding_cache && request.model.hyper.sliding.is_some(), RequestChange::WindowedCache),
             (request.projector.is_some() && wish.projector_offload, RequestChange::ProjectorOnHost),
-        ] {
-            if possible {
-                kinds.push(vec![change]);
-            }
-        }
+        ];
+        kinds.extend(
+            changes.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, change)| vec![change]),
+        );
         kinds
     }
 

@@ -7,7 +7,7 @@ use plimsoll_model::{HyperParameters, TensorType};
 
 use crate::engine_context::EngineContext;
 use crate::weights::row_padding;
-use crate::{DeviceBytes, LatentAttention, LatentCache, PlanError, Reserve, TensorDevice};
+use crate::{DeviceBytes, LatentAttention, PlanError, Reserve, TensorDevice};
 
 /// Element types and layout of a KV cache.
 #[derive(Clone, Copy, Debug)]
@@ -40,17 +40,9 @@ impl CacheKind {
         // Sparse attention has an index key (`llama-kv-cache-dsa.cpp @ b10605`).
         let index = hyper.indexer.as_ref().filter(|_| hyper.indexes(layer));
         let index = index.map_or(0, |indexer| u64::from(indexer.key_length));
-        [(self.key_type(), key), (self.value, value), (self.key, index)]
-    }
-
-    /// The type that K really has (`llama.cpp: llama_kv_cache_init`, 8337e4cd).
-    fn key_type(self) -> TensorType {
-        // Without flash attention, the vectors of modes 2 and 3 have the type of V.
-        let vectors = self.latent.filter(|_| self.transposed);
-        match vectors.map(|latent| (latent.mode, latent.cached(false))) {
-            Some((2.., LatentCache::Vector)) => self.value,
-            _ => self.key,
-        }
+        // Without flash attention, the vectors of modes 2 and 3 have the type of V (`llama.cpp: llama_kv_cache_init`, 8337e4cd).
+        let vectors = self.latent.is_some_and(|latent| self.transposed && latent.mode > 1);
+        [(if vectors { self.value } else { self.key }, key), (self.value, value), (self.key, index)]
     }
 }
 

@@ -94,13 +94,13 @@ impl LatentAttention {
     }
 
     /// Heads whose keys and values are restored at once.
-    pub(super) fn heads_a_pass(&self, heads: u32, cells: u64) -> u64 {
-        demand::heads_a_pass(self.pass, self.restored(), u64::from(heads), cells)
+    pub(super) fn heads_a_pass(&self, heads: u64, cells: u64) -> u64 {
+        demand::heads_a_pass(self.pass, self.restored(), heads, cells)
     }
 
     /// Heads that are attended to at once without an attention kernel (`build_deepseek2.cpp: n_per_step`).
-    pub(super) fn heads_a_step(&self, heads: u32, tokens: u64, cells: u64) -> u64 {
-        let heads = u64::from(heads).clamp(1, MOST_HEADS);
+    pub(super) fn heads_a_step(&self, heads: u64, tokens: u64, cells: u64) -> u64 {
+        let heads = heads.clamp(1, MOST_HEADS);
         let whole = (Bytes::new(4) * heads * tokens * cells).get() >> 20;
         match self.pass {
             Some(pass) if whole > pass => heads.div_ceil(whole.div_ceil(pass).min(heads)),
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(kimi(3, Some(128)).heads_a_pass(64, 1 << 40), 1);
         for heads in [1, 2, 20, 64, 128] {
             let a_pass = kimi(3, Some(256)).heads_a_pass(heads, 65_536);
-            assert!(u64::from(heads).is_multiple_of(a_pass), "{heads}: {a_pass}");
+            assert!(u64::is_multiple_of(heads, a_pass), "{heads}: {a_pass}");
         }
     }
 

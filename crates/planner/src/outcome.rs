@@ -3,12 +3,15 @@
 use std::ops::AddAssign;
 
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-/// One memory term of the sum, with the source of its number. `None` is unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One memory term of the sum, with the source of its number. `None` is unknown. A document has the number alone: the
+/// sources are in the reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct PlanTerm {
     pub bytes: Option<Bytes>,
+    #[serde(skip)]
     pub source: Source,
 }
 
@@ -27,14 +30,6 @@ impl PlanTerm {
 impl AddAssign<Bytes> for PlanTerm {
     fn add_assign(&mut self, more: Bytes) {
         self.bytes = self.bytes.map(|bytes| bytes + more);
-    }
-}
-
-/// Serialises as the integer alone, `null` if unknown; the sources have separate keys.
-impl Serialize for PlanTerm {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // The sources are in the reasons; the document has one number for each term.
-        self.bytes.serialize(serializer)
     }
 }
 

@@ -66,9 +66,9 @@ impl EngineContext<'_> {
     /// The pools of the context at a depth of `cells`, one for each device.
     pub(super) fn pools(&self, request: &PlanRequest<'_>, reserve: &Reserve, cells: u64) -> Vec<RunTimePool> {
         let regrown = self.regrown(request, reserve, cells);
-        let pools = self.layout.devices.iter().enumerate().zip(regrown);
-        let pool = |((device, &card), regrown)| {
-            let mut pool = self.pool(request, (device, card), reserve, cells);
+        let pools = regrown.into_iter().enumerate();
+        let pool = |(device, regrown)| {
+            let mut pool = self.pool(request, device, reserve, cells);
             pool.peak += regrown;
             pool
         };
@@ -76,15 +76,10 @@ impl EngineContext<'_> {
     }
 
     /// The pool of one device.
-    fn pool(
-        &self,
-        request: &PlanRequest<'_>,
-        (device, on): (usize, usize),
-        reserve: &Reserve,
-        cells: u64,
-    ) -> RunTimePool {
-        let (quirks, model, cache, card) =
-            (EngineQuirks::of(request), self.model, self.graph.cache, &request.cards[on]);
+    fn pool(&self, request: &PlanRequest<'_>, device: usize, reserve: &Reserve, cells: u64) -> RunTimePool {
+        let (quirks, model, cache) = (EngineQuirks::of(request), self.model, self.graph.cache);
+        let on = self.layout.devices[device];
+        let card = &request.cards[on];
         let (major, minor) = card.compute_capability.unwrap_or(USUAL_CAPABILITY);
         let rules = Rules {
             capability: major.saturating_mul(100).saturating_add(minor.saturating_mul(10)),

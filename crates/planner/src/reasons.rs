@@ -186,38 +186,35 @@ fn of_ik(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     if request.engine.kind != EngineKind::IkLlamaCpp {
         return Vec::new();
     }
-    let mut reasons = Vec::new();
-    if let Some(latent) = calculator.latent() {
-        reasons.push(latent_estimated(request, &latent, cost));
-        let computed = latent.computed_bytes(request.model);
-        if !computed.is_zero() {
-            let text = format!(
-                "at load, the engine computes the latent attention (MLA) matrices that the model file does \
-                not contain; the plan counts these {computed} as weights"
-            );
-            reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
-        }
-    }
+    let latent = calculator.latent();
+    let computed = latent.map_or(Bytes::ZERO, |latent| latent.computed_bytes(request.model));
+    let added = format!(
+        "at load, the engine computes the latent attention (MLA) matrices that the model file does not contain; the plan \
+        counts these {computed} as weights"
+    );
     // -rtr repacks in place, so mapped pages become private memory.
     let host = cost.host.weights.known();
-    if request.wish.repack && !host.is_zero() {
-        let text = format!(
-            "-rtr repacks the weights in host memory, so the engine allocates their {host} instead of \
-                reading them from the page cache"
-        );
-        reasons.push(Reason::new("weights_repacked", text).fact("bytes", host));
-    }
-    reasons
+    let repacked = format!(
+        "-rtr repacks the weights in host memory, so the engine allocates their {host} instead of reading them from the \
+        page cache"
+    );
+    let (is_added, is_repacked) = (!computed.is_zero(), request.wish.repack && !host.is_zero());
+    let reasons = [
+        latent.map(|latent| latent_estimated(request, &latent, cost)),
+        is_added.then(|| Reason::new("weights_computed", added).fact("bytes", computed)),
+        is_repacked.then(|| Reason::new("weights_repacked", repacked).fact("bytes", host)),
+    ];
+    reasons.into_iter().flatten().collect()
 }
 
 fn latent_estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &RequestCost) -> Reason {
     let wish = request.wish;
-    let heads = request.model.hyper.heads.at(0);
+    let heads = u64::from(request.model.hyper.heads.at(0));
     let flash = wish.flash_attention != FlashAttention::Off;
     let (reserve, mode) = (&cost.reserve, latent.mode);
     let at_once = match latent.restores(flash, reserve.tokens) {
         true => latent.heads_a_pass(heads, reserve.per_sequence),
-        false if flash => u64::from(heads),
+        false if flash => heads,
         false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
     };
     let mut text = format!(

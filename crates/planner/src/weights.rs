@@ -46,10 +46,8 @@ pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_lay
 fn tied_output(model: &Model) -> Option<&Tensor> {
     let find = |name: &str| model.tensors.iter().find(|tensor| tensor.name == name);
     let loads_output = model.hyper.cached || GraphVariant::of(model, false).loads_output;
-    match find("output.weight") {
-        None if loads_output => find("token_embd.weight"),
-        _ => None,
-    }
+    let is_tied = loads_output && find("output.weight").is_none();
+    is_tied.then(|| find("token_embd.weight")).flatten()
 }
 
 /// Bytes of a tensor in a card's buffer.

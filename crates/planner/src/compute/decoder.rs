@@ -200,11 +200,8 @@ impl Decoder<'_> {
 
     /// A norm without its weight.
     pub(super) fn bare_norm(&mut self, of: Id, subtracts_mean: bool) -> Id {
-        match subtracts_mean {
-            // `ggml_norm` cannot be done in place, `ggml_rms_norm` can (`ggml_op_can_inplace`).
-            true => self.graph.own_like(of, &[of]),
-            false => self.graph.in_place(&[of]),
-        }
+        // `ggml_norm` cannot be done in place, `ggml_rms_norm` can (`ggml_op_can_inplace`).
+        if subtracts_mean { self.graph.own_like(of, &[of]) } else { self.graph.in_place(&[of]) }
     }
 
     /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its own layer.

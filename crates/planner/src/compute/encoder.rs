@@ -19,8 +19,7 @@ impl Decoder<'_> {
             let first = self.graph.cache_view(kinds, [width, 1, 1, 1], bytes);
             sum = self.graph.in_place(&[sum, first]);
         }
-        if let Some((positions, place)) = self.layers.other("position_embd.weight") {
-            let positions = self.stored(positions, place);
+        if let Some(positions) = self.outer("position_embd.weight") {
             let rows = self.graph.gather([width, tokens, 1, 1], positions, self.inputs.positions);
             sum = self.graph.in_place(&[rows, sum]);
         }

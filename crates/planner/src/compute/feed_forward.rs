@@ -104,8 +104,7 @@ impl Decoder<'_> {
         if let Some(both) = self.expert_linear("ffn_gate_up_exps", input, chosen) {
             let [width, used, tokens, _] = self.graph.shape(both);
             let half = [width / 2, used, tokens, 1];
-            let gate = self.graph.view(both, half);
-            let up = self.graph.view(both, half);
+            let [gate, up] = [(); 2].map(|()| self.graph.view(both, half));
             return self.graph.own(half, &[gate, up]);
         }
         if let Some(active) = self.fused_activation(input, chosen) {

@@ -89,8 +89,7 @@ impl Decoder<'_> {
     /// Keys and values of all that is cached, pass by pass over the heads.
     fn restored(&mut self, latent: &LatentAttention, batch: &LatentBatch, cache: LatentRows) -> Id {
         let (rope, value, cells, tokens) = (latent.rope, latent.value, cache.cells, self.tokens);
-        let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
-        let one_pass = latent.heads_a_pass(heads, cells);
+        let one_pass = latent.heads_a_pass(batch.heads, cells);
         let vectors = self.graph.cache_view(cache.tensor, [latent.rank, cells, 1, 1], 0);
         let rotary = self.graph.cache_view(cache.tensor, [rope, cells, 1, 1], 0);
         // A quantised cache is cast before its rotary part is repeated for every head.
@@ -173,8 +172,7 @@ impl Decoder<'_> {
     /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
     fn stepwise(&mut self, latent: &LatentAttention, query: Id, cache: LatentRows, heads: u64) -> Id {
         let (rank, tokens, cells) = (latent.rank, self.tokens, cache.cells);
-        let counted = u32::try_from(heads).unwrap_or(u32::MAX);
-        let step = latent.heads_a_step(counted, tokens, cells).max(1);
+        let step = latent.heads_a_step(heads, tokens, cells).max(1);
         let keys = self.graph.cache_view(cache.tensor, [rank + latent.rope, cells, 1, 1], 0);
         let mut values = self.graph.cache_view(cache.tensor, [cells, rank, 1, 1], 0);
         // Modes 2 and 3 cache no transposed vectors, so they are transposed here.

@@ -156,12 +156,10 @@ impl Decoder<'_> {
             y = self.graph.view(y, grouped);
             y = self.norm("ssm_norm", y);
         }
-        if self.quirks.projects_by_sequence {
-            let y = self.graph.view(y, [scan.inner, each, sequences, 1]);
-            return self.project_out("ssm_out", y);
-        }
-        let y = self.graph.view(y, [scan.inner, self.tokens, 1, 1]);
-        self.linear("ssm_out", y)
+        let by_sequence = self.quirks.projects_by_sequence;
+        let [tokens, apart] = if by_sequence { [each, sequences] } else { [self.tokens, 1] };
+        let y = self.graph.view(y, [scan.inner, tokens, apart, 1]);
+        if by_sequence { self.project_out("ssm_out", y) } else { self.linear("ssm_out", y) }
     }
 
     /// `ggml_ssm_scan`, which reads the states where they are kept, and the write-back of the states after it.

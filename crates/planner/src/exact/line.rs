@@ -120,13 +120,11 @@ const COMPLAINTS: [&str; 14] = [
 fn without_prefix(line: &str) -> &str {
     let clock =
         |word: &str| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let Some((first, rest)) = line.split_once(' ').filter(|(first, _)| clock(first)) else {
-        return strip_level(line);
+    let text = match line.split_once(' ').filter(|(first, _)| clock(first)) {
+        Some((first, rest)) if first.contains('.') => rest.trim_start(),
+        Some(_) => return line,
+        None => line,
     };
-    if first.contains('.') { strip_level(rest.trim_start()) } else { line }
-}
-
-fn strip_level(text: &str) -> &str {
     let levels = ["I ", "W ", "E ", "D ", "T "];
     let level = levels.iter().find_map(|level| text.strip_prefix(level));
     level.unwrap_or(text).trim_start()

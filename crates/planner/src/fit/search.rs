@@ -59,13 +59,8 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     }
 
     fn slack(&mut self, number: u64) -> i64 {
-        if let Some(&known) = self.known.get(&number) {
-            return known;
-        }
         // A refusal counts as the worst failure, below every number that has a price.
-        let slack = (self.slack)(number).unwrap_or(i64::MIN);
-        self.known.insert(number, slack);
-        slack
+        *self.known.entry(number).or_insert_with(|| (self.slack)(number).unwrap_or(i64::MIN))
     }
 
     fn fits(&mut self, number: u64) -> bool {
