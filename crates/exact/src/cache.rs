@@ -45,7 +45,9 @@ impl Answer {
     }
 
     pub(super) fn transcript(&self) -> Transcript {
-        Transcript { seen: self.memory.clone(), ..Transcript::read(&self.lines.join("\n")) }
+        let mut transcript = Transcript::read(&self.lines.join("\n"));
+        transcript.seen = self.memory.clone();
+        transcript
     }
 }
 

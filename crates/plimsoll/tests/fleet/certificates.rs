@@ -220,7 +220,8 @@ fn a_revoked_host_is_left_by_all_others() {
     let other = 3 - owner;
     let (name, store) = (format!("h{owner}"), fleet.store.address());
     let serial = fleet.file(owner)["serial"].as_str().unwrap().to_owned();
-    let revoke = ["revoke", &name, "--store", &store, "--folder", shown(&fleet.identity(0))];
+    let identity = fleet.identity(0);
+    let revoke = ["revoke", &name, "--store", &store, "--folder", shown(&identity)];
     let revoked = plimsoll(&revoke);
     assert!(said(&revoked).contains("revoked"), "{}", said(&revoked));
     fleet
