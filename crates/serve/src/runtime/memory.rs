@@ -40,6 +40,12 @@ pub(super) async fn read_for_load(runtime: Rc<Runtime>) {
     runtime.read_cards().await;
 }
 
+/// Replaces the last reading, for what is counted from it. The scheduler gets the next one of [`watch`].
+pub(super) async fn read_after_load(runtime: Rc<Runtime>) {
+    let reading = runtime.sampler.read().await;
+    runtime.reading.replace(reading);
+}
+
 /// Carries out the scheduler's AwaitMemory: most of the run's memory has to become free, in addition to the
 /// memory that was free before.
 pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Share>) {

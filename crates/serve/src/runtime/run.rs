@@ -370,7 +370,7 @@ impl Starter<'_> {
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
         // The last reading may lie within the load. What has to be free again after this run is counted from one that
         // does not: from less used memory than there was, more would be awaited than can come back.
-        spawn_local(memory::read_for_load(Rc::clone(self.runtime)));
+        spawn_local(memory::read_after_load(Rc::clone(self.runtime)));
         self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);
