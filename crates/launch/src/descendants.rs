@@ -198,12 +198,6 @@ fn kill(one: &SeenProcess) {
     }
 }
 
-/// The parent of a process; `None` for one that is gone or not seen from here.
-pub(super) fn parent_of(pid: u32) -> Option<u32> {
-    let parent = stat(i32::try_from(pid).ok()?)?.parent;
-    u32::try_from(parent).ok().filter(|parent| *parent > 0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Once, OnceLock};
 
 use plimsoll_base::Bytes;
-
-use super::descendants::parent_of;
+use procfs::process::Process;
 
 /// The group that the daemon enters, so that its own group holds no process.
 const DAEMON: &str = "plimsoll-daemon";
@@ -136,6 +135,12 @@ fn take_memory_controller(home: &Path, daemon: u32) -> Result<(), UnboundedError
         }
     }
     Ok(refused?)
+}
+
+/// The parent of a process; `None` for one that is gone or not seen from here.
+fn parent_of(pid: u32) -> Option<u32> {
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    u32::try_from(process.stat().ok()?.ppid).ok().filter(|parent| *parent > 0)
 }
 
 fn move_into(group: &Path, members: &[u32]) -> io::Result<()> {

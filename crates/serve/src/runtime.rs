@@ -444,16 +444,6 @@ impl Runtime {
         }
     }
 
-    /// Access to the answers of engines; `None` where they are not asked.
-    fn asking(&self, patience: Patience) -> Option<Asking> {
-        self.settings.asking(&self.answers, patience)
-    }
-
-    /// Ends the engine that is being asked.
-    pub(crate) fn end_questions(&self) {
-        self.answers.end();
-    }
-
     fn find(&self, name: &str) -> Option<ModelId> {
         self.state.borrow().registry.find(name)
     }

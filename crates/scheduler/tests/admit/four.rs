@@ -258,7 +258,6 @@ fn on_an_h200_the_best_schedule_that_is_known_gives_less_than_half_as_many_answe
     // A process that has started before there is memory for it saves the start of each load.
     let started = Times { start: 0, ..H200 };
     let ahead = sum(&|seed| offline(seed, started).best(30));
-    println!("FIGURES {before} {now} {best} {ahead}");
     assert!(now > before && now * 100 >= best * 90, "{before} before, {now} now, {best} at best");
     assert!(
         best * 2 < before * 3 && ahead * 2 < before * 3,

@@ -1,9 +1,8 @@
 //! Bound of an engine's host memory, at which the kernel ends that engine and no other program.
 
-use plimsoll_base::{Bytes, RunId, Share};
+use plimsoll_base::{Bytes, Placement, RunId, Share};
 use plimsoll_probe::HOST_CARD;
 
-use super::run::EngineRun;
 use super::{Runtime, RuntimeSettings};
 
 /// Margin above the claim: what no plan counts, such as libraries, log lines and prompts in flight.
@@ -11,9 +10,9 @@ const MARGIN: (u64, u64) = (1, 4);
 const LEAST_MARGIN: Bytes = Bytes::gib(1);
 
 /// The bound of a run when it starts; `None` where the host's memory is not among the cards.
-pub(super) fn host_bound(settings: &RuntimeSettings, run: &EngineRun) -> Option<Bytes> {
+pub(super) fn host_bound(settings: &RuntimeSettings, placement: &Placement, files: Bytes) -> Option<Bytes> {
     let host = settings.cards().find(|card| card.id.as_str() == HOST_CARD)?;
-    bound(run.placement().on(&host.id), run.file_bytes.get())
+    bound(placement.on(&host.id), files)
 }
 
 // DECISION: a bound is there for an engine that runs away, and must never end one that keeps to its claim. The kernel

@@ -203,7 +203,11 @@ impl Starter<'_> {
                 no_new_privileges: user.is_some() || privacy.program.is_some(),
                 folder: folder.map(PathBuf::from),
                 user,
-                host_memory: host_bound(&self.runtime.settings, self.run),
+                host_memory: host_bound(
+                    &self.runtime.settings,
+                    self.run.placement(),
+                    self.run.file_bytes.get(),
+                ),
             },
         };
         Ok((spec, key))

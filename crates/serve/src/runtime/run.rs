@@ -16,11 +16,10 @@ use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
 use plimsoll_scheduler::{ModelId, ModelState, RunId, SchedulerEvent, Stopping};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
-use tokio::task::spawn_local;
 
+use super::Runtime;
 use super::launch::{Started, Starter};
 use super::slots::RunSlots;
-use super::{Runtime, memory};
 use crate::route::{StallLimit, Upstream};
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
@@ -370,7 +369,7 @@ impl Starter<'_> {
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
         // The last reading may lie within the load. What has to be free again after this run is counted from one that
         // does not: from less used memory than there was, more would be awaited than can come back.
-        spawn_local(memory::read_for_load(Rc::clone(self.runtime)));
+        self.runtime.read_after_load();
         self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);

@@ -70,6 +70,18 @@ pub(super) async fn hear(runtime: Rc<Runtime>, mut news: mpsc::UnboundedReceiver
     }
 }
 
+impl Runtime {
+    /// Access to the answers of engines; `None` where they are not asked.
+    pub(super) fn asking(&self, patience: Patience) -> Option<Asking> {
+        self.settings.asking(&self.answers, patience)
+    }
+
+    /// Ends the engine that is being asked.
+    pub(crate) fn end_questions(&self) {
+        self.answers.end();
+    }
+}
+
 /// Surveys a model for `cards`, which are given as if they were empty.
 pub(super) fn look(
     entry: &ConfiguredModel,
