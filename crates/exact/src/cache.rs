@@ -45,7 +45,7 @@ impl Answer {
     }
 
     pub(super) fn transcript(&self) -> Transcript {
-        Transcript { seen: self.memory.clone(), ..Transcript::read(&self.lines.join("\n")) }
+        Transcript::read(&self.lines.join("\n")).with(self.memory.clone())
     }
 }
 

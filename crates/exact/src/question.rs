@@ -12,7 +12,7 @@ use super::cache::Answer;
 use super::error::ExactError;
 use super::files::{Files, Form};
 use super::prompt::Prompt;
-use super::run::{Environment, Job, Until};
+use super::run::{Job, RunVariables, Until};
 use super::{Oracle, run, stamp};
 
 /// Flags on cards, with one form of the model headers.
@@ -142,7 +142,7 @@ impl Oracle {
         files: &mut Files,
         run: &str,
         specs: &str,
-    ) -> Result<(PathBuf, Environment), ExactError> {
+    ) -> Result<(PathBuf, RunVariables), ExactError> {
         let mut searched = files.stand_ins(&self.phantom)?.as_os_str().to_owned();
         let folder = files.folder()?;
         let report = folder.join(format!("{run}.report"));
@@ -155,7 +155,7 @@ impl Oracle {
                 || ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
         };
         let inherited = self.terms.environment.iter().filter(|(name, _)| !foreign(name));
-        let mut environment: Environment =
+        let mut environment: RunVariables =
             inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
         // The loader takes a library by its name, so a machine without CUDA has the names here. The preload
