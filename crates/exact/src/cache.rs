@@ -45,9 +45,7 @@ impl Answer {
     }
 
     pub(super) fn transcript(&self) -> Transcript {
-        let mut transcript = Transcript::read(&self.lines.join("\n"));
-        transcript.seen = self.memory.clone();
-        transcript
+        Transcript::read(&self.lines.join("\n")).with(self.memory.clone())
     }
 }
 

@@ -11,7 +11,7 @@ use super::arguments::{arguments, until};
 use super::error::ExactError;
 use super::files::{Files, Form};
 use super::prompt::Prompt;
-use super::run::{Environment, Job, Until};
+use super::run::{Job, RunVariables, Until};
 use super::{Oracle, run, stamp};
 
 /// Flags on cards, with one form of the model headers.
@@ -141,7 +141,7 @@ impl Oracle {
         files: &mut Files,
         run: &str,
         specs: &str,
-    ) -> Result<(PathBuf, Environment), ExactError> {
+    ) -> Result<(PathBuf, RunVariables), ExactError> {
         let mut searched = files.stand_ins(&self.phantom)?.as_os_str().to_owned();
         let folder = files.folder()?;
         let report = folder.join(format!("{run}.report"));
@@ -154,7 +154,7 @@ impl Oracle {
                 || ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
         };
         let inherited = self.terms.environment.iter().filter(|(name, _)| !foreign(name));
-        let mut environment: Environment =
+        let mut environment: RunVariables =
             inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
         // The loader takes a library by its name, so a machine without CUDA has the names here. The preload

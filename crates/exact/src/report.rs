@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use plimsoll_base::Bytes;
-use plimsoll_planner::exact::{BufferPlace, CardMemory, GrownMemory, MARGIN, SeenMemory, Transcript};
+use plimsoll_planner::exact::{BufferPlace, GrownMemory, MARGIN, SeenMemory, Transcript};
 use plimsoll_pool::replay::driver_takes;
 use serde::Deserialize;
 
@@ -18,22 +18,16 @@ const LONGEST: u64 = 16 << 20;
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum ReportEvent {
-    Take(Block),
-    Give {
-        id: u64,
-    },
-    Blas {
-        device: usize,
-    },
+    Take(HeldBlock),
+    Give { id: u64 },
+    Blas { device: usize },
     Guess {},
-    #[serde(other)]
-    Other,
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct Block {
+struct HeldBlock {
     id: u64,
-    kind: BlockKind,
+    kind: HeldKind,
     device: usize,
     bytes: u64,
 }
@@ -41,7 +35,7 @@ struct Block {
 /// The interface by which memory was asked for.
 #[derive(Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum BlockKind {
+enum HeldKind {
     Device,
     Managed,
     /// Of ggml's virtual pool.
@@ -62,14 +56,14 @@ pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenM
     let Ok(file) = File::open(report) else { return seen };
     for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(ReportEvent::Take(block)) if block.kind != BlockKind::Host => {
+            Ok(ReportEvent::Take(block)) if block.kind != HeldKind::Host => {
                 blocks.insert(block.id, block);
             }
             Ok(ReportEvent::Give { id }) => {
                 blocks.remove(&id);
             }
             Ok(ReportEvent::Blas { device }) if prompt.is_some() => {
-                seen.cards.entry(device).or_insert_with(CardMemory::default).cublas = true;
+                seen.cards.entry(device).or_default().cublas = true;
             }
             Ok(ReportEvent::Guess {}) if prompt.is_some() => {
                 seen.without_code = seen.without_code.saturating_add(1)
@@ -77,8 +71,8 @@ pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenM
             _ => {}
         }
     }
-    let mut cards: BTreeMap<usize, Vec<Block>> = BTreeMap::new();
-    for block in blocks.into_values().filter(|block| prompt.is_some() || block.kind != BlockKind::Pool) {
+    let mut cards: BTreeMap<usize, Vec<HeldBlock>> = BTreeMap::new();
+    for block in blocks.into_values().filter(|block| prompt.is_some() || block.kind != HeldKind::Pool) {
         cards.entry(block.device).or_default().push(block);
     }
     for (device, blocks) in cards {
@@ -95,15 +89,15 @@ pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenM
     seen
 }
 
-fn sum(blocks: &[Block]) -> Bytes {
+fn sum(blocks: &[HeldBlock]) -> Bytes {
     blocks.iter().map(|block| Bytes::new(block.bytes)).sum()
 }
 
 /// Bytes that a driver takes beyond CUDA's blocks of a card that are none of the buffers in the engine's log.
-fn rounding(mut blocks: Vec<Block>, transcript: &Transcript, card: usize) -> Bytes {
-    blocks.retain(|block| block.kind != BlockKind::Vulkan);
+fn rounding(mut blocks: Vec<HeldBlock>, transcript: &Transcript, card: usize) -> Bytes {
+    blocks.retain(|block| block.kind != HeldKind::Vulkan);
     for buffer in transcript.buffers.iter().filter(|buffer| buffer.place == BufferPlace::Card(card)) {
-        let is_it = |block: &Block| block.bytes.abs_diff(buffer.bytes.get()) <= MARGIN.get();
+        let is_it = |block: &HeldBlock| block.bytes.abs_diff(buffer.bytes.get()) <= MARGIN.get();
         if let Some(at) = blocks.iter().position(is_it) {
             blocks.swap_remove(at);
         }
@@ -113,6 +107,8 @@ fn rounding(mut blocks: Vec<Block>, transcript: &Transcript, card: usize) -> Byt
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_planner::exact::CardMemory;
+
     use super::*;
 
     fn of(text: &[u8], prompt: Option<(u32, &Transcript)>) -> SeenMemory {

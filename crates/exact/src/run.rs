@@ -58,13 +58,13 @@ impl Until {
 }
 
 /// Variables of a run, all of them.
-pub(super) type Environment = Vec<(OsString, OsString)>;
+pub(super) type RunVariables = Vec<(OsString, OsString)>;
 
 /// One run of an engine.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) arguments: Vec<String>,
-    pub(super) environment: Environment,
+    pub(super) environment: RunVariables,
     /// The file to which the stand-in writes what the engine asks of the cards.
     pub(super) report: PathBuf,
     pub(super) until: Until,

@@ -83,14 +83,15 @@ impl Transcript {
 
     /// A line of phantom: `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`.
     fn of_stand_in(&mut self, words: &str) -> Option<()> {
-        let words: Vec<&str> = words.split_ascii_whitespace().take(4).collect();
-        match words[..] {
+        match words {
             // A device that is opened says more than a library that is loaded, and comes later.
-            ["CUDA", "runtime", version] => self.runtime = Some(CardInterface::Cuda(version.parse().ok()?)),
-            ["ROCm", "runtime"] => self.runtime = Some(CardInterface::Rocm),
-            ["Vulkan", "device"] => self.runtime = Some(CardInterface::Vulkan),
-            ["static", "CUDA", "runtime"] => self.static_runtime = true,
-            _ => return None,
+            "ROCm runtime" => self.runtime = Some(CardInterface::Rocm),
+            "Vulkan device" => self.runtime = Some(CardInterface::Vulkan),
+            "static CUDA runtime" => self.static_runtime = true,
+            _ => {
+                let version = words.strip_prefix("CUDA runtime ")?.parse().ok()?;
+                self.runtime = Some(CardInterface::Cuda(version));
+            }
         }
         Some(())
     }
