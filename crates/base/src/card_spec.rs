@@ -121,13 +121,15 @@ impl FromStr for Card {
     }
 }
 
-/// `2x3060` as a number of cards and a name; a name alone is one card.
+/// `2x3060` or `3060x2` as a number of cards and a name; a name alone is one card.
 fn counted(product: &str) -> (usize, &str) {
-    let split = product.split_once(['x', 'X', '×']);
-    let counted = split.and_then(|(count, name)| Some((count.trim().parse().ok()?, name.trim())));
-    counted
-        .filter(|(count, name)| (1..=MOST_CARDS).contains(count) && !name.is_empty())
-        .unwrap_or((1, product))
+    const TIMES: [char; 3] = ['x', 'X', '×'];
+    let before = product.split_once(TIMES);
+    let behind = product.rsplit_once(TIMES).map(|(name, count)| (count, name));
+    let numbers = [before, behind].into_iter().flatten();
+    let mut read = numbers.filter_map(|(count, name)| Some((count.trim().parse().ok()?, name.trim())));
+    let is_count = |(count, name): &(usize, &str)| (1..=MOST_CARDS).contains(count) && !name.is_empty();
+    read.find(is_count).unwrap_or((1, product))
 }
 
 /// A number without a unit that is smaller than any card.

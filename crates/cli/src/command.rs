@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 use plimsoll_config::LogLevel;
 use plimsoll_launch::{LogOutput, LogWish};
 use tokio::runtime::Runtime;
@@ -237,7 +239,21 @@ pub fn main() -> ExitCode {
 }
 
 /// Prints help, or a wrong command line in the words of every other failure.
-fn misread(error: clap::Error) -> ExitCode {
+/// The usage of the verb on the command line.
+fn usage() -> Option<StyledStr> {
+    let verb = std::env::args().nth(1)?;
+    let mut command = Cli::command();
+    command.build();
+    Some(command.find_subcommand_mut(&verb)?.render_usage())
+}
+
+fn misread(mut error: clap::Error) -> ExitCode {
+    // clap's own line names each option that was given, also by a variable, as if it had to be.
+    if error.get(ContextKind::Usage).is_some()
+        && let Some(usage) = usage()
+    {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
     let text = error.render().ansi().to_string();
     // A failed write has no reader.
     let _ = match error.use_stderr() {

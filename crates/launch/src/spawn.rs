@@ -63,10 +63,18 @@ pub struct ChildSpec {
     pub confinement: Confinement,
 }
 
+/// Where a llama-server may be that is not on the PATH.
+fn installed(program: &Path) -> &'static str {
+    match program.to_str() {
+        Some("llama-server") => " (`plimsoll engine path` prints that of an installed one)",
+        _ => "",
+    }
+}
+
 /// Reasons why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("program `{}` was not found; install it, or give its full path", program.display())]
+    #[error("program `{}` was not found; install it, or give its full path{}", program.display(), installed(program))]
     FindProgram { program: PathBuf },
     #[error("`{}` is not executable; make the file executable with chmod +x", program.display())]
     NotExecutable { program: PathBuf },

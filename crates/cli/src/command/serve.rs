@@ -47,7 +47,6 @@ Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit)
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
     /// Configuration file: Plimsoll's TOML, a llama-server preset (.ini) or llama-swap's YAML
-    #[arg(required_unless_present = "print_unit")]
     config: Option<PathBuf>,
     /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
@@ -168,6 +167,10 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
             let _ = writeln!(anstream::stderr(), "plimsoll: warning: {warning}");
         }
         return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.config.is_none() {
+        let text = "no configuration is given\nhint: plimsoll serve plimsoll.toml; `plimsoll serve --help` has an example";
+        return Err(ErrorReport::input(ErrorReport::new(text)));
     }
     let json = arguments.json.clone();
     let setup = Setup { config, serve: arguments.settings(), log };

@@ -97,6 +97,11 @@ fn largest(plan: &Plan) -> String {
     };
     let trained = match plan.trained_context {
         Some(trained) if tokens == trained => ", the longest that the model was trained for".to_owned(),
+        Some(trained) if tokens > trained && tokens == plan.context => {
+            return format!(
+                "largest context that was tried: {tokens}; longer ones are beyond what the model was trained for"
+            );
+        }
         Some(trained) if tokens > trained => format!(" (the model was trained for {trained} tokens)"),
         _ => String::new(),
     };

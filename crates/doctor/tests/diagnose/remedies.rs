@@ -141,6 +141,15 @@ graph_reserve: failed to allocate compute buffers
 }
 
 #[test]
+fn plimsolls_own_remark_about_a_missing_driver_is_no_cause() {
+    let remark = "2026-11-23T18:00:00.000Z  INFO no NVIDIA card is visible: libnvidia-ml.so.1: cannot open shared object file: No such file or directory\n";
+    assert_ne!(read(remark).sub_cause.map(|sub_cause| sub_cause.code()), Some("missing_library"));
+    let failed = "2026-11-23T18:00:01.000Z  WARN model a cannot be loaded: a could not be started: cannot open /m/a.gguf: No such file or directory\n";
+    let said = read(&format!("{remark}{failed}"));
+    assert_eq!(said.sub_cause.map(|sub_cause| sub_cause.code()), Some("model_file"), "{said:?}");
+}
+
+#[test]
 fn a_handle_of_cublas_may_also_lack_memory() {
     let text =
         hints("CUDA error: the resource allocation failed\n  cublasCreate_v2(&cublas_handles[device])\n");

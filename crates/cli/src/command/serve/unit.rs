@@ -55,8 +55,14 @@ pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, 
         let folder = format!("WorkingDirectory={}\n{START}", folder(&current_dir()?)?);
         text = text.replacen(START, &folder, 1);
     }
-    let warnings =
-        config.or_else(|| usual(of_user)).map_or_else(Vec::new, |config| warnings(&config, of_user));
+    // Where the service of a user starts.
+    let start = match (of_user, &config) {
+        (false, _) => None,
+        (true, Some(_)) => current_dir().ok(),
+        (true, None) => var_os("HOME").map(PathBuf::from),
+    };
+    let config = config.or_else(|| usual(of_user));
+    let warnings = config.map_or_else(Vec::new, |config| warnings(&config, start.as_deref()));
     Ok(PrintedUnit { text: format!("# {place}\n{text}"), warnings })
 }
 
@@ -73,16 +79,20 @@ fn usual(of_user: bool) -> Option<PathBuf> {
 }
 
 /// Paths that the service will not find.
-fn warnings(config: &Path, of_user: bool) -> Vec<String> {
+///
+/// `start` is the folder in which the service of a user starts; that of the machine has its own.
+fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
     let name = config.display();
     let text = match fs::read_to_string(config) {
         Ok(text) => text,
         Err(error) => return vec![format!("the service will not start: cannot read {name}: {error}")],
     };
-    let roster = match plimsoll_config::parse(&config.to_string_lossy(), &text, &|name| var(name).ok()) {
+    let roster = match plimsoll_config::parse_each(&config.to_string_lossy(), &text, &|name| var(name).ok()) {
         Ok(roster) => roster,
         Err(error) => return vec![format!("the service will not start: {error}")],
     };
+    let refused = roster.refused.iter();
+    let refused = refused.map(|model| format!("model `{}` will not be served: {}", model.name, model.error));
     let models = roster.models.iter().flat_map(|model| {
         model.launch.paths().map(|path| (format!("model `{}`", model.name), path.to_owned()))
     });
@@ -95,10 +105,16 @@ fn warnings(config: &Path, of_user: bool) -> Vec<String> {
         )
     });
     let paths = [("the configuration".to_owned(), config.to_string_lossy().into_owned())];
-    let told = paths.into_iter().chain(models).filter_map(|(of, path)| {
+    let engine = serve.engine.iter().flatten().take(1).filter(|program| program.contains('/'));
+    let engine = engine.map(|program| ("`command` under [engine]".to_owned(), program.clone()));
+    let logs = serve.log_file.as_deref().and_then(Path::parent).filter(|folder| *folder != Path::new(""));
+    let logs =
+        logs.map(|folder| ("the folder of `log-file`".to_owned(), folder.to_string_lossy().into_owned()));
+    let told = paths.into_iter().chain(models).chain(engine).chain(logs).filter_map(|(of, path)| {
         // The unit of a user has no PrivateTmp, and starts in this folder.
         let why = match () {
-            () if of_user => return None,
+            () if start.is_some_and(|start| !start.join(&path).exists()) => "not there",
+            () if start.is_some() => return None,
             () if !path.starts_with('/') => {
                 "a relative path, which starts at /var/lib/plimsoll in the service"
             }
@@ -109,7 +125,12 @@ fn warnings(config: &Path, of_user: bool) -> Vec<String> {
         };
         Some(format!("{of}: {path} is {why}"))
     });
-    exposed.into_iter().chain(told).chain(roster.models.iter().filter_map(program_out_of_reach)).collect()
+    exposed
+        .into_iter()
+        .chain(refused)
+        .chain(told)
+        .chain(roster.models.iter().filter_map(program_out_of_reach))
+        .collect()
 }
 
 /// Folders in which systemd looks for programs, and those of a service (`systemd.exec(5)`, `PATH`).
