@@ -306,8 +306,9 @@ impl<H: ModelService> HttpServer<H> {
         let (mut engines, mut start) = (EngineMetrics::default(), None);
         for (name, page) in answers.iter().filter_map(|(name, page)| Some((name, page.as_ref()?))) {
             if let Ok(of_engine) = str::from_utf8(&page.body) {
-                engines.add(name, of_engine);
-                start = page.headers.get(engine_page::PROCESS_START).filter(|_| models.len() == 1).cloned();
+                let is_only = models.len() == 1;
+                engines.add((!is_only).then_some(name.as_str()), of_engine);
+                start = page.headers.get(engine_page::PROCESS_START).filter(|_| is_only).cloned();
             }
         }
         text.push_str(&engines.finish());
