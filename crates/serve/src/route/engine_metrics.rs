@@ -209,7 +209,10 @@ mod tests {
         let page = "# HELP llamacpp:x how many\n# TYPE llamacpp:x gauge\nllamacpp:x 1\n\
             # TYPE y counter\ny{model=\"own\",slot=\"1\"} 2\n";
         let mut all = EngineMetrics::default();
-        all.add(None, &format!("{page}plimsoll_loads_total 99\ny{{model=\"own\",slot=\"1\"}} 3\nz{{a=\"1\"\n"));
+        all.add(
+            None,
+            &format!("{page}plimsoll_loads_total 99\ny{{model=\"own\",slot=\"1\"}} 3\nz{{a=\"1\"\n"),
+        );
         assert_eq!(all.finish(), page, "and nothing of ours, nothing twice, nothing unreadable");
     }
 
