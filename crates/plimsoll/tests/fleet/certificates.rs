@@ -44,7 +44,10 @@ impl Certified {
         let (store, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
         let mut fleet = Self { hosts: Vec::new(), ports: vec![free_address()], store, folder };
         let (port, identity) = (fleet.ports[0].to_string(), fleet.identity(0));
-        let begun = ["init", &port, "--host", "h0", "--lifetime", lifetime, "--folder", shown(&identity)];
+        let address = fleet.store.address();
+        let (_, name) = address.rsplit_once('/').unwrap();
+        let more = ["--lifetime", lifetime, "--folder", shown(&identity)];
+        let begun = [&["init", &port, "--host", "h0", "--fleet", name][..], &more].concat();
         assert!(plimsoll(&begun).status.success());
         fleet.serve(0, "64MiB");
         for number in 1..3 {
