@@ -161,7 +161,9 @@ fn whoever_is_no_host_of_the_fleet_is_refused_and_told_of() {
     assert_eq!(http::read(&wrong).json()["error"]["code"], "wrong_port");
     // A host of another fleet, and certificates beyond all measure.
     let foreign = tempfile::tempdir().unwrap();
-    let begun = ["init", "127.0.0.1:1", "--host", "h1", "--folder", shown(foreign.path())];
+    let address = fleet.store.address();
+    let (_, name) = address.rsplit_once('/').unwrap();
+    let begun = ["init", "127.0.0.1:1", "--host", "h1", "--fleet", name, "--folder", shown(foreign.path())];
     assert!(plimsoll(&begun).status.success());
     assert_eq!(fleet.visit(owner, Shown::Host(foreign.path())).ask(&hop("x:1")), Err(()));
     assert_eq!(fleet.visit(owner, Shown::Huge(&host)).ask(&hop("x:1")), Err(()));
