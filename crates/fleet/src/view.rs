@@ -124,6 +124,11 @@ impl FleetView {
         self.trusts(&seat.host, host).then_some(host)
     }
 
+    /// True if the life that was given the seat is registered, trusted or not.
+    pub fn is_registered(&self, seat: &Seat) -> bool {
+        self.host(&seat.host).is_some_and(|host| host.incarnation == seat.incarnation)
+    }
+
     pub fn offer(&self, host: &HostRecord, model: &str) -> Option<&ModelOffer> {
         self.offers.get(&host.offers)?.record.body.models.get(model)
     }

@@ -3,15 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use ring::signature::KeyPair;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -26,7 +21,7 @@ pub const JOIN: &str = "/plimsoll/fleet/join";
 pub const RENEW: &str = "/plimsoll/fleet/renew";
 /// Time for a request as a whole.
 const PATIENCE: Duration = Duration::from_secs(20);
-const LONGEST_ANSWER: usize = 64 * 1024;
+const LONGEST_ANSWER: u64 = 64 * 1024;
 
 /// An invited host's question for a certificate.
 #[derive(Clone, Serialize, Deserialize)]
@@ -175,35 +170,72 @@ fn check(identity: &HostIdentity, fleet: &str, host: &str) -> Result<(), Identit
     PeerTls::new(identity, &RevokedSerials::default(), false).map(drop)
 }
 
+/// Sends a question and reads the answer.
+///
+/// DECISION: written out, on a connection for this one question. A client of hyper would be one more in the program, for
+/// two requests in the life of a certificate.
 async fn ask<T: DeserializeOwned>(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     address: &str,
     path: &str,
     question: &impl Serialize,
 ) -> Result<T, JoinError> {
-    let failed = |error: String| JoinError::Answer { address: address.to_owned(), error };
-    let broke = |error: hyper::Error| failed(error.to_string());
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broke)?;
-    let body = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
-    let request = Request::post(path).header("host", "fleet").body(Full::new(Bytes::from(body)));
-    let request = request.map_err(|error| failed(error.to_string()))?;
-    let asked = async {
-        let answer = sender.send_request(request).await.map_err(broke)?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
-        let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
-        // The sender ends with this, and its connection too.
-        drop(sender);
-        Ok::<_, JoinError>((status, body))
+    let failed = |error: &dyn std::fmt::Display| JoinError::Answer {
+        address: address.to_owned(),
+        error: error.to_string(),
     };
-    let (answered, _) = tokio::join!(asked, connection);
-    let (status, body) = answered?;
-    match status {
-        StatusCode::OK => serde_json::from_slice(&body).map_err(|error| failed(error.to_string())),
-        _ => {
-            let told: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-            let told = told["error"]["message"].as_str().map(str::to_owned);
-            Err(JoinError::Refused(told.unwrap_or_else(|| status.to_string())))
+    let body = serde_json::to_vec(question).map_err(|error| failed(&error))?;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: fleet\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+        Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), &body].concat()).await.map_err(|error| failed(&error))?;
+    stream.flush().await.map_err(|error| failed(&error))?;
+    let mut answer = Vec::new();
+    let read = stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await;
+    let (status, body) = match (read, parts(&answer)) {
+        // A server that closes without a goodbye has answered all the same.
+        (_, Some(parts)) => parts,
+        (Err(error), None) => return Err(failed(&error)),
+        (Ok(_), None) => return Err(failed(&"what it sends is no answer")),
+    };
+    if status == 200 {
+        return serde_json::from_slice(body).map_err(|error| failed(&error));
+    }
+    let told: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let told = told["error"]["message"].as_str().map(str::to_owned);
+    Err(JoinError::Refused(told.unwrap_or_else(|| format!("status {status}"))))
+}
+
+/// Status and body of a whole answer with a length; `None` for anything else.
+fn parts(answer: &[u8]) -> Option<(u16, &[u8])> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let (head, body) = (str::from_utf8(&answer[..end]).ok()?, &answer[end + 4..]);
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    })?;
+    (body.len() == length).then_some((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_or_none() {
+        let whole = b"HTTP/1.1 403 Forbidden\r\nA: b\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(parts(whole), Some((403, &b"{}"[..])));
+        for end in 0..whole.len() {
+            assert_eq!(parts(&whole[..end]), None, "{end}");
         }
+        for text in ["HTTP/1.1 200 OK\r\n\r\n{}", "HTTP/1.1 2", "GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"]
+        {
+            assert_eq!(parts(text.as_bytes()), None, "{text}");
+        }
+        plimsoll_fuzz::mutants(&[whole], &[b"content-length", b"\r\n\r\n"], |mutant| drop(parts(mutant)));
     }
 }

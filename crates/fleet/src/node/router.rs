@@ -176,6 +176,8 @@ impl FleetNode {
             let waiting = claim.waiting.into_iter();
             return waiting.for_each(|(request, _)| self.route(now, request, &model, effects));
         }
+        // Its host is registered, though it is not trusted, and is to know that the model was taken from it.
+        let is_taken = seat.is_some_and(|seat| self.view.is_registered(seat));
         let (late, waiting): (Vec<_>, Vec<_>) = claim.waiting.into_iter().partition(|(_, end)| *end <= now);
         claim.waiting = waiting;
         if !late.is_empty() {
@@ -188,7 +190,8 @@ impl FleetNode {
         let random = self.draw();
         let only = claim.only.as_deref();
         let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
-        let wish = SeatWish { model: &model, only, cause: SeatCause::Wanted, held, random };
+        let cause = if is_taken { SeatCause::Moved } else { SeatCause::Wanted };
+        let wish = SeatWish { model: &model, only, cause, held, random };
         let draw = self.draw();
         let nonce = format!("{}-{draw:x}", self.incarnation);
         let planned = place(&self.view, &wish).and_then(|plan| {

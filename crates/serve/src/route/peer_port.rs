@@ -32,6 +32,11 @@ const MOST_HANDSHAKES: usize = 64;
 /// Pause after a failed accept, as descriptors are missing then.
 const BREATH: Duration = Duration::from_millis(50);
 
+/// Bytes of another host, within TLS or plain: one type, so that the program has one server for both.
+trait PeerStream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> PeerStream for T {}
+
 struct PeerPort<H: ModelService> {
     server: Rc<HttpServer<H>>,
     gate: Rc<dyn PeerGate>,
@@ -86,7 +91,7 @@ impl<H: ModelService> PeerPort<H> {
         let (client, stream) = ClientConnection::open(stream, false);
         let _place = self.open.enter(&client);
         let Some(tls) = self.gate.tls() else {
-            return self.serve(client, stream, None, from, draining).await;
+            return self.serve(client, Box::new(stream), None, from, draining).await;
         };
         let dropped = Rc::new(Notify::new());
         self.begin_handshake(&dropped);
@@ -96,7 +101,7 @@ impl<H: ModelService> PeerPort<H> {
         };
         self.handshakes.borrow_mut().retain(|other| !Rc::ptr_eq(other, &dropped));
         match shaken {
-            Some(Ok((stream, shown))) => self.serve(client, stream, shown, from, draining).await,
+            Some(Ok((stream, shown))) => self.serve(client, Box::new(stream), shown, from, draining).await,
             Some(Err(refused)) => self.gate.refused(Some(from), &refused),
             None => self.gate.refused(Some(from), &"the handshake took too long"),
         }
@@ -110,16 +115,14 @@ impl<H: ModelService> PeerPort<H> {
         }
     }
 
-    async fn serve<I>(
+    async fn serve(
         &self,
         client: Rc<ClientConnection>,
-        stream: I,
+        stream: Box<dyn PeerStream>,
         shown: Option<PeerCertificate>,
         from: IpAddr,
         draining: watch::Receiver<bool>,
-    ) where
-        I: AsyncRead + AsyncWrite + Unpin + 'static,
-    {
+    ) {
         if let Some(shown) = &shown {
             client.has_key.set(true);
             self.certified.borrow_mut().push((shown.clone(), Rc::clone(&client)));
