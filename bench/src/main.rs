@@ -12,6 +12,7 @@
 mod client;
 mod cpu;
 mod crowd;
+mod hop;
 mod measure;
 mod numbers;
 mod options;
@@ -30,6 +31,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let result = match options::Options::parse().command {
         options::Command::Serve(options) => run::run(&options).map_err(|error| error.to_string()),
+        options::Command::Hop(options) => hop::run(&options).map_err(|error| error.to_string()),
         options::Command::Plan(options) => plans::run(&options).map_err(|error| error.to_string()),
     };
     match result {

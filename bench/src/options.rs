@@ -18,8 +18,32 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// What the router costs: latency, CPU, memory, throughput, streams, swaps, start-up
     Serve(Serve),
+    /// What a hop from host to host of a fleet costs: latency, CPU, streams
+    Hop(Hop),
     /// What a plan by formulas costs: the whole process, and the planning alone
     Plan(Plan),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Hop {
+    /// The plimsoll program
+    #[arg(long)]
+    pub(crate) plimsoll: PathBuf,
+    /// The fake engine
+    #[arg(long)]
+    pub(crate) engine: PathBuf,
+    /// The etcd program
+    #[arg(long, default_value = "etcd")]
+    pub(crate) etcd: PathBuf,
+    /// Rounds of the small paired request; larger ones get fewer
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) rounds: u32,
+    /// Repetitions of the streams
+    #[arg(long, default_value_t = 5)]
+    pub(crate) repeats: u32,
+    /// Also write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -94,6 +94,20 @@ impl Plimsoll<'_> {
         Server::spawn(self.program, &arguments, address)
     }
 
+    /// Serves one model as a host of a fleet, on a card of this size.
+    pub(crate) fn spawn_host(&self, fleet: &str, store: &str, memory: &str) -> Result<Server, ProcessError> {
+        let address = free_address()?;
+        // A command of its own: a host offers a model by its file, and there is none.
+        let command = format!("{} --port ${{PORT}} --alias alpha {}", self.engine.display(), engine_script());
+        let text = format!("[models.alpha]\ncmd = {command:?}\nmemory = \"600MiB\"\n{fleet}");
+        let config = write(self.folder.join(format!("host-{}.toml", address.port())), &text)?;
+        let arguments = words(&format!(
+            "serve {} --listen {address} --card name=bench,kind=host,total={memory} --fleet {store}",
+            config.display()
+        ));
+        Server::spawn(self.program, &arguments, address)
+    }
+
     /// Models that give only flags, so that the engine says on its control channel when it is ready.
     fn config(&self, models: &[&str]) -> String {
         let mut command = vec![self.engine.display().to_string()];
@@ -127,7 +141,7 @@ fn write(path: PathBuf, text: &str) -> Result<PathBuf, ProcessError> {
     }
 }
 
-fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    fn of(name: &str, server: &Server) -> Self {
+    pub(crate) fn of(name: &str, server: &Server) -> Self {
         Self { name: name.to_owned(), address: server.address, pids: server.family() }
     }
 

@@ -3,6 +3,8 @@
 import { render } from "preact";
 import { ActDialog } from "./act";
 import { CardView, hostCard } from "./bar";
+import { Downloads } from "./downloads";
+import { FleetHosts } from "./fleet";
 import { clip, clock, plural, seconds } from "./format";
 import { Logs } from "./logs";
 import { Models } from "./models";
@@ -102,7 +104,9 @@ function Page() {
           <>
             <Memory names={names} />
             <Waiting />
+            <Downloads />
             <Models />
+            <FleetHosts />
             <Failures />
             <History labels={names} />
             <WhatIf />

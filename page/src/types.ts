@@ -88,12 +88,44 @@ export type Mark = {
 
 export type Sample = { at: number; cards: { used: number | null; models: [id: number, bytes: number][] }[] };
 
+/** A download in progress; or one that failed, with its cause. */
+export type Download = {
+  name: string;
+  done?: number;
+  total?: number | null;
+  memory?: string | null;
+  error?: string;
+};
+
+export type FleetHost = {
+  name: string;
+  address: string;
+  version: string;
+  capacity: number;
+  free: number | null;
+  drain: string | null;
+  models: { model: string; need: number }[];
+};
+
+export type Fleet = {
+  /** The name of this host. */
+  host: string;
+  store_answers: boolean;
+  certificates: boolean;
+  passed_on: number;
+  hosts: FleetHost[];
+  /** Hosts beyond those of the list. */
+  more: number;
+};
+
 export type Status = {
   schema: "plimsoll.events/1";
   now: number;
   models: Model[];
   cards: Card[];
   host: Host | null;
+  downloads?: Download[];
+  fleet?: Fleet;
   server: {
     version: string;
     uptime: number;

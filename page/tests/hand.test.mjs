@@ -16,11 +16,22 @@ const consequences = async (page) => {
   return page.$eval("dialog", (dialog) => dialog.textContent);
 };
 
-async function act(page, label) {
-  await page.click(`[aria-label="${label}"]`);
-  const text = await consequences(page);
-  await page.click("dialog .primary");
+/** Opens the dialog of an action. A locator waits until the button stands still: rows move when a model's state changes. */
+async function begin(page, label) {
+  await page.locator(`[aria-label="${label}"]`).click();
+  await page.waitForSelector("dialog[open]");
+}
+
+/** Carries it out. The dialog may still cover the page when the stream already tells what followed. */
+async function confirm(page) {
+  await page.locator("dialog .primary").click();
   await page.waitForSelector("dialog", { hidden: true });
+}
+
+async function act(page, label) {
+  await begin(page, label);
+  const text = await consequences(page);
+  await confirm(page);
   return text;
 }
 
@@ -34,10 +45,9 @@ test("yield, pin and load say what follows, and that is what happens", { timeout
     await live(page);
     const state = async (name, wanted) => until(`${name} ${wanted}`, async () => (await daemon.get("/api/status")).models.find((one) => one.name === name).state === wanted);
     // Pinned for a time by the list in the dialog.
-    await page.click('[aria-label="Pin b"]');
-    await page.waitForSelector("dialog[open] select");
+    await begin(page, "Pin b");
     await page.select("dialog select", "600");
-    await page.click("dialog .primary");
+    await confirm(page);
     await page.waitForFunction(() => /pinned for (10 min|9 min)/.test(document.querySelector('[data-model="b"]').textContent));
     assert.match(await act(page, "Load c"), /fits after idle models have left\..*Must leave: a\./s);
     await state("a", "unloaded");
@@ -51,14 +61,13 @@ test("yield, pin and load say what follows, and that is what happens", { timeout
     await until("it has ended", async () => (await daemon.get("/api/status")).cards[0].yield === undefined);
     // All of the card: models leave for it, and a pinned one stays.
     await daemon.chat("a");
-    await page.waitForSelector('[aria-label="Keep free … RTX 4090"]');
-    await page.click('[aria-label="Keep free … RTX 4090"]');
+    await begin(page, "Keep free … RTX 4090");
     await page.focus("dialog input");
     await page.keyboard.press("End");
     await page.waitForFunction(() => /Pinned models keep 10\.0 GiB of it/.test(document.querySelector("dialog").textContent));
     const said = await consequences(page);
     assert.match(said, /Must leave: a\./);
-    await page.click("dialog .primary");
+    await confirm(page);
     await state("a", "unloaded");
     await state("b", "ready");
     assert.deepEqual(page.troubles, []);

@@ -62,7 +62,15 @@ fn tested(root: &Path, tests: &str) -> ExitCode {
     };
     let is_same =
         npm(&["ci", "--no-audit", "--no-fund", "--loglevel=error"]) && npm(&["run", "--silent", "check"]);
-    let shows = is_same && cross::browser() == ExitCode::SUCCESS && npm(&["run", "--silent", tests]);
+    // Once more if it fails, as nextest does: a browser on a busy machine may miss a time limit. It is reported as a race to be found.
+    let passes = || {
+        let tests = ["run", "--silent", tests];
+        npm(&tests) || {
+            eprintln!("FLAKY: the tests of the page failed, and run once more");
+            npm(&tests)
+        }
+    };
+    let shows = is_same && cross::browser() == ExitCode::SUCCESS && passes();
     ExitCode::from(u8::from(!shows))
 }
 

@@ -21,7 +21,7 @@ pub enum CardSpecError {
         "`{name}` is not a known card{}; describe the card by its own figures: name={},{}",
         near(nearest),
         one_word(name),
-        figures(nearest)
+        figures(name, nearest)
     )]
     Unknown { name: String, nearest: Vec<&'static str> },
     #[error("`{spec}` stands for several cards, but only one card can be given here")]
@@ -56,8 +56,13 @@ fn near(names: &[&str]) -> String {
     }
 }
 
-/// Those of the nearest card; no numbers to paste for one of which nothing is known.
-fn figures(nearest: &[&str]) -> String {
+/// Those of the nearest card, or the size that was given instead of a name; no numbers to paste for one of which nothing
+/// is known.
+fn figures(name: &str, nearest: &[&str]) -> String {
+    let size = name.replace("GB", "GiB").parse::<Bytes>().ok().filter(|size| *size >= Bytes::mib(1));
+    if let Some(size) = size {
+        return format!("total={size},cc=8.6").replace(' ', "");
+    }
     let known = nearest.first().and_then(|name| card_table::figures(name));
     known.unwrap_or_else(|| {
         "total=SIZE,cc=MAJOR.MINOR (nvidia-smi --query-gpu=memory.total,compute_cap)".to_owned()
@@ -116,13 +121,15 @@ impl FromStr for Card {
     }
 }
 
-/// `2x3060` as a number of cards and a name; a name alone is one card.
+/// `2x3060` or `3060x2` as a number of cards and a name; a name alone is one card.
 fn counted(product: &str) -> (usize, &str) {
-    let split = product.split_once(['x', 'X', '×']);
-    let counted = split.and_then(|(count, name)| Some((count.trim().parse().ok()?, name.trim())));
-    counted
-        .filter(|(count, name)| (1..=MOST_CARDS).contains(count) && !name.is_empty())
-        .unwrap_or((1, product))
+    const TIMES: [char; 3] = ['x', 'X', '×'];
+    let before = product.split_once(TIMES);
+    let behind = product.rsplit_once(TIMES).map(|(name, count)| (count, name));
+    let numbers = [before, behind].into_iter().flatten();
+    let mut read = numbers.filter_map(|(count, name)| Some((count.trim().parse().ok()?, name.trim())));
+    let is_count = |(count, name): &(usize, &str)| (1..=MOST_CARDS).contains(count) && !name.is_empty();
+    read.find(is_count).unwrap_or((1, product))
 }
 
 /// A number without a unit that is smaller than any card.
@@ -328,6 +335,7 @@ mod tests {
                 "RTX 3060 10GB",
                 "similar names are GeForce RTX 3060; describe the card by its own figures: name=RTX306010GB,total=12288MiB,cc=8.6",
             ),
+            ("24GB", "describe the card by its own figures: name=24GB,total=24576MiB,cc=8.6"),
             ("AGX Orin", "similar names are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB"),
             ("2x3060", "stands for several"),
             ("name=x,total=12", "is 12 bytes; did you mean total=12GiB?"),

@@ -61,6 +61,14 @@ impl NamedDemand {
 
 static NO_NAMES: NamedDemand = NamedDemand { cards: Vec::new(), only: false };
 
+/// The engine's cache of idle prompts in host memory, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptCache {
+    pub bytes: Bytes,
+    /// A flag sets the limit; else it follows from the host's memory.
+    pub is_set: bool,
+}
+
 /// Memory need of a model, as a function of the cards that it gets.
 pub trait MemoryModel: fmt::Debug + Send + Sync {
     /// Returns the peak memory that the model would take on each of these cards.
@@ -100,6 +108,11 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What puts a plan for these cards in doubt, or makes the model slow there.
+    fn doubts(&self, _cards: &[Card]) -> Vec<Reason> {
+        Vec::new()
+    }
+
     /// Bytes that the engine will request on each of these cards, without the driver's context, where known.
     fn asked(&self, _cards: &[Card]) -> Vec<(CardId, Bytes)> {
         Vec::new()
@@ -108,6 +121,11 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     /// The planned terms on each of these cards, such as `weights` and `kv`, where a plan has them.
     fn terms(&self, _cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
         Vec::new()
+    }
+
+    /// The cache of idle prompts, which is part of the need and of the terms of the host's memory.
+    fn prompt_cache(&self) -> Option<PromptCache> {
+        None
     }
 }
 

@@ -15,8 +15,9 @@ pub(crate) fn engine_flags(
     let (mut options, unknown) =
         Options::known_in(flags, |flag| at(flags.get(flag).map_or("", String::as_str)));
     for error in unknown {
-        let text =
-            format!("{}: the plan ignores this flag, and the engine may not start with it", error.problem);
+        let problem = error.problem.to_string();
+        let join = if problem.ends_with('?') { " The" } else { "; the" };
+        let text = format!("{problem}{join} plan ignores this flag, and the engine may not start with it");
         warnings.push(Warning::new(error.origin, text));
     }
     // Address, port and keys are the user's own business in a command of theirs.

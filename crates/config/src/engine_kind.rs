@@ -1,7 +1,14 @@
 //! Kinds of engines other than llama-server: readiness, and the part of each card that their flags give them.
 
+use plimsoll_base::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::freeing::Freeing;
+pub use self::sglang::SglangReserve;
+
+mod freeing;
+mod sglang;
 
 /// An engine that a `cmd` starts. Without it, the program's name in the command tells the kind, where it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -32,10 +39,12 @@ struct CommandTraits {
     share: Option<&'static str>,
     /// Flags whose numbers, multiplied, are the cards that it computes on.
     cards: &'static [&'static [&'static str]],
+    /// What it takes beside that part, by its flags and on so many cards.
+    beside: fn(&[String], usize) -> Option<SglangReserve>,
 }
 
 const fn row(kind: CommandKind, words: &'static [&'static str], check: &'static str) -> CommandTraits {
-    CommandTraits { kind, words, check, share: None, cards: &[] }
+    CommandTraits { kind, words, check, share: None, cards: &[], beside: |_, _| None }
 }
 
 /// Paths as each server has them: `vllm/entrypoints/openai/api_server.py`, `sglang/srt/entrypoints/http_server.py`,
@@ -47,8 +56,16 @@ const KINDS: [CommandTraits; 11] = [
         cards: &[&["--tensor-parallel-size", "-tp"], &["--pipeline-parallel-size", "-pp"]],
         ..row(CommandKind::Vllm, &["vllm", "vllm.entrypoints.openai.api_server"], "/health")
     },
-    // Its `--mem-fraction-static` is for weights and cache alone, so that it takes more than that part.
-    row(CommandKind::Sglang, &["sglang", "sglang.launch_server"], "/health"),
+    CommandTraits {
+        share: Some("--mem-fraction-static"),
+        cards: &[
+            &["--tp-size", "--tensor-parallel-size", "--tp"],
+            &["--pp-size", "--pipeline-parallel-size", "--pp"],
+        ],
+        // That part is for weights and cache alone.
+        beside: |argv, cards| Some(SglangReserve::of(argv, cards)),
+        ..row(CommandKind::Sglang, &["sglang", "sglang.launch_server"], "/health")
+    },
     CommandTraits {
         share: Some("--cuda-memory-fraction"),
         cards: &[&["--num-shard"]],
@@ -84,26 +101,44 @@ impl CommandKind {
         self.traits().check
     }
 
+    /// The way in which it frees memory while it is idle, and stays up.
+    pub(crate) fn freeing(self, argv: &[String]) -> Option<Freeing> {
+        match self {
+            Self::Comfyui => Some(Freeing::COMFYUI),
+            // Without the flag it keeps no copy of the weights to come back from.
+            Self::Vllm => argv.iter().any(|word| word == "--enable-sleep-mode").then_some(Freeing::VLLM),
+            _ => None,
+        }
+    }
+
     /// The part of each card that the command takes for itself, where its flags say so.
     pub fn part(self, argv: &[String]) -> Option<CardPart> {
         let share = value(argv, &[self.traits().share?])?;
         let mut cards =
             self.traits().cards.iter().map(|flags| value(argv, flags).map_or(Some(1), |n| n.parse().ok()));
         let cards = cards.try_fold(1_usize, |product, count| product.checked_mul(count?));
-        Some(CardPart { millionths: millionths(share)?, cards: cards.filter(|cards| *cards > 0)? })
+        let cards = cards.filter(|cards| *cards > 0)?;
+        Some(CardPart { millionths: millionths(share)?, cards, beside: (self.traits().beside)(argv, cards) })
     }
 }
 
-/// A part of each of several cards.
+/// A part of each of several cards, and what an engine takes beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardPart {
     pub millionths: u64,
     pub cards: usize,
+    pub beside: Option<SglangReserve>,
 }
 
 impl CardPart {
     /// A whole card.
     pub const WHOLE: u64 = 1_000_000;
+
+    /// Bytes of a card of this size, which the engine cannot exceed.
+    pub fn of(&self, total: Bytes) -> Bytes {
+        let beside = self.beside.map_or(Bytes::ZERO, |beside| beside.on(total));
+        (total.scaled(self.millionths, Self::WHOLE) + beside).min(total)
+    }
 }
 
 /// The name in a part of a path: `koboldcpp-linux-x64`, `koboldcpp.py` and `KoboldCpp` are `koboldcpp`.
@@ -173,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_card_is_read_from_flags_and_never_guessed() {
-        let part = |millionths, cards| Some(CardPart { millionths, cards });
+        let part = |millionths, cards| Some(CardPart { millionths, cards, beside: None });
         for (line, expected) in [
             ("vllm serve m --gpu-memory-utilization 0.45", part(450_000, 1)),
             ("vllm serve m --gpu-memory-utilization=.9 -tp 2 --pipeline-parallel-size=2", part(900_000, 4)),
@@ -191,6 +226,5 @@ mod tests {
         ] {
             assert_eq!(CommandKind::Vllm.part(&words(line)), expected, "{line}");
         }
-        assert_eq!(CommandKind::Sglang.part(&words("sglang --mem-fraction-static 0.5")), None);
     }
 }

@@ -69,7 +69,7 @@ pub enum ConfigProblem {
     #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
     NameModel { name: String, other: String, first: FlagOrigin },
     #[error("macro `{name}`: {why}; {remedy}")]
-    ExpandMacro { name: String, why: &'static str, remedy: &'static str },
+    ExpandMacro { name: String, why: &'static str, remedy: String },
     #[error("the command cannot be split into arguments: {why}; {remedy}")]
     SplitCommand { why: &'static str, remedy: &'static str },
     #[error("{0}")]

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::Length;
+use super::serve_values::reserve_size;
 
 // DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
 // kill an engine that fits its card. The setting `budget` enforces the granted memory.
@@ -115,10 +116,10 @@ impl From<ContextsChoice> for Contexts {
 pub(crate) struct Size(Bytes);
 
 impl TryFrom<String> for Size {
-    type Error = plimsoll_base::ParseBytesError;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse().map(Self)
+    fn try_from(text: String) -> Result<Self, String> {
+        reserve_size(&text).map(Self)
     }
 }
 

@@ -29,7 +29,7 @@ pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
 pub use duration::parse as parse_duration;
 pub use engine_flags::llama_server_in;
-pub use engine_kind::{CardPart, CommandKind};
+pub use engine_kind::{CardPart, CommandKind, Freeing, SglangReserve};
 pub use failure::{ConfigError, ConfigProblem};
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use key::{ConfiguredKey, KeyRight, KeySecret};

@@ -43,12 +43,17 @@ fn few_enough(addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
 /// The same for a field of a file: one text, or a list of them.
 pub(crate) fn from_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "an address or a list of addresses")]
+    #[serde(
+        untagged,
+        expecting = "write an address such as \"127.0.0.1:8080\" or \":8080\", a port, or a list of them"
+    )]
     enum Addresses {
+        Port(u16),
         One(String),
         Several(Vec<String>),
     }
     let texts = match Addresses::deserialize(deserializer)? {
+        Addresses::Port(port) => vec![port.to_string()],
         Addresses::One(text) => vec![text],
         Addresses::Several(texts) => texts,
     };

@@ -63,7 +63,7 @@ pub(super) fn parse(
     // Of `groups`, `matrix` and `profiles`, only `persistent` is used (such a model is never evicted),
     // because Plimsoll decides by memory.
     let mut root = Node::parse(file, text)?;
-    let mut reader = LlamaSwapReader { file, text, roster: Configuration::default() };
+    let mut reader = LlamaSwapReader { file, text, roster: Configuration::default(), macros: Vec::new() };
     // The order is llama-swap's: comments out, environment in, macros last.
     let mut pairs = match std::mem::replace(&mut root.tree, YamlTree::Null) {
         YamlTree::Map(pairs) => pairs,
@@ -113,6 +113,8 @@ struct LlamaSwapReader<'a> {
     file: &'a Arc<str>,
     text: &'a str,
     roster: Configuration,
+    /// Names of the macros that the present model may use.
+    macros: Vec<String>,
 }
 
 /// Letters in which a key differs from `name`, with a bound for the names of other things.
@@ -124,6 +126,11 @@ fn distance(key: &str, name: &str) -> usize {
 /// True for a key that is probably meant to be `name`.
 fn is_near(key: &str, name: &str) -> bool {
     distance(key, name) < usize::MAX
+}
+
+/// The name that is probably meant, if any is near.
+fn nearest<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names.min_by_key(|name| distance(key, name)).filter(|name| is_near(key, name))
 }
 
 impl LlamaSwapReader<'_> {
@@ -220,7 +227,7 @@ impl LlamaSwapReader<'_> {
                 }
                 None => {
                     let known = read.iter().copied().chain(without_effect.iter().map(|(known, ..)| *known));
-                    let near = known.min_by_key(|name| distance(key, name)).filter(|name| is_near(key, name));
+                    let near = nearest(key, known);
                     let hint = near.map_or("remove it".to_owned(), |name| format!("did you mean `{name}`?"));
                     self.warn(pair.line, format!("unknown key `{}`", quoted(key)), &hint);
                 }
@@ -294,6 +301,14 @@ impl LlamaSwapReader<'_> {
         Ok(())
     }
 
+    /// Warns of a name in `list` that is no model's.
+    fn warn_of_unknown(&mut self, line: u32, name: &str, list: &str) {
+        let near = nearest(name, self.roster.models.iter().map(|entry| entry.name.as_str()));
+        let remove = || format!("remove this name from {list}");
+        let hint = near.map_or_else(remove, |near| format!("did you mean `{}`?", quoted(near)));
+        self.warn(line, format!("`{}` is not a model", quoted(name)), &hint);
+    }
+
     fn group(&mut self, group: &Pair) -> Result<(), ConfigError> {
         let persistent = self.truth(&group.value, "persistent")?;
         for (member, line) in self.texts(&group.value, "members")? {
@@ -301,11 +316,7 @@ impl LlamaSwapReader<'_> {
             match known {
                 // A model may be in several groups.
                 Some(entry) => entry.pinned |= persistent,
-                None => self.warn(
-                    line,
-                    format!("`{}` is not a model", quoted(&member)),
-                    "remove this name from the group",
-                ),
+                None => self.warn_of_unknown(line, &member, "the group"),
             }
         }
         // Without swapping and eviction of others, a group says what holds here anyway.
@@ -331,11 +342,7 @@ impl LlamaSwapReader<'_> {
             match self.roster.models.iter_mut().find(|entry| answers_to(entry, name)) {
                 Some(entry) => entry.preload = true,
                 None if name.is_empty() => {}
-                None => self.warn(
-                    line,
-                    format!("`{}` is not a model", quoted(name)),
-                    "remove this name from `preload`",
-                ),
+                None => self.warn_of_unknown(line, name, "`preload`"),
             }
         }
         Ok(())

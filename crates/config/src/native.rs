@@ -8,7 +8,7 @@ mod document;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_flags::table::{FlagClass, distance_within};
+use plimsoll_flags::table::{FlagClass, by_argument, distance_within};
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use toml::Spanned;
 
@@ -101,6 +101,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         fleet_host: document.fleet.host.clone(),
         fleet_address: document.fleet.address.clone(),
         fleet_key_file: document.fleet.key_file.clone(),
+        fleet_listen: document.fleet.listen,
+        fleet_identity: document.fleet.identity.clone(),
     })
 }
 
@@ -288,10 +290,27 @@ impl LineIndex<'_> {
         FlagOrigin::file(self.file, u32::try_from(line).unwrap_or(u32::MAX))
     }
 
+    /// A header such as `[models.qwen2.5-7b]`, whose dots TOML takes for further tables.
+    fn torn_name(&self, at: usize) -> Option<ConfigProblem> {
+        let (before, after) = (self.text.get(..at)?, self.text.get(at..)?);
+        let line = [before.rsplit('\n').next()?, after.lines().next()?].concat();
+        let header = line.trim_start().strip_prefix('[')?.split(']').next()?;
+        let (table, name) = header.split_once('.').filter(|(table, _)| ["models", "keys"].contains(table))?;
+        // Tables of a model are `env` and `guard`.
+        let is_torn = name.contains('.') && !name.contains(['"', '\'']) && !name.ends_with(".env");
+        (is_torn && !name.ends_with(".guard")).then(|| {
+            let name = quoted(name);
+            ConfigProblem::Parse(format!(
+                "the name `{name}` has a dot, which divides tables; put it in quotes: [{table}.\"{name}\"]"
+            ))
+        })
+    }
+
     fn explain(&self, error: &toml::de::Error) -> ConfigError {
         let origin = self.origin(error.span().map_or(0, |span| span.start));
         let message = error.message();
-        let problem = unknown_key(message).unwrap_or_else(|| {
+        let start = error.span().map_or(0, |span| span.start);
+        let problem = self.torn_name(start).or_else(|| unknown_key(message)).unwrap_or_else(|| {
             // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
             let span = error.span().and_then(|span| self.text.get(span)).unwrap_or_default();
@@ -320,7 +339,9 @@ impl LineIndex<'_> {
 const KEY_TABLE: &str = "struct KeyTable";
 
 /// Parts of toml's messages, and what to do.
-const REMEDIES: [(&str, &str); 6] = [
+const REMEDIES: [(&str, &str); 8] = [
+    ("invalid mantissa", "; put a text in quotes"),
+    ("unclosed table", "; put a name with blanks in quotes: [models.\"A NAME\"]"),
     ("duplicate key", "; keep one of the two"),
     ("expected a string", "; put the value in quotes"),
     ("must be quoted", "; put the value in quotes"),
@@ -328,6 +349,16 @@ const REMEDIES: [(&str, &str); 6] = [
     ("expected a sequence", "; write a list, for example [\"a\", \"b\"]"),
     ("invalid basic string", "; close the quotation mark"),
 ];
+
+/// The flag of llama-server that a key is named after.
+fn flag_of(key: &str) -> Option<String> {
+    let name = match key.replace('_', "-").as_str() {
+        "ctx" | "context" | "n-ctx" | "context-size" => "ctx-size".to_owned(),
+        name => name.to_owned(),
+    };
+    let flag = by_argument(&format!("--{name}")).or_else(|| by_argument(&format!("-{name}")))?;
+    Some(format!("flags = \"{} …\"", flag.flag.name()))
+}
 
 /// serde names the wrong key and the right ones: pick the nearest.
 fn unknown_key(message: &str) -> Option<ConfigProblem> {
@@ -342,7 +373,9 @@ fn unknown_key(message: &str) -> Option<ConfigProblem> {
         nearest: match key {
             "engine" => Some("command` under `[engine]".to_owned()),
             "port" | "host" | "address" => Some("listen".to_owned()),
-            _ => near.min().map(|(_, name)| name.to_owned()),
+            "path" | "file" | "gguf" | "model-path" | "model_path" => Some("model".to_owned()),
+            "args" | "arguments" | "options" | "params" => Some("flags".to_owned()),
+            _ => near.min().map(|(_, name)| name.to_owned()).or_else(|| flag_of(key)),
         },
     })
 }

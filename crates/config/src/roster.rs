@@ -9,7 +9,7 @@ use plimsoll_base::{Bytes, Priority};
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use super::depth::TooLarge;
-use super::engine_kind::{CardPart, CommandKind};
+use super::engine_kind::{CardPart, CommandKind, Freeing};
 use super::failure::ConfigError;
 use super::guard::GuardSettings;
 use super::serve_settings::ServeSettings;
@@ -113,8 +113,19 @@ impl ConfiguredModel {
 
     /// The part of its cards that its command takes by its flags.
     pub fn part(&self) -> Option<CardPart> {
+        let (kind, argv) = self.command_kind()?;
+        kind.part(argv)
+    }
+
+    /// The way in which its engine frees memory while it is idle.
+    pub fn freeing(&self) -> Option<Freeing> {
+        let (kind, argv) = self.command_kind()?;
+        kind.freeing(argv)
+    }
+
+    fn command_kind(&self) -> Option<(CommandKind, &[String])> {
         let Launch::Command { argv, .. } = &self.launch else { return None };
-        self.kind.or_else(|| CommandKind::of(argv))?.part(argv)
+        Some((self.kind.or_else(|| CommandKind::of(argv))?, argv))
     }
 
     /// Returns the environment variables of the child on `port`; their values may contain `${PORT}` too.

@@ -124,6 +124,10 @@ serve_settings! {
     fleet_address: Option<String>,
     /// File with the key that the fleet's hosts share.
     fleet_key_file: Option<PathBuf>,
+    /// Address of the port for other hosts.
+    fleet_listen: Option<SocketAddr>,
+    /// Folder with the certificate that this host shows to others.
+    fleet_identity: Option<PathBuf>,
 }
 
 fn given_or<T: Clone + Default + PartialEq>(given: T, file: &T) -> T {

@@ -20,8 +20,13 @@ const LONGEST_ASK: Duration = Duration::from_secs(3600);
 /// Memory to leave free. A number without a unit is refused, since bytes are never meant.
 pub fn reserve_size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: plimsoll_base::ParseBytesError| error.to_string())?;
-    match text.trim().bytes().all(|byte| byte.is_ascii_digit()) && !size.is_zero() {
-        true => Err(format!("`{0}` is a number of bytes; did you mean {0}MiB?", quoted(text.trim()))),
+    let number = text.trim();
+    match number.bytes().all(|byte| byte.is_ascii_digit()) && !size.is_zero() {
+        true => {
+            // The size of a card or a model has one or two digits in GiB.
+            let unit = if number.len() > 2 { "MiB" } else { "GiB" };
+            Err(format!("`{0}` is a number of bytes; did you mean {0}{unit}?", quoted(number)))
+        }
         false => Ok(size),
     }
 }

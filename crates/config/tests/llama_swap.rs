@@ -197,12 +197,39 @@ models:
     for expected in [
         "config.yaml:6: llama-server reads `4k` after --batch-size (-b) as 4; write the number in full: 4096",
         "config.yaml:9: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192",
-        "config.yaml:9: unknown flag `--ctx-sise`; did you mean --ctx-size?: the plan ignores this flag, and the engine \
+        "config.yaml:9: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the engine \
             may not start with it",
         "config.yaml:12: llama-server reads `2k` after --ctx-size (-c) as 2; write the number in full: 2048",
     ] {
         assert!(told.iter().any(|line| line == expected), "{expected}\nis none of\n{}", told.join("\n"));
     }
+}
+
+#[test]
+fn a_misspelt_member_of_a_group_is_told_with_the_model_that_is_meant() {
+    let text = "models:\n  coder:\n    cmd: p ${PORT}\ngroups:\n  g:\n    members: [codr, other]\n    swap: false\n    exclusive: false\n";
+    let told = warnings(text);
+    assert!(
+        told.contains(&"config.yaml:6: `codr` is not a model; did you mean `coder`?".to_owned()),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&"config.yaml:6: `other` is not a model; remove this name from the group".to_owned()),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_proxy_with_another_port_than_the_command_is_told() {
+    let told = |proxy: &str| warnings(&format!("models:\n  a:\n    cmd: p ${{PORT}}\n    proxy: {proxy}\n"));
+    assert_eq!(
+        told("http://127.0.0.1:9001"),
+        [
+            "config.yaml:4: requests go to http://127.0.0.1:9001, but `cmd` listens on `${PORT}`; leave `proxy` out, or \
+            write `${PORT}` as its port"
+        ]
+    );
+    assert_eq!(told("http://127.0.0.1:${PORT}/v1"), [""; 0]);
 }
 
 #[test]
@@ -226,6 +253,14 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         (
             "models:\n  a:\n    cmd: p ${PORT} ${PID}\n",
             "config.yaml:3: macro `PID`: there is no such macro; declare the macro under `macros`, before the macros that use it",
+        ),
+        (
+            "macros:\n  server: llama-server\nmodels:\n  a:\n    cmd: ${servr} --port ${PORT}\n",
+            "config.yaml:5: macro `servr`: there is no such macro; did you mean `${server}`?",
+        ),
+        (
+            "models:\n  a:\n    cmd: p ${port}\n",
+            "config.yaml:3: macro `port`: there is no such macro; did you mean `${PORT}`?",
         ),
         (
             "models:\n  a:\n    cmd: ${env.NO} ${PORT}\n",

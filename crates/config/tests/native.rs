@@ -134,7 +134,36 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "plimsoll.toml:2: unknown key `modle` in the file; did you mean `model`?",
         ),
         ("[server]\n", "plimsoll.toml:1: unknown key `server` in the file; did you mean `serve`?"),
-        ("[models.a]\n\nc = 5\n", "plimsoll.toml:3: unknown key `c` in the file; remove it"),
+        (
+            "[models.a]\n\nc = 5\n",
+            "plimsoll.toml:3: unknown key `c` in the file; did you mean `flags = \"--ctx-size …\"`?",
+        ),
+        (
+            "[models.a]\nn_ctx = 5\n",
+            "plimsoll.toml:2: unknown key `n_ctx` in the file; did you mean `flags = \"--ctx-size …\"`?",
+        ),
+        (
+            "[models.a]\npath = 'm.gguf'\n",
+            "plimsoll.toml:2: unknown key `path` in the file; did you mean `model`?",
+        ),
+        ("[models.a]\nqqqq = 5\n", "plimsoll.toml:2: unknown key `qqqq` in the file; remove it"),
+        (
+            "[models.qwen2.5-7b]\nmodel = 'm.gguf'\n",
+            "plimsoll.toml:1: the name `qwen2.5-7b` has a dot, which divides tables; put it in quotes: \
+                [models.\"qwen2.5-7b\"]",
+        ),
+        (
+            "[models.Qwen 3]\nmodel = 'm.gguf'\n",
+            "plimsoll.toml:1: unclosed table, expected `]`; put a name with blanks in quotes: [models.\"A NAME\"]",
+        ),
+        (
+            "[models.a]\nmodel = ../m.gguf\n",
+            "plimsoll.toml:2: invalid mantissa, expected digits; put a text in quotes",
+        ),
+        (
+            "[serve]\nlisten = true\n",
+            "plimsoll.toml:2: write an address such as \"127.0.0.1:8080\" or \":8080\", a port, or a list of them",
+        ),
         (
             "[models.a]\nmodel = 'm'\nttl = 'soon'\n",
             "plimsoll.toml:3: `soon` is not a duration; write a duration such as 90s, 10m or 1h30m",
@@ -275,7 +304,7 @@ fn a_command_is_checked_and_sized_as_a_program_of_its_kind() {
         let model = roster(&format!("[models.a]\n{text}\n")).models.remove(0);
         (model.launch.check().map(str::to_owned), model.part())
     };
-    let half = CardPart { millionths: 500_000, cards: 1 };
+    let half = CardPart { millionths: 500_000, cards: 1, beside: None };
     for (text, check, part) in [
         ("cmd = 'koboldcpp --port ${PORT}'", Some("/api/v1/model"), None),
         ("cmd = 'sd-server --listen-port ${PORT}'", Some("/v1/models"), None),
@@ -290,4 +319,23 @@ fn a_command_is_checked_and_sized_as_a_program_of_its_kind() {
     }
     let unknown = refusal("[models.a]\ncmd = 'x ${PORT}'\nkind = 'vlm'\n");
     assert!(unknown.starts_with("plimsoll.toml:3: ") && unknown.contains("vllm"), "{unknown}");
+}
+
+#[test]
+fn a_port_is_an_address_to_listen_on() {
+    assert_eq!(roster("[serve]\nlisten = 8090\n").serve.listen, ["127.0.0.1:8090".parse().unwrap()]);
+    for wrong in ["listen = 99999", "listen = -1", "listen = 8090.5"] {
+        let text = format!("[serve]\n{wrong}\n");
+        assert!(plimsoll_config::parse("a.toml", &text, &|_| None).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_list_of_flags_with_a_value_in_the_same_word_is_told_how_to_divide_it() {
+    let roster = roster("[models.a]\nmodel = 'm.gguf'\nflags = ['-c 8192']\n");
+    let refused = roster.refused[0].error.to_string();
+    assert_eq!(
+        refused,
+        "plimsoll.toml:3: unknown flag `-c 8192`; write flag and value as two words: \"-c\", \"8192\""
+    );
 }

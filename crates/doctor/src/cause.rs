@@ -54,7 +54,7 @@ named! {
         ForeignProcess = "foreign_process": "other processes hold the memory",
         WrongDeviceContext = "wrong_device_context": "the program uses a different card than intended",
         UnifiedMemoryRefused = "unified_memory_refused": "the kernel refused memory that host and GPU share",
-        HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned; no card memory was refused",
+        HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned",
         FragmentationCachingAllocator = "fragmentation_caching_allocator": "the caching allocator holds \
             enough free memory, but in blocks that are too small",
         NvmlAssertMasksOom = "nvml_assert_masks_oom": "an NVML assertion hides that memory ran out",
@@ -106,6 +106,7 @@ named! {
         Baseline = "baseline_overhead": "the missing memory is the size of an empty CUDA context",
         PreviousChild = "previous_child_not_gone": "the previous engine had not released its memory",
         OldDriver = "driver_too_old": "the driver is older than the CUDA version that the program needs",
+        NoDriver = "driver_unreachable": "the program cannot reach a driver that works",
         WrongBuild = "wrong_build": "the program was built for another card or library",
         Optional = "optional_allocation": "the refused memory is optional, and the program continued",
         Recovered = "recovered": "the engine retried with less memory and continued",

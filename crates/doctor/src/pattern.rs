@@ -159,6 +159,8 @@ patterns! {
     PagedPool,
     /// Flash attention is off, so a quantised V cache is refused.
     FlashOff,
+    /// Flash attention is on, so it is no advice.
+    FlashOn,
     // The program that writes the log.
     OfOllama,
     /// A line in the form of ollama's log, which seldom says `ollama`.

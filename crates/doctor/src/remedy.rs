@@ -36,7 +36,7 @@ fn of_code(code: &str, program: Option<LogProgram>, facts: &Facts) -> Vec<Hint> 
     let columns = program.into_iter().chain(family).map(Some).chain([None]);
     let hints = |column| -> Vec<Hint> {
         let own = rows().filter(|row| row.code == code && LogProgram::named(row.program) == column);
-        own.filter_map(|row| filled(row.forms, facts)).map(|text| hint(&text)).collect()
+        own.filter_map(|row| filled(row.forms, facts)).map(|text| hint(&without_flash(text, facts))).collect()
     };
     let mut found = columns.map(hints);
     found.find(|hints| !hints.is_empty()).unwrap_or_default()
@@ -58,6 +58,20 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
     })
 }
 
+/// The advice without flash attention, where the log shows that it is on.
+fn without_flash(text: String, facts: &Facts) -> String {
+    const PARTS: [&str; 4] = [
+        " flash attention (-fa on; older builds take -fa alone),",
+        " and flash attention (-fa on)",
+        " enable flash attention (-fa on),",
+        ", and OLLAMA_FLASH_ATTENTION=1",
+    ];
+    match facts.says(Pattern::FlashOn) {
+        true => PARTS.iter().fold(text, |text, part| text.replacen(part, "", 1)),
+        false => text,
+    }
+}
+
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
     // Not in `LogProgram::of`: the classifier, which asks it too, is trained without these lines.
     let program = match facts.says(Pattern::OllamaLine) {
@@ -68,6 +82,14 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     // Sub-causes without a row of their own are served by their cause.
     if hints.is_empty() {
         hints = of_code(cause.code(), program, facts);
+    }
+    let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
+    // The log shows that the cache is not quantised.
+    hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));
+    if sub_cause == Some(SubCause::WrongBuild)
+        && facts.says_any(&[Pattern::CublasCreate, Pattern::CublasInit, Pattern::CublasFailed])
+    {
+        hints.push(hint("on a full card cuBLAS cannot start either: nvidia-smi shows how much is free"));
     }
     match cause {
         // The typed hint comes first: `plan` can compute it for the model at hand.
@@ -90,10 +112,13 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         // The encoder of images allocates on the card with the first image
         // (`clip.cpp:clip_image_batch_encode`).
         Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
-            hints.insert(
-                0,
-                hint("leave room for the image encoder, or keep it on the host (--no-mmproj-offload)"),
-            );
+            let text = match program {
+                Some(LogProgram::Ollama) => {
+                    "leave room for the image encoder, which allocates with the first image"
+                }
+                _ => "leave room for the image encoder, or keep it on the host (--no-mmproj-offload)",
+            };
+            hints.insert(0, hint(text));
         }
         _ => {}
     }

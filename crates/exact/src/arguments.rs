@@ -29,8 +29,7 @@ pub(super) fn arguments<E>(
     mut stand_in: impl FnMut(&str) -> Result<String, E>,
 ) -> Result<Vec<String>, E> {
     let kept = options.settings().iter().filter(|setting| is_kept(setting));
-    let settings = kept.map(|setting| replaced(setting, &mut stand_in));
-    let settings: Options = settings.collect::<Result<_, E>>()?;
+    let settings: Options = kept.map(|setting| replaced(setting, &mut stand_in)).collect::<Result<_, E>>()?;
     let mut arguments = settings.to_argv();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
     let has = |effect| settings.settings().iter().any(|setting| setting.flag.effect == effect);
@@ -76,8 +75,7 @@ fn replaced<E>(
     let text = match setting.flag.effect {
         FlagClass::Model | FlagClass::Draft | FlagClass::Projector => stand_in(text)?,
         FlagClass::Adapters => each(text, |path| stand_in(path))?,
-        FlagClass::ScaledAdapters => each(text, |field| scaled(field, stand_in))?,
-        FlagClass::ControlVectors => each(text, |field| scaled(field, stand_in))?,
+        FlagClass::ScaledAdapters | FlagClass::ControlVectors => each(text, |field| scaled(field, stand_in))?,
         _ => return Ok(setting.clone()),
     };
     Ok(Setting { value: FlagValue::Text(text), ..setting.clone() })

@@ -7,12 +7,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use plimsoll_planner::EngineBuild;
-use plimsoll_planner::exact::Transcript;
+use plimsoll_planner::exact::{SeenMemory, Transcript};
 use plimsoll_probe::own_file;
 use serde::{Deserialize, Serialize};
 
 /// Format version of an entry; changes when the meaning of a field changes.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Size limit of an entry: longer files were not written by this program.
 const LONGEST: u64 = 4 << 20;
 
@@ -22,11 +22,12 @@ pub(super) struct Cache {
 }
 
 /// The log of one engine run, reduced to the lines that matter.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// `None` where the engine does not identify itself.
     pub(super) engine: Option<EngineBuild>,
     pub(super) lines: Vec<String>,
+    pub(super) memory: SeenMemory,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,7 +45,7 @@ impl Answer {
     }
 
     pub(super) fn transcript(&self) -> Transcript {
-        Transcript::read(&self.lines.join("\n"))
+        Transcript::read(&self.lines.join("\n")).with(self.memory.clone())
     }
 }
 
@@ -99,7 +100,7 @@ mod tests {
             "load_tensors:        CUDA0 model buffer size =  4650.99 MiB",
             "srv    load_model: initializing, n_slots = 4, n_ctx_slot = 8192, kv_unified = 'true'",
         ];
-        Answer { engine: Some(engine), lines: lines.map(str::to_owned).to_vec() }
+        Answer { engine: Some(engine), lines: lines.map(str::to_owned).to_vec(), ..Answer::default() }
     }
 
     fn get(cache: &Cache, question: &str) -> Option<Answer> {
@@ -124,8 +125,7 @@ mod tests {
         let path = cache.path("what");
         let other = Entry { version: VERSION, question: "who".to_owned(), answer: answer() };
         let older = Entry { version: VERSION - 1, question: "what".to_owned(), answer: answer() };
-        let nothing = Answer { engine: None, lines: Vec::new() };
-        let silent = Entry { version: VERSION, question: "what".to_owned(), answer: nothing };
+        let silent = Entry { version: VERSION, question: "what".to_owned(), answer: Answer::default() };
         let written = [other, older, silent].map(|entry| serde_json::to_vec(&entry).unwrap());
         for bytes in written.into_iter().chain([b"{\"version\":1".to_vec(), vec![0xff; 64]]) {
             fs::write(&path, bytes).unwrap();

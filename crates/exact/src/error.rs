@@ -67,12 +67,10 @@ pub enum ExactError {
 impl ExactError {
     /// True where the engine cannot be asked at all, whatever the flags: the closed forms are left.
     pub fn is_unaskable(&self) -> bool {
-        match self {
-            Self::Reach { .. } => true,
-            Self::Refused(refusal) => {
-                matches!(refusal.kind, EngineRefusalKind::NoBackend | EngineRefusalKind::StaticRuntime)
-            }
-            _ => false,
-        }
+        use EngineRefusalKind::{NoBackend, StaticRuntime};
+        matches!(
+            self,
+            Self::Reach { .. } | Self::Refused(EngineRefusal { kind: NoBackend | StaticRuntime, .. })
+        )
     }
 }

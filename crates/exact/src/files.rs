@@ -3,6 +3,7 @@
 //! An engine reads weights only to copy them to a card, so a hole is enough, and takes no disk space.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
@@ -28,7 +29,6 @@ pub(crate) enum Form {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     folder: Option<OwnedFolder>,
-    stand_ins: Option<PathBuf>,
     models: BTreeMap<String, ModelFiles>,
 }
 
@@ -43,24 +43,21 @@ struct ModelFiles {
 impl Files {
     /// The folder for copies and sockets, created on first use.
     pub(super) fn folder(&mut self) -> Result<&Path, ExactError> {
-        let folder = match self.folder.take() {
-            Some(folder) => folder,
-            None => OwnedFolder::create(FOLDER).map_err(ExactError::Folder)?,
-        };
-        Ok(self.folder.insert(folder).path())
+        let folder = self.folder.take().map_or_else(|| OwnedFolder::create(FOLDER), Ok);
+        Ok(self.folder.insert(folder.map_err(ExactError::Folder)?).path())
     }
 
     /// The folder in which the stand-in has the names of the drivers' libraries.
-    pub(super) fn stand_ins(&mut self, library: &Path) -> Result<&Path, ExactError> {
+    pub(super) fn stand_ins(&mut self, library: &Path) -> Result<PathBuf, ExactError> {
         let folder = self.folder()?.join("stand-ins");
-        if self.stand_ins.is_none() {
-            // The loader knows a file by its inode, so every name leads to the one library that is preloaded.
-            let link = |name: &&str| symlink(library, folder.join(name));
-            fs::create_dir(&folder)
-                .and_then(|()| plimsoll_wire::env::STAND_INS.iter().try_for_each(link))
-                .map_err(ExactError::Folder)?;
+        // The loader knows a file by its inode, so every name leads to the one library that is preloaded.
+        let link = |name: &&str| symlink(library, folder.join(name));
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.and_then(|()| plimsoll_wire::env::STAND_INS.iter().try_for_each(link)),
         }
-        Ok(self.stand_ins.insert(folder))
+        .map_err(ExactError::Folder)?;
+        Ok(folder)
     }
 
     /// Cache key of a file: its header and length, independent of its path.
@@ -89,11 +86,10 @@ impl Files {
     }
 
     fn read(&mut self, path: &str) -> Result<&mut ModelFiles, ExactError> {
-        if !self.models.contains_key(path) {
-            // `entry()` cannot be used: reading the file may fail, and `or_insert_with` has no fallible form.
-            self.models.insert(path.to_owned(), ModelFiles::read(path)?);
-        }
-        self.models.get_mut(path).ok_or_else(|| ExactError::Folder(io::ErrorKind::NotFound.into()))
+        Ok(match self.models.entry(path.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(ModelFiles::read(path)?),
+        })
     }
 }
 

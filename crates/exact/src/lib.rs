@@ -20,7 +20,7 @@ mod stamp;
 mod terms;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -134,9 +134,8 @@ impl Oracle {
         if !self.knows_interface(cards) {
             return Ok(None);
         }
-        let question = self.question(asked, cards, Form::Whole)?;
-        let is_known = self.recall(&question.key);
-        Ok(is_known.then(|| self.said.borrow().get(&question.key).cloned()?.ok()).flatten())
+        let key = self.question(asked, cards, Form::Whole)?.key;
+        Ok(self.recall(&key).then(|| self.said.borrow().get(&key).cloned()?.ok()).flatten())
     }
 
     /// Removes the copies of model files and the answers from memory, so that a long-lived process holds none.
@@ -152,12 +151,10 @@ impl Oracle {
         likely: &[Options],
         cards: &[Card],
     ) -> Result<Transcript, ExactError> {
-        let lean = [asked].into_iter().chain(likely);
         // The short form of `asked` is in the same batch, so that the comparison costs no extra round.
-        let lean = lean.map(|options| self.question(options, cards, Form::Lean));
-        let whole = [self.question(asked, cards, Form::Whole)];
-        let questions: Result<Vec<_>, _> = whole.into_iter().chain(lean).collect();
-        self.put(questions?)?;
+        let lean = [asked].into_iter().chain(likely).map(|options| (options, Form::Lean));
+        let all = [(asked, Form::Whole)].into_iter().chain(lean);
+        self.put(all.map(|(options, form)| self.question(options, cards, form)).collect::<Result<_, _>>()?)?;
         let whole = self.answer(asked, cards, Form::Whole)?;
         let lean = self.answer(asked, cards, Form::Lean);
         if lean.is_ok_and(|lean| lean.agrees_with(&whole)) {
@@ -199,13 +196,10 @@ impl Oracle {
     /// Answers every question that has no answer yet, within the limit.
     fn put(&self, questions: Vec<Question<'_>>) -> Result<(), ExactError> {
         // A search foresees overlapping questions; a duplicate would waste one of the few runs.
-        let mut open: Vec<Question<'_>> = Vec::new();
-        for question in questions {
-            let known = self.recall(&question.key) || open.iter().any(|other| other.key == question.key);
-            if !known {
-                open.push(question);
-            }
-        }
+        let mut seen = HashSet::new();
+        let is_open =
+            |question: &Question<'_>| !self.recall(&question.key) && seen.insert(question.key.clone());
+        let mut open: Vec<Question<'_>> = questions.into_iter().filter(is_open).collect();
         // Earlier questions matter more: callers list them in the order in which they will be asked.
         open.truncate(self.allowed());
         if open.is_empty() {
@@ -213,8 +207,7 @@ impl Oracle {
         }
         // With the first run, so that the answer is kept with the engine's name.
         self.identify();
-        let jobs = open.iter().map(|question| self.job(question));
-        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        let jobs = open.iter().map(|question| self.job(question)).collect::<Result<Vec<_>, _>>()?;
         let (tally, more) = (self.tally.get(), u32::try_from(jobs.len()).unwrap_or(u32::MAX));
         self.tally.set(Tally { runs: tally.runs.saturating_add(more), ..tally });
         let ended = run::run_all(&self.program.path, &jobs, &self.terms);
@@ -223,7 +216,7 @@ impl Oracle {
         for (question, ended) in open.into_iter().zip(ended) {
             let said = match ended {
                 // Only answers go to the disk cache: a refusal may be caused by this machine.
-                Ok(lines) => Ok(self.keep(&question.key, lines)),
+                Ok(answer) => Ok(self.keep(&question.key, answer)),
                 Err(ExactError::Refused(refusal)) => Err(refusal),
                 Err(error) => {
                     failed = Err(error);
@@ -251,8 +244,8 @@ impl Oracle {
         true
     }
 
-    fn keep(&self, key: &str, lines: Vec<String>) -> Transcript {
-        let answer = Answer { engine: self.engine.get(), lines };
+    fn keep(&self, key: &str, answer: Answer) -> Transcript {
+        let answer = Answer { engine: self.engine.get(), ..answer };
         if let Some(cache) = &self.cache {
             cache.put(key, &answer);
         }
@@ -262,10 +255,8 @@ impl Oracle {
 
     /// Asks the engine for its version. Failure is no error: the engine can still report its buffers.
     fn identify(&self) {
-        if self.engine.get().is_none() {
-            let identity = engine::identify(&self.program).ok();
-            self.engine.set(identity.map(|identity| identity.engine));
-        }
+        let identify = || engine::identify(&self.program).ok().map(|identity| identity.engine);
+        self.engine.set(self.engine.get().or_else(identify));
     }
 
     /// Number of runs that the limit allows now.

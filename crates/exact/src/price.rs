@@ -4,11 +4,11 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::Card;
 use plimsoll_flags::Options;
 use plimsoll_planner::PlanRequest;
-use plimsoll_planner::exact::{Transcript, priced};
-use plimsoll_planner::fit::{ClosedForms, CostModel, PlanPrice, RequestChange, edited, slack_of};
+use plimsoll_planner::exact::{EngineSizes, Transcript};
+use plimsoll_planner::fit::{ClosedForms, CostModel, PlanPrice, RequestChange, edited};
 
 use super::{ExactError, Oracle};
 
@@ -20,9 +20,8 @@ pub struct Asked<'a> {
     name: String,
     /// The engine's plan of the user's flags.
     asked: PlanPrice,
-    /// Error of the closed forms on these flags, per card: the engine's peak less the formulas' peak. Empty where no
-    /// closed form covers the model.
-    off: OnceCell<Vec<i64>>,
+    /// Free memory with these flags by the engine, less that by the closed forms; `None` where they do not cover the model.
+    off: OnceCell<Option<i64>>,
     /// The first error that left a question unanswered.
     failed: RefCell<Option<ExactError>>,
 }
@@ -36,17 +35,14 @@ impl<'a> Asked<'a> {
         said: &Transcript,
     ) -> Result<Self, ExactError> {
         let name = oracle.name();
-        let asked = priced(&request, said, &name)?;
+        let asked = EngineSizes { request: &request, transcript: said, program: &name }.price()?;
         Ok(Self { oracle, options, request, name, asked, off: OnceCell::new(), failed: RefCell::default() })
     }
 
-    fn off(&self) -> Vec<i64> {
-        let formulas = ClosedForms(self.request).price(&[], self.request.cards);
-        let off = |formulas: PlanPrice| {
-            let both = peaks(&self.request, &self.asked).zip(peaks(&self.request, &formulas));
-            both.map(|(engine, formulas)| engine - formulas).collect()
-        };
-        formulas.map(off).unwrap_or_default()
+    /// Free memory by the closed forms.
+    fn computed(&self, changes: &[RequestChange]) -> Option<i64> {
+        let cards = self.request.cards;
+        Some(ClosedForms(self.request).price(changes, cards).ok()?.slack(cards))
     }
 
     /// The reason why a question stayed unanswered; `None` where all were answered.
@@ -74,7 +70,9 @@ impl CostModel for Asked<'_> {
         let wish = options.wish(self.request.program)?;
         let request = PlanRequest { wish: &wish, cards, ..self.request };
         match self.oracle.further(&options, cards) {
-            Ok(said) => Ok(priced(&request, &said, &self.name)?),
+            Ok(said) => {
+                Ok(EngineSizes { request: &request, transcript: &said, program: &self.name }.price()?)
+            }
             // A refusal is an answer, so the search goes on. Other errors end it through `is_spent`.
             Err(refused @ ExactError::Refused(_)) => Err(refused),
             Err(failed) => {
@@ -95,20 +93,12 @@ impl CostModel for Asked<'_> {
     }
 
     fn estimate(&self, changes: &[RequestChange]) -> Option<i64> {
-        let priced = ClosedForms(self.request).price(changes, self.request.cards).ok()?;
-        let off = self.off.get_or_init(|| self.off());
-        let peaks = peaks(&self.request, &priced).zip(off);
-        let peaks =
-            peaks.map(|(peak, off)| Bytes::new(u64::try_from(peak.saturating_add(*off)).unwrap_or(0)));
-        (!off.is_empty()).then(|| slack_of(self.request.cards, peaks))
+        let off = || Some(self.asked.slack(self.request.cards).saturating_sub(self.computed(&[])?));
+        let off = (*self.off.get_or_init(off))?;
+        Some(self.computed(changes)?.saturating_add(off))
     }
 
     fn is_spent(&self) -> bool {
         self.failed.borrow().is_some()
     }
-}
-
-fn peaks(request: &PlanRequest<'_>, priced: &PlanPrice) -> impl Iterator<Item = i64> {
-    let peak = |card| i64::try_from(priced.peak(card).get()).unwrap_or(i64::MAX);
-    (0..request.cards.len()).map(peak)
 }

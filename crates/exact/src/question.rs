@@ -1,18 +1,17 @@
 //! One question of `plan --exact` to an engine: flags and cards, the cache key, and the run that answers it.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Card, CardKind};
 use plimsoll_flags::Options;
 use plimsoll_wire::env as names;
 
 use super::arguments::{arguments, until};
-use super::cache::Answer;
 use super::error::ExactError;
-use super::files::Form;
+use super::files::{Files, Form};
 use super::prompt::Prompt;
-use super::run::{Job, Until};
+use super::run::{Job, RunVariables, Until};
 use super::{Oracle, run, stamp};
 
 /// Flags on cards, with one form of the model headers.
@@ -50,23 +49,17 @@ impl Oracle {
 
     /// The cache key: everything that an answer depends on, as text.
     fn key(&self, specs: &str, arguments: &[String]) -> String {
-        let mut key = format!("cards {specs}\nphantom ");
-        key.push_str(&stamp::of_file(&self.phantom));
-        key.push_str("\nengine ");
         let searched = self.terms.environment.get(SEARCHED).unwrap_or_default();
-        key.push_str(&stamp::of_engine(&self.program.path, searched));
+        let engine = stamp::of_engine(&self.program.path, searched);
+        let files = format!("cards {specs}\nphantom {}\nengine {engine}", stamp::of_file(&self.phantom));
         // Variables that choose the backend, or change what it asks for.
-        for (name, value) in self.terms.environment.iter().filter(|(name, _)| is_of_ggml(name)) {
-            key.push_str(&format!("\n{}={}", name.to_string_lossy(), value.to_string_lossy()));
-            if name == names::GGML_BACKEND_PATH {
-                key.push_str(&stamp::of_file(Path::new(value)));
-            }
-        }
-        for argument in arguments {
-            key.push('\n');
-            key.push_str(argument);
-        }
-        key
+        let variable = |(name, value): (&OsStr, &OsStr)| {
+            let is_path = name == names::GGML_BACKEND_PATH;
+            let file = if is_path { stamp::of_file(Path::new(value)) } else { String::new() };
+            format!("{}={}{file}", name.to_string_lossy(), value.to_string_lossy())
+        };
+        let of_ggml = self.terms.environment.iter().filter(|(name, _)| is_of_ggml(name)).map(variable);
+        [files].into_iter().chain(of_ggml).chain(arguments.iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 
     /// The engine's word for the cards that it uses: `CUDA`, `ROCm`, `Vulkan`.
@@ -108,20 +101,12 @@ impl Oracle {
     }
 
     fn list_devices(&self, specs: &str) -> Result<Vec<String>, ExactError> {
-        let mut files = self.files.borrow_mut();
-        let folder = files.folder()?.to_owned();
-        let libraries = files.stand_ins(&self.phantom)?;
-        let report = folder.join("devices.report");
-        let job = Job {
-            arguments: vec!["--list-devices".to_owned()],
-            environment: self.environment(libraries, &folder, &report, specs),
-            report,
-            until: Until::Devices,
-            prompt: None,
-        };
-        let devices = run::run(&self.program.path, &job, &self.terms)?;
+        let (report, environment) = self.environment(&mut self.files.borrow_mut(), "devices", specs)?;
+        let arguments = vec!["--list-devices".to_owned()];
+        let job = Job { arguments, environment, report, until: Until::Devices, prompt: None };
+        let answer = run::run(&self.program.path, &job, &self.terms)?;
+        let devices = answer.lines.clone();
         if !devices.is_empty() {
-            let answer = Answer { engine: None, lines: devices.clone() };
             self.listed.replace(Some((self.devices_key(), answer)));
         }
         Ok(devices)
@@ -136,14 +121,13 @@ impl Oracle {
 
     pub(super) fn job(&self, question: &Question<'_>) -> Result<Job, ExactError> {
         let mut files = self.files.borrow_mut();
-        let folder = files.folder()?.to_owned();
-        let number = self.sockets.replace(self.sockets.get() + 1);
-        let socket = folder.join(format!("{number}.sock"));
-        let report = folder.join(format!("{number}.report"));
         let Question { options, devices, specs, form, .. } = question;
+        let number = self.sockets.replace(self.sockets.get() + 1).to_string();
+        let (report, environment) = self.environment(&mut files, &number, specs)?;
+        let socket = report.with_extension("sock");
         Ok(Job {
             arguments: arguments(options, devices, &socket, |path| files.copy(path, *form))?,
-            environment: self.environment(files.stand_ins(&self.phantom)?, &folder, &report, specs),
+            environment,
             report,
             // A server takes prompts once it has its slots.
             until: if question.prompt.is_some() { Until::Ready } else { until(options) },
@@ -151,13 +135,16 @@ impl Oracle {
         })
     }
 
+    /// The place of a run's report, and the run's environment.
     fn environment(
         &self,
-        libraries: &Path,
-        folder: &Path,
-        report: &Path,
+        files: &mut Files,
+        run: &str,
         specs: &str,
-    ) -> Vec<(OsString, OsString)> {
+    ) -> Result<(PathBuf, RunVariables), ExactError> {
+        let mut searched = files.stand_ins(&self.phantom)?.as_os_str().to_owned();
+        let folder = files.folder()?;
+        let report = folder.join(format!("{run}.report"));
         // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
         // The cards of a question are those that are left when cards are hidden.
         let foreign = |name: &OsStr| {
@@ -167,12 +154,11 @@ impl Oracle {
                 || ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
         };
         let inherited = self.terms.environment.iter().filter(|(name, _)| !foreign(name));
-        let mut environment: Vec<(OsString, OsString)> =
+        let mut environment: RunVariables =
             inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
         // The loader takes a library by its name, so a machine without CUDA has the names here. The preload
         // answers before any other library of these names that the engine's own search path leads to.
-        let mut searched = libraries.as_os_str().to_owned();
         if let Some(others) = self.terms.environment.get(SEARCHED).filter(|others| !others.is_empty()) {
             searched.push(":");
             searched.push(others);
@@ -180,10 +166,10 @@ impl Oracle {
         set(SEARCHED, searched);
         set("LD_PRELOAD", self.phantom.clone().into());
         set(names::PHANTOM_CARDS, specs.into());
-        set(names::PHANTOM_REPORT, report.into());
+        set(names::PHANTOM_REPORT, report.clone().into());
         // The engine's cache goes into the private folder, which is removed at the end.
         set("LLAMA_CACHE", folder.into());
-        environment
+        Ok((report, environment))
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Phantom writes one line for each allocation and each free; the last can be incomplete.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use plimsoll_planner::exact::{BufferPlace, MARGIN, Transcript};
+use plimsoll_base::Bytes;
+use plimsoll_planner::exact::{BufferPlace, GrownMemory, MARGIN, SeenMemory, Transcript};
 use plimsoll_pool::replay::driver_takes;
 use serde::Deserialize;
 
@@ -17,137 +18,109 @@ const LONGEST: u64 = 16 << 20;
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum ReportEvent {
-    Take {
-        id: u64,
-        kind: String,
-        device: usize,
-        bytes: u64,
-    },
-    Give {
-        id: u64,
-    },
-    Blas {
-        device: usize,
-    },
+    Take(HeldBlock),
+    Give { id: u64 },
+    Blas { device: usize },
     Guess {},
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct HeldBlock {
+    id: u64,
+    kind: HeldKind,
+    device: usize,
+    bytes: u64,
+}
+
+/// The interface by which memory was asked for.
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum HeldKind {
+    Device,
+    Managed,
+    /// Of ggml's virtual pool.
+    Pool,
+    Vulkan,
+    /// The host's, or one that is not known.
     #[serde(other)]
-    Other,
+    Host,
 }
 
-/// Memory of the cards at the end of a report.
-#[derive(Default)]
-struct PhantomMemory {
-    /// Blocks by number: the engine's word for cards of their interface, the card, the bytes; true for a pool's.
-    blocks: BTreeMap<u64, (&'static str, usize, u64, bool)>,
-    /// Cards on which cuBLAS is open.
-    blas: BTreeSet<usize>,
-    /// Kernels without code for their card.
-    guessed: u32,
-}
-
-impl PhantomMemory {
-    fn read(report: &Path) -> Self {
-        let mut memory = Self::default();
-        let Ok(file) = File::open(report) else { return memory };
-        for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
-            match serde_json::from_str(&line) {
-                Ok(ReportEvent::Take { id, kind, device, bytes }) => {
-                    if let Some(interface) = interface(&kind) {
-                        memory.blocks.insert(id, (interface, device, bytes, kind == POOL));
-                    }
-                }
-                Ok(ReportEvent::Give { id }) => {
-                    memory.blocks.remove(&id);
-                }
-                Ok(ReportEvent::Blas { device }) => {
-                    memory.blas.insert(device);
-                }
-                Ok(ReportEvent::Guess {}) => memory.guessed = memory.guessed.saturating_add(1),
-                _ => {}
-            }
-        }
-        memory
-    }
-
-    /// The blocks of each card, with those of its pool or without.
-    fn by_card(&self, pools: bool) -> BTreeMap<(&'static str, usize), Vec<u64>> {
-        let mut cards: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-        for &(interface, device, bytes, _) in self.blocks.values().filter(|(.., pooled)| pools || !pooled) {
-            cards.entry((interface, device)).or_default().push(bytes);
-        }
-        cards
-    }
-}
-
-fn sum(blocks: &[u64]) -> u64 {
-    blocks.iter().copied().fold(0, u64::saturating_add)
-}
-
-/// A line for each card: the bytes taken of it and not given back, but for the pool, which grows on its own.
-pub(super) fn asked(report: &Path) -> Vec<String> {
-    let cards = PhantomMemory::read(report).by_card(false).into_iter();
-    let line = |((interface, card), blocks): ((&str, usize), Vec<u64>)| {
-        format!("plimsoll_phantom: {interface}{card} asked for {} bytes", sum(&blocks))
-    };
-    cards.map(line).collect()
-}
-
-/// Lines for each card after a prompt: all bytes that are taken of it, and what a driver takes for them.
+/// The memory of the cards at the end of a report: all that was taken and not given back, but for the pool, which grows on
+/// its own. After a prompt (its tokens, and the engine's log) it is all that is held, and what a driver takes for it.
 ///
 /// A driver rounds the blocks that the engine's log does not name, which are the pool's. The context term of a plan was
 /// measured with buffers as the log names them.
-pub(super) fn grown(report: &Path, transcript: &Transcript, tokens: u32) -> Vec<String> {
-    let memory = PhantomMemory::read(report);
-    let line = |((interface, card), blocks): ((&str, usize), Vec<u64>)| {
-        let (held, unnamed) = (sum(&blocks), unnamed(blocks, transcript, card));
-        let rounding = match interface {
-            CUDA => driver_takes(unnamed.iter().copied()).saturating_sub(sum(&unnamed)),
-            _ => 0,
-        };
-        let taken = held.saturating_add(rounding);
-        format!(
-            "plimsoll_phantom: {interface}{card} holds {held} bytes and takes {taken} after {tokens} tokens"
-        )
-    };
-    let opened = memory.blas.iter().map(|card| format!("plimsoll_phantom: {CUDA}{card} opened cuBLAS"));
-    let guessed = (memory.guessed > 0)
-        .then(|| format!("plimsoll_phantom: {} kernels without code for the card", memory.guessed));
-    memory.by_card(true).into_iter().map(line).chain(opened).chain(guessed).collect()
+pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenMemory {
+    let (mut blocks, mut seen) = (BTreeMap::new(), SeenMemory::default());
+    let Ok(file) = File::open(report) else { return seen };
+    for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
+        match serde_json::from_str(&line) {
+            Ok(ReportEvent::Take(block)) if block.kind != HeldKind::Host => {
+                blocks.insert(block.id, block);
+            }
+            Ok(ReportEvent::Give { id }) => {
+                blocks.remove(&id);
+            }
+            Ok(ReportEvent::Blas { device }) if prompt.is_some() => {
+                seen.cards.entry(device).or_default().cublas = true;
+            }
+            Ok(ReportEvent::Guess {}) if prompt.is_some() => {
+                seen.without_code = seen.without_code.saturating_add(1)
+            }
+            _ => {}
+        }
+    }
+    let mut cards: BTreeMap<usize, Vec<HeldBlock>> = BTreeMap::new();
+    for block in blocks.into_values().filter(|block| prompt.is_some() || block.kind != HeldKind::Pool) {
+        cards.entry(block.device).or_default().push(block);
+    }
+    for (device, blocks) in cards {
+        let held = sum(&blocks);
+        let card = seen.cards.entry(device).or_default();
+        match prompt {
+            None => card.asked = Some(held),
+            Some((tokens, transcript)) => {
+                let taken = held + rounding(blocks, transcript, device);
+                card.grown = Some(GrownMemory { held, taken, tokens: tokens.into() });
+            }
+        }
+    }
+    seen
 }
 
-/// Blocks of a card that are none of the buffers in the engine's log.
-fn unnamed(mut blocks: Vec<u64>, transcript: &Transcript, card: usize) -> Vec<u64> {
-    let on_card = transcript.buffers.iter().filter(|buffer| buffer.place == BufferPlace::Card(card));
-    for buffer in on_card {
-        let is_it = |block: &u64| block.abs_diff(buffer.bytes.get()) <= MARGIN.get();
+fn sum(blocks: &[HeldBlock]) -> Bytes {
+    blocks.iter().map(|block| Bytes::new(block.bytes)).sum()
+}
+
+/// Bytes that a driver takes beyond CUDA's blocks of a card that are none of the buffers in the engine's log.
+fn rounding(mut blocks: Vec<HeldBlock>, transcript: &Transcript, card: usize) -> Bytes {
+    blocks.retain(|block| block.kind != HeldKind::Vulkan);
+    for buffer in transcript.buffers.iter().filter(|buffer| buffer.place == BufferPlace::Card(card)) {
+        let is_it = |block: &HeldBlock| block.bytes.abs_diff(buffer.bytes.get()) <= MARGIN.get();
         if let Some(at) = blocks.iter().position(is_it) {
             blocks.swap_remove(at);
         }
     }
-    blocks
-}
-
-const CUDA: &str = "CUDA";
-const POOL: &str = "pool";
-
-/// The engine's word for cards of the interface by which memory of this kind was asked for.
-fn interface(kind: &str) -> Option<&'static str> {
-    match kind {
-        "device" | "managed" | POOL => Some(CUDA),
-        "vulkan" => Some("Vulkan"),
-        _ => None,
-    }
+    Bytes::new(driver_takes(blocks.iter().map(|block| block.bytes))).saturating_sub(sum(&blocks))
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_planner::exact::CardMemory;
+
     use super::*;
 
-    fn of(text: &[u8]) -> Vec<String> {
+    fn of(text: &[u8], prompt: Option<(u32, &Transcript)>) -> SeenMemory {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report");
         std::fs::write(&path, text).unwrap();
-        asked(&path)
+        memory(&path, prompt)
+    }
+
+    fn asked(text: &[u8]) -> Vec<(usize, u64)> {
+        let cards = of(text, None).cards.into_iter();
+        cards.map(|(card, memory)| (card, memory.asked.unwrap().get())).collect()
     }
 
     #[test]
@@ -158,22 +131,16 @@ mod tests {
 {"event":"take","id":2,"kind":"pool","device":1,"bytes":20}
 {"event":"take","id":5,"kind":"managed","device":1,"bytes":8}
 {"event":"take","id":3,"kind":"device","device":0,"bytes":3}
-{"event":"take","id":6,"kind":"vulkan","device":0,"bytes":9}
+{"event":"take","id":6,"kind":"vulkan","device":2,"bytes":9}
+{"event":"take","id":7,"kind":"unheard of","device":3,"bytes":9}
 {"event":"give","id":0}
 {"event":"take","id":4,"kind":"dev"#;
-        assert_eq!(
-            of(report),
-            [
-                "plimsoll_phantom: CUDA0 asked for 3 bytes",
-                "plimsoll_phantom: CUDA1 asked for 8 bytes",
-                "plimsoll_phantom: Vulkan0 asked for 9 bytes"
-            ]
-        );
+        assert_eq!(asked(report), [(0, 3), (1, 8), (2, 9)]);
     }
 
     #[test]
     fn after_a_prompt_the_pool_is_counted_and_rounded_as_a_driver_does() {
-        let log = "load_tensors: CUDA0 model buffer size = 3.00 MiB";
+        let log = Transcript::read("load_tensors: CUDA0 model buffer size = 3.00 MiB");
         let report = br#"{"event":"take","id":0,"kind":"device","device":0,"bytes":3145729}
 {"event":"take","id":1,"kind":"device","device":0,"bytes":3145728}
 {"event":"take","id":2,"kind":"device","device":0,"bytes":512}
@@ -183,30 +150,32 @@ mod tests {
 {"event":"blas","device":0}
 {"event":"guess","kernel":"k","blocks":5}
 {"event":"bla"#;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("report");
-        std::fs::write(&path, report).unwrap();
+        let seen = of(report, Some((7, &log)));
+        let grown =
+            |held, taken| Some(GrownMemory { held: Bytes::new(held), taken: Bytes::new(taken), tokens: 7 });
+        assert_eq!((seen.cards.len(), seen.without_code), (2, 1));
         assert_eq!(
-            grown(&path, &Transcript::read(log), 7),
-            [
-                "plimsoll_phantom: CUDA0 holds 8389121 bytes and takes 11534337 after 7 tokens",
-                "plimsoll_phantom: Vulkan1 holds 9 bytes and takes 9 after 7 tokens",
-                "plimsoll_phantom: CUDA0 opened cuBLAS",
-                "plimsoll_phantom: 1 kernels without code for the card",
-            ]
+            seen.cards[&0],
+            CardMemory { asked: None, grown: grown(8_389_121, 11_534_337), cublas: true }
         );
+        assert_eq!(seen.cards[&1], CardMemory { asked: None, grown: grown(9, 9), cublas: false });
     }
 
     #[test]
     fn no_report_and_a_hostile_one_say_nothing_or_saturate() {
-        assert!(asked(Path::new("/nowhere")).is_empty());
-        assert!(of(b"\xff\xfe\n{}\n[1]\n{\"event\":\"take\",\"id\":-1}").is_empty());
-        let most = u64::MAX;
+        assert_eq!(memory(Path::new("/nowhere"), None), SeenMemory::default());
+        assert!(asked(b"\xff\xfe\n{}\n[1]\n{\"event\":\"take\",\"id\":-1}").is_empty());
         let take = |id: u8| {
-            format!("{{\"event\":\"take\",\"id\":{id},\"kind\":\"device\",\"device\":0,\"bytes\":{most}}}\n")
+            format!(
+                "{{\"event\":\"take\",\"id\":{id},\"kind\":\"device\",\"device\":0,\"bytes\":{}}}\n",
+                u64::MAX
+            )
         };
-        let said = of(format!("{}{}", take(1), take(2)).as_bytes());
-        assert_eq!(said, [format!("plimsoll_phantom: CUDA0 asked for {most} bytes")]);
-        assert!(grown(Path::new("/nowhere"), &Transcript::default(), 1).is_empty());
+        let twice = format!("{}{}", take(1), take(2));
+        assert_eq!(asked(twice.as_bytes()), [(0, u64::MAX)]);
+        let log = Transcript::default();
+        assert_eq!(memory(Path::new("/nowhere"), Some((1, &log))), SeenMemory::default());
+        let grown = of(twice.as_bytes(), Some((1, &log))).cards[&0].grown.unwrap();
+        assert_eq!((grown.held, grown.taken), (Bytes::new(u64::MAX), Bytes::new(u64::MAX)));
     }
 }

@@ -21,6 +21,7 @@ use plimsoll_probe::resident;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
+use super::cache::Answer;
 use super::prompt::Prompt;
 use super::{ExactError, RunTerms, report};
 
@@ -56,23 +57,22 @@ impl Until {
     }
 }
 
+/// Variables of a run, all of them.
+pub(super) type RunVariables = Vec<(OsString, OsString)>;
+
 /// One run of an engine.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) arguments: Vec<String>,
-    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) environment: RunVariables,
     /// The file to which the stand-in writes what the engine asks of the cards.
     pub(super) report: PathBuf,
     pub(super) until: Until,
     pub(super) prompt: Option<Prompt>,
 }
 
-/// Runs jobs in parallel, at most one per processor. Returns the relevant log lines of each, in order.
-pub(super) fn run_all(
-    program: &Path,
-    jobs: &[Job],
-    terms: &RunTerms,
-) -> Vec<Result<Vec<String>, ExactError>> {
+/// Runs jobs in parallel, at most one per processor. Returns the answers in order.
+pub(super) fn run_all(program: &Path, jobs: &[Job], terms: &RunTerms) -> Vec<Result<Answer, ExactError>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     // Workers finish out of order; callers match answers to questions by position.
     let ended: Vec<OnceLock<_>> = jobs.iter().map(|_| OnceLock::new()).collect();
@@ -91,8 +91,8 @@ pub(super) fn run_all(
     ended.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
-/// Runs one job; returns the relevant log lines, or the devices of a list.
-pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<String>, ExactError> {
+/// Runs one job; the lines of the answer are those of the log that matter, or the devices of a list.
+pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer, ExactError> {
     let start = |error| ExactError::Start { path: program.to_owned(), error };
     let (mut log, said) = io::pipe().map_err(start)?;
     let child = Command::new(PLIMSOLL)
@@ -126,7 +126,7 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<Str
     drop(engine);
     ended?;
     if job.until == Until::Devices {
-        return Ok(listener.lines);
+        return Ok(Answer { lines: listener.lines, ..Answer::default() });
     }
     if !listener.is_over() {
         return Err(listener.transcript.refusal().into());
@@ -134,18 +134,16 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Vec<Str
     if !listener.transcript.has_weights() {
         return Err(ExactError::Sizes(program.to_owned()));
     }
-    let mut lines = listener.lines;
-    match prompted {
-        Some((prompt, Ok(()))) => {
-            lines.extend(report::grown(&job.report, &listener.transcript, prompt.tokens));
-        }
+    let grown = match prompted {
+        None => None,
+        Some((prompt, Ok(()))) => Some((prompt.tokens, &listener.transcript)),
         Some((prompt, Err(why))) => {
             let program = program.to_string_lossy().into_owned();
             return Err(ExactError::Prompt { program, tokens: prompt.tokens, why });
         }
-        None => lines.extend(report::asked(&job.report)),
-    }
-    Ok(lines)
+    };
+    let memory = report::memory(&job.report, grown);
+    Ok(Answer { engine: None, lines: listener.lines, memory })
 }
 
 /// A running engine, the bounds of its run, and its log as read so far.
@@ -187,18 +185,15 @@ impl Listener<'_> {
     }
 
     fn check(&self) -> Result<(), ExactError> {
-        let path = || self.program.to_owned();
         if self.terms.cancelled.is_set() {
-            return Err(ExactError::Cancelled(path()));
+            return Err(ExactError::Cancelled(self.program.to_owned()));
         }
-        let Some(limit) = self.terms.memory else { return Ok(()) };
-        let resident = resident(self.leader).unwrap_or_default();
         // The report lies in memory, too.
-        let report = fs::metadata(&self.job.report).map_or(0, |about| about.len());
-        if resident + Bytes::new(report) > limit {
-            Err(ExactError::Memory { path: path(), limit })
-        } else {
-            Ok(())
+        let report = || Bytes::new(fs::metadata(&self.job.report).map_or(0, |about| about.len()));
+        let taken = || resident(self.leader).unwrap_or_default() + report();
+        match self.terms.memory.filter(|&limit| taken() > limit) {
+            Some(limit) => Err(ExactError::Memory { path: self.program.to_owned(), limit }),
+            None => Ok(()),
         }
     }
 

@@ -16,24 +16,16 @@ const FOLDERS: [&str; 4] = ["", "../lib", "../lib64", "../lib/x86_64-linux-gnu"]
 
 pub fn of_file(path: &Path) -> String {
     // Hashing the content instead would read hundreds of MiB of CUDA kernels on each run.
-    match fs::metadata(path) {
-        Ok(about) => format!(
-            "{} {} {}.{:09} {}",
-            path.display(),
-            about.size(),
-            about.mtime(),
-            about.mtime_nsec(),
-            about.ino()
-        ),
-        // A missing file is part of the key too: its later appearance must change the key.
-        Err(_) => format!("{} none", path.display()),
-    }
+    let of = |about: fs::Metadata| {
+        format!("{} {}.{:09} {}", about.size(), about.mtime(), about.mtime_nsec(), about.ino())
+    };
+    // A missing file is part of the key too: its later appearance must change the key.
+    format!("{} {}", path.display(), fs::metadata(path).map_or("none".to_owned(), of))
 }
 
 /// `searched` is the loader's own list of folders, `LD_LIBRARY_PATH`.
 pub fn of_engine(program: &Path, searched: &OsStr) -> String {
-    // Distributions link `/usr/bin/llama-server` elsewhere; the libraries lie beside the real file.
-    let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let program = real(program);
     let files = libraries(&program, searched);
     let stamps = [program].into_iter().chain(files).map(|path| of_file(&path));
     stamps.collect::<Vec<_>>().join("; ")
@@ -41,17 +33,22 @@ pub fn of_engine(program: &Path, searched: &OsStr) -> String {
 
 /// Backends whose libraries (`libggml-cuda.so`) an engine can load; empty if they are inside of its program.
 pub fn backends(program: &Path, searched: &OsStr) -> BTreeSet<String> {
-    let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let of_file = |path: PathBuf| {
         let rest = path.file_name()?.to_str()?.strip_prefix("libggml-")?;
         // One for each kind of processor (`libggml-cpu-haswell.so`) is one backend.
         let name = rest.split(['-', '.']).next()?;
         (name != "base").then(|| name.to_owned())
     };
-    libraries(&program, searched).into_iter().filter_map(of_file).collect()
+    libraries(program, searched).into_iter().filter_map(of_file).collect()
+}
+
+/// Distributions link `/usr/bin/llama-server` elsewhere; the libraries lie beside the real file.
+fn real(program: &Path) -> PathBuf {
+    program.canonicalize().unwrap_or_else(|_| program.to_owned())
 }
 
 fn libraries(program: &Path, searched: &OsStr) -> Vec<PathBuf> {
+    let program = real(program);
     let beside = program.parent().unwrap_or(Path::new("/"));
     let folders = env::split_paths(searched).chain(FOLDERS.iter().map(|folder| beside.join(folder)));
     let mut files: Vec<PathBuf> = folders.flat_map(|folder| family(&folder)).collect();

@@ -66,10 +66,8 @@ pub struct Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.runs {
-            1 => f.write_str("the engine ran once")?,
-            runs => write!(f, "the engine ran {runs} times")?,
-        }
+        let times = if self.runs == 1 { "once".to_owned() } else { format!("{} times", self.runs) };
+        write!(f, "the engine ran {times}")?;
         match self.kept {
             0 => Ok(()),
             1 => f.write_str("; 1 answer came from the cache"),

@@ -1,6 +1,7 @@
 //! Errors in llama-server flags: the place of the flag, the fault and the remedy.
 
 use super::origin::FlagOrigin;
+use crate::table;
 
 /// Error: a flag cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +14,7 @@ pub struct FlagError {
 /// Fault of one flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagProblem {
-    #[error("unknown flag `{argument}`; {}", meant(*.nearest))]
+    #[error("unknown flag `{argument}`; {}", meant(argument, *.nearest))]
     FindFlag { argument: String, nearest: Option<&'static str> },
     #[error("{flag} needs a value; write `{flag} VALUE`")]
     TakeValue { flag: &'static str },
@@ -21,11 +22,28 @@ pub enum FlagProblem {
     ReadValue { flag: &'static str, value: String, expected: &'static str },
 }
 
-fn meant(nearest: Option<&str>) -> String {
+fn meant(argument: &str, nearest: Option<&str>) -> String {
+    if let Some((flag, value)) = argument.split_once(char::is_whitespace).filter(|(flag, _)| is_flag(flag)) {
+        return format!("write flag and value as two words: \"{flag}\", \"{}\"", quoted(value.trim()));
+    }
+    if let Some((flag, value)) = joined(argument) {
+        return format!("write the value as a word of its own: `{flag} {}`", quoted(value));
+    }
     nearest.map_or_else(
         || "`llama-server --help` lists the known flags".to_owned(),
         |name| format!("did you mean {name}?"),
     )
+}
+
+/// A flag and its value where they are written as one word, which llama-server does not read: `--ctx-size=4096`, `-c4096`.
+pub fn joined(argument: &str) -> Option<(&str, &str)> {
+    let digits = argument.find(|c: char| c.is_ascii_digit()).map(|at| argument.split_at(at));
+    let parts = argument.split_once('=').or(digits)?;
+    (!parts.1.is_empty() && is_flag(parts.0)).then_some(parts)
+}
+
+fn is_flag(word: &str) -> bool {
+    table::by_argument(word).is_some()
 }
 
 /// Shortens a quoted text in a message, so that hostile input does not fill a log.

@@ -14,7 +14,7 @@ mod value;
 mod warning;
 mod wish;
 
-pub use failure::{FlagError, FlagProblem, quoted};
+pub use failure::{FlagError, FlagProblem, joined, quoted};
 pub use given::GivenFlag;
 pub use options::{Options, Setting, is_variable};
 pub use origin::FlagOrigin;

@@ -18,6 +18,8 @@ pub enum FleetKey {
     Turn(String),
     /// The operator's wish that nothing more is seated on the host.
     Drain(String),
+    /// A host's certificate that counts no more, by its serial number.
+    Revoked(String),
 }
 
 /// Names of the keys of one fleet.
@@ -53,6 +55,7 @@ impl KeySpace {
             FleetKey::Seat { model, number } => format!("{prefix}seats/{model}/{number}"),
             FleetKey::Turn(name) => format!("{prefix}turns/{name}"),
             FleetKey::Drain(name) => format!("{prefix}drains/{name}"),
+            FleetKey::Revoked(serial) => format!("{prefix}revoked/{serial}"),
         }
     }
 
@@ -74,6 +77,7 @@ impl KeySpace {
             "state" => FleetKey::State(owned()),
             "turns" => FleetKey::Turn(owned()),
             "drains" => FleetKey::Drain(owned()),
+            "revoked" => FleetKey::Revoked(owned()),
             _ => return None,
         })
     }
@@ -94,6 +98,7 @@ mod tests {
             FleetKey::Seat { model: "org/model:q4".to_owned(), number: 3 },
             FleetKey::Turn(name()),
             FleetKey::Drain(name()),
+            FleetKey::Revoked(name()),
         ] {
             assert_eq!(space.read(&space.text(&key)), Some(key));
         }

@@ -22,5 +22,5 @@ pub use place::{SeatPlan, SeatWish, place};
 pub use records::{
     Drain, FileDigest, HostRecord, HostState, ModelOffer, OfferList, RunPhase, RunState, SCHEMA,
 };
-pub use records::{Record, Seat, SeatCause, Turn};
+pub use records::{Record, Revocation, Seat, SeatCause, Turn};
 pub use view::{FleetView, StoreChange, Versioned};

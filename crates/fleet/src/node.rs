@@ -140,6 +140,10 @@ pub enum FleetEvent {
         model: String,
         host: String,
     },
+    /// What answers at the address of a host has not shown that it is the host.
+    HostDistrusted {
+        host: String,
+    },
     Tick,
 }
 
@@ -220,6 +224,8 @@ pub struct FleetNode {
     giving_up: BTreeMap<String, (u64, Duration)>,
     /// Seats of this host for which no request came, since when.
     unclaimed: BTreeMap<(String, u64), Duration>,
+    /// Hosts that are not trusted, since when.
+    distrusted: BTreeMap<String, Duration>,
     /// Hosts that left the store, since when.
     gone: BTreeMap<String, (Duration, super::records::HostRecord)>,
     registration: Registration,
@@ -245,6 +251,7 @@ impl FleetNode {
             burnt: BTreeMap::new(),
             giving_up: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
+            distrusted: BTreeMap::new(),
             gone: BTreeMap::new(),
             registration: Registration::default(),
             holds_idle: false,
@@ -274,6 +281,7 @@ impl FleetNode {
             FleetEvent::Read { revision, records } => {
                 self.silent = None;
                 let before = std::mem::replace(&mut self.view, FleetView::at(revision, records));
+                self.view.distrusted = before.distrusted;
                 self.note_gone(now, &before.hosts);
             }
             FleetEvent::Changed(changes) => {
@@ -300,7 +308,8 @@ impl FleetNode {
             FleetEvent::HostFailed { request, model, host } => {
                 self.host_failed(now, request, &model, &host, effects)
             }
-            FleetEvent::Tick => {}
+            FleetEvent::HostDistrusted { host } => self.distrust(now, host),
+            FleetEvent::Tick => self.trust_again(now),
         }
         if self.silent.is_none() {
             if !is_request {

@@ -142,6 +142,7 @@ fn refusal(view: &FleetView, offering: &Offering<'_>, wish: &SeatWish<'_>) -> Re
 /// Why a host cannot take a model.
 enum Refusal {
     OtherHost,
+    Distrusted,
     Drains,
     NotOffered,
     TooLarge { need: Bytes, capacity: Bytes },
@@ -152,6 +153,9 @@ impl Refusal {
     fn reason(&self) -> Reason {
         match *self {
             Self::OtherHost => Reason::new("other_host", "another host is named"),
+            Self::Distrusted => {
+                Reason::new("host_distrusted", "what answers there has not shown that it is the host")
+            }
             Self::Drains => Reason::new("host_drains", "the host takes no more models"),
             Self::NotOffered => Reason::new("not_offered", "the host does not offer the model"),
             Self::TooLarge { need, capacity } => {
@@ -176,6 +180,9 @@ fn consider<'a>(
 ) -> Result<Candidate<'a>, Refusal> {
     if wish.only.is_some_and(|only| only != name) {
         return Err(Refusal::OtherHost);
+    }
+    if !view.trusts(name, host) {
+        return Err(Refusal::Distrusted);
     }
     if view.drains(name) {
         return Err(Refusal::Drains);

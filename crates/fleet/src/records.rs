@@ -143,6 +143,13 @@ pub struct Drain {
     pub leave: bool,
 }
 
+/// A certificate that counts no more. The key has its serial number; nothing of the certificate itself is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revocation {
+    /// Seconds since 1970 after which it would have ended by itself.
+    pub expires: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::keys::FleetKey;
-use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Seat, Turn};
+use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Revocation, Seat, Turn};
 use seating::Seating;
 
 /// A record and the revision at which it was last written.
@@ -38,6 +38,10 @@ pub struct FleetView {
     pub seats: BTreeMap<(String, u32), Versioned<Seat>>,
     pub turns: BTreeMap<String, Versioned<Turn>>,
     pub drains: BTreeMap<String, Versioned<Drain>>,
+    /// By serial number.
+    pub revoked: BTreeMap<String, Versioned<Revocation>>,
+    /// Lives of hosts that did not show that they are the hosts of their records. They take no part.
+    pub distrusted: BTreeMap<String, String>,
     /// Revisions of records that cannot be read. What depends on one is left alone.
     pub unreadable: BTreeMap<FleetKey, u64>,
     seating: Seating,
@@ -60,7 +64,7 @@ impl FleetView {
 
     /// Takes a change of this daemon's own, which the watch has not told yet, nor what came before it.
     pub(crate) fn enter(&mut self, change: &StoreChange) {
-        let Self { hosts, offers, states, turns, drains, unreadable, .. } = self;
+        let Self { hosts, offers, states, turns, drains, revoked, unreadable, .. } = self;
         let is_read = match &change.key {
             FleetKey::Host(name) => put(hosts, name.clone(), change),
             FleetKey::Offers(digest) => put(offers, digest.clone(), change),
@@ -77,6 +81,7 @@ impl FleetView {
             }
             FleetKey::Turn(name) => put(turns, name.clone(), change),
             FleetKey::Drain(name) => put(drains, name.clone(), change),
+            FleetKey::Revoked(serial) => put(revoked, serial.clone(), change),
         };
         match is_read {
             true => drop(unreadable.remove(&change.key)),
@@ -95,6 +100,7 @@ impl FleetView {
             }
             FleetKey::Turn(name) => self.turns.get(name).map(|it| it.revision),
             FleetKey::Drain(name) => self.drains.get(name).map(|it| it.revision),
+            FleetKey::Revoked(serial) => self.revoked.get(serial).map(|it| it.revision),
         };
         known.or_else(|| self.unreadable.get(key).copied()).unwrap_or(0)
     }
@@ -107,9 +113,15 @@ impl FleetView {
         self.seats.get(&(model.to_owned(), 0))
     }
 
-    /// The host of the seat, if it is registered with the life that was given the seat.
+    /// False for a life of a host that something else has answered for, or whose certificate counts no more.
+    pub fn trusts(&self, name: &str, host: &HostRecord) -> bool {
+        self.distrusted.get(name).is_none_or(|life| *life != host.incarnation)
+    }
+
+    /// The host of the seat, if it is registered with the life that was given the seat, and is trusted.
     pub fn living_host(&self, seat: &Seat) -> Option<&HostRecord> {
-        self.host(&seat.host).filter(|host| host.incarnation == seat.incarnation)
+        let host = self.host(&seat.host).filter(|host| host.incarnation == seat.incarnation)?;
+        self.trusts(&seat.host, host).then_some(host)
     }
 
     pub fn offer(&self, host: &HostRecord, model: &str) -> Option<&ModelOffer> {

@@ -1,6 +1,6 @@
-//! Download of a model from the hub, in the layout of the hub's cache.
+//! Download of a model from the hub or from an address, in the layout of the hub's cache.
 //!
-//! A file comes in parts, each a request of its own, into `blobs/DIGEST.part`. After a failure the next download continues
+//! A file comes in parts, each a request of its own, into `blobs/KEY.part`. After a failure the next download continues
 //! there. A file gets its name once its digest is the one of the hub's list.
 
 use std::fs::{self, File};
@@ -11,14 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_model::Dialect;
 use ring::digest::{Context, SHA256};
 
-use crate::address::{Address, printable};
-use crate::choice;
-use crate::downloaded::{DownloadedModel, repository_folder};
+use crate::download_plan::{DownloadPlan, PlannedFile};
+use crate::downloaded::DownloadedModel;
 use crate::error::{HubError, HubFailure};
-use crate::listing::Listing;
 use crate::source::Hub;
 
 /// Bytes of one request: a server that stalls costs no more, and a slow line has the whole patience for them.
@@ -30,25 +27,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MARGIN: Bytes = Bytes::mib(512);
 const BUFFER: usize = 1 << 20;
 
-/// Files of a model that is to be downloaded.
-#[derive(Debug)]
-pub struct DownloadPlan {
-    pub name: String,
-    repo: String,
-    commit: String,
-    /// The model's files, then its projector if it has one.
-    files: Vec<PlannedFile>,
-    has_projector: bool,
-}
-
-#[derive(Debug)]
-struct PlannedFile {
-    path: String,
-    size: u64,
-    digest: String,
-    address: Address,
-}
-
 /// Bytes of one file that have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadProgress {
@@ -57,44 +35,7 @@ pub struct DownloadProgress {
     pub total: u64,
 }
 
-impl DownloadPlan {
-    pub fn size(&self) -> Bytes {
-        self.files.iter().map(|file| Bytes::new(file.size)).sum()
-    }
-}
-
 impl Hub {
-    /// The files of `USER/REPO` or `USER/REPO:QUANT`; their headers show that they are a model.
-    pub fn plan_download(&self, name: &str, dialect: Dialect) -> Result<DownloadPlan, HubError> {
-        let (repo, tag) = name.split_once(':').map_or((name, None), |(repo, tag)| (repo, Some(tag)));
-        // The name becomes one of a model, and of a file.
-        let is_plain = |tag: &str| tag.bytes().all(|c| c.is_ascii_alphanumeric() || b"._-".contains(&c));
-        if tag.is_some_and(|tag| tag.is_empty() || tag.len() > 64 || !is_plain(tag)) {
-            return Err(HubFailure::NoRepository.of(printable(name)));
-        }
-        let listing = Listing::fetch(&self.client, repo)?;
-        let paths = listing.paths();
-        let mut files = choice::model(&paths, tag).map_err(|failure| failure.of(repo))?;
-        self.listed(&listing, &files, dialect, &[])?.model()?;
-        let projector = files.first().and_then(|first| choice::projector(&paths, first));
-        files.extend(projector.map(str::to_owned));
-        let planned = files.into_iter().map(|path| {
-            let file = listing.file(&path);
-            let known = file.and_then(|file| Some((file.size?, file.digest.clone()?)));
-            let (size, digest) = known.ok_or_else(|| HubFailure::NoDigest.of(&path))?;
-            let address = listing.address(&self.client, &path);
-            Ok(PlannedFile { path, size, digest: digest.to_ascii_lowercase(), address })
-        });
-        let has_projector = projector.is_some();
-        Ok(DownloadPlan {
-            name: name.to_owned(),
-            repo: repo.to_owned(),
-            files: planned.collect::<Result<_, HubError>>()?,
-            commit: listing.commit.clone(),
-            has_projector,
-        })
-    }
-
     /// Downloads the files into `folder`, and notes the model there. `goes_on` gets the progress; false ends it.
     pub fn download(
         &self,
@@ -103,15 +44,14 @@ impl Hub {
         goes_on: &dyn Fn(DownloadProgress) -> bool,
     ) -> Result<(), HubError> {
         let of_disk = |error: io::Error| HubFailure::Disk(error.to_string()).of(folder.display());
-        let root = repository_folder(&plan.repo);
-        let blobs = folder.join(&root).join("blobs");
+        let blobs = folder.join(&plan.root).join("blobs");
         fs::create_dir_all(&blobs).map_err(of_disk)?;
         room(plan, &blobs).map_err(|failure| failure.of(folder.display()))?;
         let mut paths = Vec::new();
         for file in &plan.files {
             self.file(file, &blobs, goes_on)?;
-            let path = root.join("snapshots").join(&plan.commit).join(&file.path);
-            link(&folder.join(&path), &file.digest, file.path.matches('/').count()).map_err(of_disk)?;
+            let path = plan.root.join("snapshots").join(&plan.commit).join(&file.path);
+            link(&folder.join(&path), &file.key, file.path.matches('/').count()).map_err(of_disk)?;
             paths.push(path);
         }
         let projector = if plan.has_projector { paths.pop() } else { None };
@@ -130,11 +70,11 @@ impl Hub {
             let progress = DownloadProgress { address: file.address.to_string(), done, total: file.size };
             if goes_on(progress) { Ok(()) } else { Err(of(HubFailure::Cancelled)) }
         };
-        let whole = blobs.join(&file.digest);
+        let whole = blobs.join(&file.key);
         if fs::metadata(&whole).is_ok_and(|found| found.len() == file.size) {
             return tell(file.size);
         }
-        let path = blobs.join(format!("{}.part", file.digest));
+        let path = blobs.join(format!("{}.part", file.key));
         let mut part = PartFile::open(&path, file.size).map_err(of)?;
         let (mut at, mut failures) = (file.address.clone(), 0);
         while part.have < file.size {
@@ -142,6 +82,10 @@ impl Hub {
             match self.client.part(&at, part.have, PART.min(file.size - part.have)) {
                 Ok(got) if got.total != file.size => {
                     return Err(of(HubFailure::Length { said: got.total, listed: file.size }));
+                }
+                // Parts of two files are none.
+                Ok(got) if file.digest.is_none() && got.etag != file.etag => {
+                    return Err(of(HubFailure::Changed));
                 }
                 Ok(got) => {
                     part.append(&got.bytes).map_err(of_disk)?;
@@ -157,10 +101,10 @@ impl Hub {
             }
         }
         let digest = part.finish().map_err(of_disk)?;
-        if digest != file.digest {
+        if let Some(listed) = file.digest.clone().filter(|listed| *listed != digest) {
             // Nothing of it can be used, and continuing would end here again.
             fs::remove_file(&path).map_err(of_disk)?;
-            return Err(of(HubFailure::Digest { listed: file.digest.clone(), got: digest }));
+            return Err(of(HubFailure::Digest { listed, got: digest }));
         }
         fs::rename(&path, &whole).map_err(of_disk)?;
         tell(file.size)
@@ -171,7 +115,7 @@ impl Hub {
 fn room(plan: &DownloadPlan, blobs: &Path) -> Result<(), HubFailure> {
     let have = |file: &PlannedFile| {
         let of = |name: &str| fs::metadata(blobs.join(name)).map_or(0, |found| found.len());
-        of(&file.digest).max(of(&format!("{}.part", file.digest))).min(file.size)
+        of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size)
     };
     let needed: Bytes = plan.files.iter().map(|file| Bytes::new(file.size - have(file))).sum();
     let disk = rustix::fs::statvfs(blobs).map_err(|error| HubFailure::Disk(error.to_string()))?;

@@ -21,7 +21,7 @@ const LONGEST: u64 = 1 << 20;
 /// A model that was downloaded into a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DownloadedModel {
-    /// `USER/REPO` or `USER/REPO:QUANT`, as it was asked for.
+    /// `USER/REPO` or `USER/REPO:QUANT`, as it was asked for, or the name of the file at an address.
     pub name: String,
     /// Its files, relative to the folder; the first is the one that engines get.
     pub files: Vec<PathBuf>,

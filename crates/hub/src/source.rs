@@ -243,7 +243,7 @@ impl Hub {
     }
 
     /// A model by its plain address, with the other files of its set.
-    fn at(&self, address: &Address, dialect: Dialect) -> Result<ModelPlace, HubError> {
+    pub(crate) fn at(&self, address: &Address, dialect: Dialect) -> Result<ModelPlace, HubError> {
         let addresses = siblings(address.path()).into_iter().map(|path| address.with_path(&path));
         let wanted = addresses.map(|address| Wanted {
             address,

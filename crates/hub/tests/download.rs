@@ -172,6 +172,75 @@ fn every_fault_of_a_server_ends_a_download_with_an_error_and_nothing_that_looks_
     }
 }
 
+fn download_from(address: &str, folder: &Path, goes_on: impl Fn(u64) -> bool) -> Result<(), HubFailure> {
+    let server = FakeHub::start(Vec::new()).unwrap();
+    let hub = hub(&server);
+    let plan = hub.plan_download(address, Dialect::Ggml).map_err(|error| error.failure)?;
+    hub.download(&plan, folder, &|progress| goes_on(progress.done)).map_err(|error| error.failure)
+}
+
+#[test]
+fn a_model_comes_from_a_plain_address_in_parts_and_goes_on_where_it_was() {
+    let (bytes, folder) = (content(), tempfile::tempdir().unwrap());
+    let server = serving(&bytes);
+    let address = server.plain(REPO, FILE) + "?download=true";
+    let cancelled = download_from(&address, folder.path(), |done| done < PART);
+    assert!(matches!(cancelled, Err(HubFailure::Cancelled)), "{cancelled:?}");
+    let seen = server.requests().len();
+    download_from(&address, folder.path(), |_| true).unwrap();
+    let ranges = server.requests()[seen..].iter().filter_map(|request| request.range).collect::<Vec<_>>();
+    assert!(ranges.iter().all(|(from, to)| *from >= PART || to - from < PART / 2), "{ranges:?}");
+    let models = DownloadedModel::all(folder.path());
+    assert_eq!((models.len(), models[0].name.as_str()), (1, "model-Q8_0"));
+    let path = folder.path().join(&models[0].files[0]);
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    models[0].remove(folder.path()).unwrap();
+    assert!(fs::symlink_metadata(&path).is_err());
+    assert_eq!(fs::read_dir(folder.path().join("addresses/blobs")).unwrap().count(), 0);
+}
+
+#[test]
+fn an_address_of_the_hub_states_a_digest_which_is_checked() {
+    let (bytes, folder) = (content(), tempfile::tempdir().unwrap());
+    let server = serving(&bytes);
+    let address = format!("{}/{REPO}/resolve/{COMMIT}/{FILE}", server.address);
+    download_from(&address, folder.path(), |_| true).unwrap();
+    let wrong = HostedFile { digest: Some("ab".repeat(32)), ..HostedFile::whole(&bytes) };
+    let server = FakeHub::start(vec![(REPO, FILE, wrong)]).unwrap();
+    let address = format!("{}/{REPO}/resolve/{COMMIT}/{FILE}", server.address);
+    let error = download_from(&address, tempfile::tempdir().unwrap().path(), |_| true).unwrap_err();
+    assert!(matches!(error, HubFailure::Digest { .. }), "{error}");
+}
+
+#[test]
+fn an_address_that_changes_fails_or_holds_no_model_leaves_none() {
+    let (bytes, folder) = (content(), tempfile::tempdir().unwrap());
+    for fault in [
+        Fault::Status(404),
+        Fault::Status(500),
+        Fault::IgnoresRanges,
+        Fault::Truncates,
+        Fault::Hangs,
+        Fault::Length(5),
+        Fault::OtherRange,
+        Fault::Noise,
+        Fault::Changes,
+    ] {
+        let server = FakeHub::start(vec![(REPO, FILE, HostedFile::whole(&bytes).with(fault))]).unwrap();
+        let failed = download_from(&server.plain(REPO, FILE), folder.path(), |_| true);
+        assert!(failed.is_err(), "{fault:?}");
+    }
+    let server = FakeHub::start(vec![(REPO, "m.gguf", HostedFile::whole(&[b'x'; 4096]))]).unwrap();
+    let failed = download_from(&server.plain(REPO, "m.gguf"), folder.path(), |_| true);
+    assert!(matches!(failed, Err(HubFailure::Header(_))), "{failed:?}");
+    for address in ["https://", "http:///m.gguf", "http://127.0.0.1:1/m.bin", "http://u:p@127.0.0.1:1/m.gguf"]
+    {
+        let failed = download_from(address, folder.path(), |_| true);
+        assert!(matches!(failed, Err(HubFailure::NoAddress)), "{address}: {failed:?}");
+    }
+    assert!(DownloadedModel::all(folder.path()).is_empty());
+}
+
 #[test]
 fn a_note_that_leads_elsewhere_is_no_model_and_a_shared_file_stays() {
     let folder = tempfile::tempdir().unwrap();

@@ -24,7 +24,9 @@ pub(crate) fn base_name(program: &str) -> &str {
 pub(crate) fn unfold(model: &mut ConfiguredModel) {
     if let Some((program, mut options)) = parts(&model.launch) {
         options.retain(is_kept);
-        model.launch = Launch::LlamaServer { program: Some(program), options };
+        // Without a program, the server takes the one on its PATH, or the one that plimsoll installed.
+        let program = Some(program).filter(|program| program != &["llama-server"]);
+        model.launch = Launch::LlamaServer { program, options };
     }
 }
 

@@ -61,6 +61,19 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         out.push_str("\n[serve]\n");
         lines(out, &keys);
     }
+    let path = |path: &std::path::PathBuf| value(&path.to_string_lossy());
+    let keys = [
+        ("store", settings.fleet.as_ref().map(value)),
+        ("host", settings.fleet_host.as_ref().map(value)),
+        ("address", settings.fleet_address.as_ref().map(value)),
+        ("listen", settings.fleet_listen.map(|listen| value(&listen.to_string()))),
+        ("identity", settings.fleet_identity.as_ref().map(path)),
+        ("key-file", settings.fleet_key_file.as_ref().map(path)),
+    ];
+    if keys.iter().any(|(_, value)| value.is_some()) {
+        out.push_str("\n[fleet]\n");
+        lines(out, &keys);
+    }
     if let Some(command) = &settings.engine {
         let _ = write!(out, "\n[engine]\ncommand = {}\n", value(command));
     }

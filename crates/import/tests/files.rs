@@ -84,7 +84,7 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
             client or on the model's command line",
         "swap.yaml:23: the relative path models/coder.gguf of `coder` starts at the folder in which plimsoll serve \
             runs; write the absolute path; `~` is not expanded",
-        "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size?: the plan ignores this flag, and the engine may not start with it",
+        "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it",
         "swap.yaml:29: stopping `whisper` ends docker, but maybe not its container; run it with --rm and --init, and \
             set `stop`, for example \"docker stop NAME\"",
         "swap.yaml:33: `whisper`, `tts` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to \

@@ -39,11 +39,10 @@ pub enum EngineAddress {
 /// A connection to an engine.
 pub type EngineStream = Box<dyn EngineIo>;
 
-/// Reading and writing, on either kind of socket.
+/// Reading and writing, on either kind of socket, or through a layer above one.
 pub trait EngineIo: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug {}
 
-impl EngineIo for TcpStream {}
-impl EngineIo for UnixStream {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug> EngineIo for T {}
 
 impl EngineAddress {
     /// A socket called `engine.sock` in `folder`; `None` where the path would be too long for the kernel.
@@ -72,6 +71,9 @@ impl EngineAddress {
             Self::Remote(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
+                if stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
+                    unpace(&stream);
+                }
                 watch_for_silence(&stream);
                 Ok(Box::new(stream))
             }

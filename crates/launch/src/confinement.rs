@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
+use plimsoll_base::Bytes;
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_bind_recursive, mount_change};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
 use rustix::thread::{
@@ -130,6 +131,8 @@ pub struct Confinement {
     pub no_new_privileges: bool,
     /// A folder of the engine's own, which holds its `tmp`.
     pub folder: Option<PathBuf>,
+    /// The kernel ends the engine when its host memory passes this, where the daemon's cgroup is delegated to it.
+    pub host_memory: Option<Bytes>,
 }
 
 impl Confinement {

@@ -1,13 +1,10 @@
 //! Descendants of an engine (the processes that it started), and how they are killed with it.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use memchr::{memmem, memrchr};
@@ -201,65 +198,9 @@ fn kill(one: &SeenProcess) {
     }
 }
 
-/// The place where version 2 is mounted: beside version 1 it is `/sys/fs/cgroup/unified`.
-fn cgroups() -> Option<PathBuf> {
-    cgroup_mount(&fs::read("/proc/self/mountinfo").ok()?)
-}
-
-/// The same from the bytes of a mount table (proc_pid_mountinfo(5)).
-pub(super) fn cgroup_mount(mounts: &[u8]) -> Option<PathBuf> {
-    // By hand: `procfs` refuses the whole table if one name is not UTF-8, and any user may mount a FUSE file
-    // system at such a name.
-    mounts.split(|byte| *byte == b'\n').find_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let place = fields.nth(4)?;
-        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-        (kind == b"cgroup2").then(|| PathBuf::from(OsStr::from_bytes(place)))
-    })
-}
-
-/// The cgroup of one engine, if the daemon may create one.
-#[derive(Debug)]
-pub(super) struct ChildCgroup(PathBuf);
-
-impl ChildCgroup {
-    /// Moves the process `leader` into a new cgroup below the daemon's; `None` if the daemon's is not
-    /// delegated.
-    pub(super) fn enclose(leader: u32) -> Option<Self> {
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        // `0::` is the line of cgroup v2; hierarchies of v1 have other numbers (cgroups(7)).
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        Self::enclose_in(&cgroups()?.join(own), leader)
-    }
-
-    fn enclose_in(parent: &Path, leader: u32) -> Option<Self> {
-        // Outside a cgroup v2 file system the folder could be made but not killed.
-        if !parent.join("cgroup.kill").exists() {
-            return None;
-        }
-        let path = parent.join(format!("plimsoll-{leader}"));
-        fs::create_dir(&path).ok()?;
-        let group = Self(path);
-        fs::write(group.0.join("cgroup.procs"), leader.to_string()).ok()?;
-        Some(group)
-    }
-
-    pub(super) fn kill(&self) {
-        // Since Linux 5.14; it also reaches a process that is forking at this moment.
-        let _ = fs::write(self.0.join("cgroup.kill"), "1");
-    }
-}
-
-/// The kernel refuses to remove a cgroup that still has processes; the next end of an engine does not retry
-/// it.
-impl Drop for ChildCgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -353,50 +294,5 @@ mod tests {
             // It may have ended in the meantime.
             assert!(listed.iter().any(|(one, _)| *one == pid) || stat(pid).is_none(), "{pid}");
         }
-    }
-
-    #[test]
-    fn a_mount_whose_name_is_no_text_hides_no_cgroups() {
-        let mounts = b"90 1 0:50 / /home/u/\xff\xfe rw - fuse.cgroup2 x rw\n29 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
-        assert_eq!(cgroup_mount(mounts), Some("/sys/fs/cgroup".into()));
-        assert_eq!(cgroup_mount(b"29 23 0:26 / /a rw - cgroup x rw\n- cgroup2\n"), None);
-    }
-
-    #[test]
-    fn a_process_without_session_and_environment_does_not_leave_its_cgroup() {
-        let Some(root) = cgroups() else { return };
-        let delegated = root.join(format!("plimsoll-test-{}", std::process::id()));
-        if fs::create_dir(&delegated).is_err() {
-            // Not root, and no folder was delegated to this user.
-            return;
-        }
-        // Waits until it is enclosed, as the trampoline is long in being loaded.
-        let mut child = Command::new("sh")
-            .args(["-c", "read go; env -i setsid sleep 97 & sleep 1000"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let group = ChildCgroup::enclose_in(&delegated, child.id()).unwrap();
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"\n").unwrap();
-        let members = || fs::read_to_string(group.0.join("cgroup.procs")).unwrap_or_default();
-        while members().lines().count() < 3 {
-            std::thread::yield_now();
-        }
-        group.kill();
-        child.wait().unwrap();
-        while !members().is_empty() {
-            std::thread::yield_now();
-        }
-        let made = group.0.clone();
-        drop(group);
-        assert!(!made.exists());
-        fs::remove_dir(delegated).unwrap();
-    }
-
-    #[test]
-    fn no_cgroup_is_made_in_a_folder_that_is_none() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(ChildCgroup::enclose_in(folder.path(), 1).is_none());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::Read;
 
+use crate::engine_cgroup;
+
 /// Room for a usual text of the kernel.
 const KERNEL_TEXT: usize = 8 << 10;
 
@@ -24,9 +26,9 @@ pub enum EndCause {
 /// cgroup if it reports that, else on the machine.
 pub(super) fn kernel_oom_kills() -> Option<u64> {
     // Engines run in the daemon's cgroup or below it, and the counter of version 2 includes what is below.
-    let cgroup = read_kernel_text("/proc/self/cgroup").and_then(|text| {
-        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-        counter(&read_kernel_text(&format!("/sys/fs/cgroup{path}/memory.events"))?, "oom_kill")
+    let cgroup = engine_cgroup::home().and_then(|home| {
+        let events = home.join("memory.events");
+        counter(&read_kernel_text(events.to_str()?)?, "oom_kill")
     });
     cgroup.or_else(|| counter(&read_kernel_text("/proc/vmstat")?, "oom_kill"))
 }

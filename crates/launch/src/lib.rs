@@ -13,6 +13,7 @@ mod control;
 mod descendants;
 mod end;
 pub mod engine;
+mod engine_cgroup;
 mod environment;
 mod hang_check;
 mod health;

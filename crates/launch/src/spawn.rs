@@ -12,13 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
+use plimsoll_base::Bytes;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
 use super::address::EngineAddress;
 use super::child::{self, Child, ChildEvent};
 use super::confinement::Confinement;
-use super::descendants::{self, ChildCgroup};
+use super::descendants;
+use super::engine_cgroup::EngineCgroup;
 use super::log_ring::Log;
 use super::process::ProcessHandle;
 use super::warden::Warden;
@@ -61,10 +63,18 @@ pub struct ChildSpec {
     pub confinement: Confinement,
 }
 
+/// Where a llama-server may be that is not on the PATH.
+fn installed(program: &Path) -> &'static str {
+    match program.to_str() {
+        Some("llama-server") => " (`plimsoll engine path` prints that of an installed one)",
+        _ => "",
+    }
+}
+
 /// Reasons why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("program `{}` was not found; install it, or give its full path", program.display())]
+    #[error("program `{}` was not found; install it, or give its full path{}", program.display(), installed(program))]
     FindProgram { program: PathBuf },
     #[error("`{}` is not executable; make the file executable with chmod +x", program.display())]
     NotExecutable { program: PathBuf },
@@ -99,6 +109,7 @@ pub struct Launcher {
 #[derive(Debug)]
 enum SpawnRequest {
     Spawn { spec: Box<ChildSpec>, reply: oneshot::Sender<Result<Spawned, LaunchError>> },
+    Bound { pid: u32, memory: Bytes },
     Bury { child: std::process::Child, reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>> },
 }
 
@@ -157,6 +168,12 @@ impl Launcher {
         answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
+    /// Changes the bound of a child's host memory, where it has one.
+    pub fn bound_memory(&self, pid: u32, memory: Bytes) {
+        // The thread can only be gone when the process ends.
+        let _ = self.requests.send(SpawnRequest::Bound { pid, memory });
+    }
+
     /// Kills the group of a child and reaps it, without returning its status.
     pub(super) fn abandon(&self, child: std::process::Child) {
         self.send_bury(child, None);
@@ -176,7 +193,7 @@ impl Launcher {
 struct Parent {
     plimsoll: PathBuf,
     warden: Warden,
-    cgroups: BTreeMap<u32, ChildCgroup>,
+    cgroups: BTreeMap<u32, EngineCgroup>,
 }
 
 impl Parent {
@@ -184,6 +201,7 @@ impl Parent {
         while let Ok(request) = inbox.recv() {
             match request {
                 SpawnRequest::Spawn { spec, reply } => self.answer_spawn(&spec, reply),
+                SpawnRequest::Bound { pid, memory } => self.bound(pid, memory),
                 SpawnRequest::Bury { child, reply } => {
                     let status = self.bury(child);
                     if let Some(reply) = reply {
@@ -206,7 +224,7 @@ impl Parent {
     fn spawn(&mut self, spec: &ChildSpec) -> Result<Spawned, LaunchError> {
         let child = self.command(spec).spawn().map_err(|cause| fork_error(&spec.program, cause))?;
         // The trampoline is still being loaded, so nothing has been forked outside yet.
-        if let Some(cgroup) = ChildCgroup::enclose(child.id()) {
+        if let Some(cgroup) = EngineCgroup::enclose(child.id(), spec.confinement.host_memory) {
             self.cgroups.insert(child.id(), cgroup);
         }
         if let Err(cause) = self.warden.register(child.id()) {
@@ -224,6 +242,12 @@ impl Parent {
                 let _ = self.bury(child);
                 Err(LaunchError::Watch { pid, cause: cause.into() })
             }
+        }
+    }
+
+    fn bound(&self, pid: u32, memory: Bytes) {
+        if let Some(Err(cause)) = self.cgroups.get(&pid).map(|cgroup| cgroup.bound(memory)) {
+            tracing::debug!("the bound of host memory of process {pid} stays: {cause}");
         }
     }
 
@@ -259,7 +283,7 @@ impl Parent {
     fn bury(&mut self, mut child: std::process::Child) -> io::Result<std::process::ExitStatus> {
         // Before the group: the death of the leader tears the tree apart, after which only marks are left.
         let cgroup = self.cgroups.remove(&child.id());
-        cgroup.iter().for_each(ChildCgroup::kill);
+        cgroup.iter().for_each(EngineCgroup::kill);
         if !descendants::sweep(child.id()) {
             let _ = kill_process_group(pid_of(&child), Signal::KILL);
             descendants::sweep(child.id());

@@ -16,7 +16,7 @@ use tokio::net::UnixListener;
 use super::confinement::UserNumbers;
 use super::lines::Lines;
 use super::port_owner::{ListenerOwner, listener_in};
-use super::{EngineAddress, HttpClient, collect_body, control, descendants, end, engine};
+use super::{EngineAddress, HttpClient, collect_body, control, end, engine, engine_cgroup};
 
 /// Longest body that the client is asked to take.
 const MOST: usize = 1000;
@@ -165,7 +165,7 @@ fn million_tables_of_mounts_and_answers_of_programs() {
         Vulkan0: NVIDIA H200 (143771 MiB, 143000 MiB free)\n";
     let tokens: [&[u8]; 7] = [b" (", b" - ", b"\\040", b"oom_kill ", b"version: ", b"65534:65534:7,44", b":"];
     mutants(&[MOUNTS, EVENTS, SAID], &tokens, |bytes| {
-        if let Some(place) = descendants::cgroup_mount(bytes) {
+        if let Some(place) = engine_cgroup::cgroup_mount(bytes) {
             assert!(memchr::memmem::find(bytes, place.as_os_str().as_bytes()).is_some());
         }
         let text = String::from_utf8_lossy(bytes);

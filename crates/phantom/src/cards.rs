@@ -74,45 +74,47 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
 }
 
 fn card(text: &str) -> Result<Card, String> {
-    let (mut total, mut free, mut capability) = (None, None, None);
-    let (mut processors, mut name, mut integrated, mut virtual_memory) = (None, "phantom", false, true);
-    let (mut vulkan, mut architecture) = (VulkanLimits::default(), "gfx1100");
+    // 132 multiprocessors are an H200's.
+    let mut card = Card {
+        name: c"phantom".into(),
+        total: 0,
+        free: u64::MAX,
+        capability: (0, 0),
+        processors: 132,
+        integrated: false,
+        virtual_memory: true,
+        vulkan: VulkanLimits::default(),
+        architecture: c"gfx1100".into(),
+    };
     for pair in text.split(',') {
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
+        let words = || CString::new(value.trim()).map_err(|_| format!("a zero in {key}"));
         match key.trim() {
-            "total" => total = Some(number(value)?),
-            "free" => free = Some(number(value)?),
-            "cc" => capability = Some(version(value)?),
-            "sms" => processors = Some(number(value)?),
+            "total" => card.total = number(value)?,
+            "free" => card.free = number(value)?,
+            "cc" => card.capability = version(value)?,
+            // The bound keeps products of this number from overflowing.
+            "sms" => card.processors = u32::try_from(number(value)?.clamp(1, 4096)).unwrap_or(1),
             "integrated" => {
-                integrated = number(value)? > 0;
-                vulkan.kind = if integrated { 1 } else { 2 };
+                card.integrated = number(value)? > 0;
+                card.vulkan.kind = if card.integrated { 1 } else { 2 };
             }
-            "vmm" => virtual_memory = number(value)? > 0,
-            "name" => name = value.trim(),
-            "gfx" => architecture = value.trim(),
-            other => vulkan.take(other, number(value)?)?,
+            "vmm" => card.virtual_memory = number(value)? > 0,
+            "name" => card.name = words()?,
+            "gfx" => card.architecture = words()?,
+            other => card.vulkan.take(other, number(value)?)?,
         }
     }
-    let total = total.ok_or("total= is missing")?;
-    let capability = capability.ok_or("cc= is missing")?;
-    // ggml-vulkan.cpp:get_device_architecture @ 0.5.0 knows a card before Turing by this.
-    if vulkan.vendor == NVIDIA && capability < (7, 5) {
-        vulkan.matrix = 0;
+    if card.total == 0 || card.capability == (0, 0) {
+        return Err(format!("{}= is missing", if card.total == 0 { "total" } else { "cc" }));
     }
-    Ok(Card {
-        name: CString::new(name).map_err(|_| "a zero in the name")?,
-        total,
-        // A driver never reports more free memory than there is; a snapshot taken by hand may.
-        free: free.unwrap_or(total).min(total),
-        capability,
-        // 132 multiprocessors are an H200's. The bound keeps products of this number from overflowing.
-        processors: u32::try_from(processors.unwrap_or(132).clamp(1, 4096)).unwrap_or(1),
-        integrated,
-        virtual_memory,
-        vulkan,
-        architecture: CString::new(architecture).map_err(|_| "a zero in gfx")?,
-    })
+    // ggml-vulkan.cpp:get_device_architecture @ 0.5.0 knows a card before Turing by this.
+    if card.vulkan.vendor == NVIDIA && card.capability < (7, 5) {
+        card.vulkan.matrix = 0;
+    }
+    // A driver never reports more free memory than there is; a snapshot taken by hand may.
+    card.free = card.free.min(card.total);
+    Ok(card)
 }
 
 pub(crate) fn number(text: &str) -> Result<u64, String> {
@@ -121,13 +123,10 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
 }
 
 fn version(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || format!("cc `{}` is not major.minor", text.trim());
-    let (major, minor) = text.trim().split_once('.').ok_or_else(wrong)?;
-    let part = |text: &str| text.parse::<u32>().ok().filter(|&part| part < 100);
-    match (part(major), part(minor)) {
-        (Some(major), Some(minor @ 0..10)) => Ok((major, minor)),
-        _ => Err(wrong()),
-    }
+    let parts = text.trim().split_once('.');
+    let parts = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let parts = parts.filter(|&(major, minor)| major < 100 && minor < 10);
+    parts.ok_or_else(|| format!("cc `{}` is not major.minor", text.trim()))
 }
 
 impl Card {

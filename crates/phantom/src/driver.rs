@@ -2,12 +2,12 @@
 //!
 //! An engine with a static CUDA runtime needs further, undocumented functions. It finds no card here.
 
-use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ffi::{c_char, c_int, c_ulonglong, c_void};
 
 use crate::machine::{INVALID, INVALID_DEVICE, NO_DEVICE, OUT_OF_MEMORY, SUCCESS, give, machine};
 use crate::memory::PAGE;
 use crate::report::say;
-use crate::runtime::{cudaDeviceGetAttribute, error_text};
+use crate::runtime::error_text;
 
 crate::succeeding! { cuMemSetAccess cuCtxSynchronize cuProfilerStart cuProfilerStop }
 
@@ -22,7 +22,7 @@ pub(crate) struct AllocationProperties {
 }
 
 crate::exported! {
-    fn cuInit(_flags: c_uint) -> c_int {
+    fn cuInit() -> c_int {
         if machine().runtime == 0 {
             say!("static CUDA runtime");
             return NO_DEVICE;
@@ -41,29 +41,21 @@ crate::exported! {
         machine().card(ordinal).map_or(INVALID_DEVICE, |_| give(device, ordinal))
     }
 
-    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
-        cudaDeviceGetAttribute(value, attribute, device)
-    }
-
     fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
         give(text, error_text(error).as_ptr())
     }
 
-    fn cuMemAddressReserve(
-        place: *mut *mut c_void, bytes: usize, _alignment: usize, _wish: *mut c_void, _flags: c_ulonglong,
-    ) -> c_int {
+    fn cuMemAddressReserve(place: *mut *mut c_void, bytes: usize) -> c_int {
         let address = machine().memory.reserve(bytes);
         if address.is_null() { OUT_OF_MEMORY } else { give(place, address) }
     }
 
-    fn cuMemAddressFree(address: *mut c_void, _bytes: usize) -> c_int {
+    fn cuMemAddressFree(address: *mut c_void) -> c_int {
         machine().memory.unreserve(address);
         SUCCESS
     }
 
-    fn cuMemCreate(
-        handle: *mut c_ulonglong, bytes: usize, properties: *const AllocationProperties, _flags: c_ulonglong,
-    ) -> c_int {
+    fn cuMemCreate(handle: *mut c_ulonglong, bytes: usize, properties: *const AllocationProperties) -> c_int {
         let Some(properties) = properties.as_ref() else { return INVALID };
         let number = usize::try_from(properties.location).unwrap_or(usize::MAX);
         if number >= machine().cards.len() {
@@ -77,9 +69,7 @@ crate::exported! {
         SUCCESS
     }
 
-    fn cuMemMap(
-        address: *mut c_void, _bytes: usize, _offset: usize, handle: c_ulonglong, _flags: c_ulonglong,
-    ) -> c_int {
+    fn cuMemMap(address: *mut c_void, _bytes: usize, _offset: usize, handle: c_ulonglong) -> c_int {
         if machine().memory.attach(address.addr(), handle) { SUCCESS } else { INVALID }
     }
 
@@ -89,9 +79,7 @@ crate::exported! {
     }
 
     /// Both granularities were this on an H200.
-    fn cuMemGetAllocationGranularity(
-        size: *mut usize, _properties: *const AllocationProperties, _option: c_int,
-    ) -> c_int {
+    fn cuMemGetAllocationGranularity(size: *mut usize) -> c_int {
         give(size, usize::try_from(PAGE).unwrap_or(usize::MAX))
     }
 }

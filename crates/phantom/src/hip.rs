@@ -1,18 +1,14 @@
-//! Functions of the HIP runtime, hipBLAS and rocBLAS: those of CUDA under AMD's names.
+//! Functions of the HIP runtime, hipBLAS and rocBLAS that differ from CUDA's; `runtime` has the others under both names.
 //!
 //! ggml's HIP backend is its CUDA backend with other headers (`vendors/hip.h`), so only properties and attributes differ.
 //! A card has no virtual memory management here, as in usual ROCm builds.
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::machine::{INVALID, INVALID_DEVICE, SUCCESS, give, machine};
-use crate::properties::{CUDA_12, FunctionAttributes};
+use crate::properties::CUDA_12;
 use crate::report::say;
-use crate::runtime::launch::{
-    __cudaPopCallConfiguration, cudaFuncGetAttributes, cudaOccupancyMaxActiveBlocksPerMultiprocessor,
-};
-use crate::runtime::*;
 
 crate::succeeding! {
     __hipPushCallConfiguration __hipRegisterFunction __hipRegisterVar __hipUnregisterFatBinary hipDeviceEnablePeerAccess
@@ -30,46 +26,6 @@ crate::making! {
 }
 
 crate::exported! {
-    fn hipGetDeviceCount(count: *mut c_int) -> c_int { cudaGetDeviceCount(count) }
-    fn hipGetDevice(device: *mut c_int) -> c_int { cudaGetDevice(device) }
-    fn hipSetDevice(device: c_int) -> c_int { cudaSetDevice(device) }
-    fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> c_int { cudaMemGetInfo(free, total) }
-    fn hipDeviceGetPCIBusId(text: *mut c_char, room: c_int, device: c_int) -> c_int {
-        cudaDeviceGetPCIBusId(text, room, device)
-    }
-    fn hipDeviceCanAccessPeer(can: *mut c_int, card: c_int, peer: c_int) -> c_int {
-        cudaDeviceCanAccessPeer(can, card, peer)
-    }
-    fn hipStreamEndCapture(stream: *mut c_void, graph: *mut *mut c_void) -> c_int {
-        cudaStreamEndCapture(stream, graph)
-    }
-    fn hipMalloc(place: *mut *mut c_void, bytes: usize) -> c_int { cudaMalloc(place, bytes) }
-    fn hipMallocManaged(place: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
-        cudaMallocManaged(place, bytes, flags)
-    }
-    fn hipHostMalloc(place: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
-        cudaHostAlloc(place, bytes, flags)
-    }
-    fn hipFree(address: *mut c_void) -> c_int { cudaFree(address) }
-    fn hipHostFree(address: *mut c_void) -> c_int { cudaFreeHost(address) }
-    fn hipHostGetDevicePointer(place: *mut *mut c_void, host: *mut c_void, flags: c_uint) -> c_int {
-        cudaHostGetDevicePointer(place, host, flags)
-    }
-    fn hipFuncGetAttributes(place: *mut FunctionAttributes, host: *const c_void) -> c_int {
-        cudaFuncGetAttributes(place, host)
-    }
-    fn hipOccupancyMaxActiveBlocksPerMultiprocessor(
-        blocks: *mut c_int, host: *const c_void, threads: c_int, dynamic: usize,
-    ) -> c_int {
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, host, threads, dynamic)
-    }
-    fn __hipPopCallConfiguration(
-        grid: *mut [c_uint; 3], block: *mut [c_uint; 3], shared: *mut usize, stream: *mut *mut c_void,
-    ) -> c_int {
-        __cudaPopCallConfiguration(grid, block, shared, stream)
-    }
-    fn hipGetErrorString(error: c_int) -> *const c_char { cudaGetErrorString(error) }
-
     /// The handle is the binary's own address. Its code is AMD's and is not read.
     fn __hipRegisterFatBinary(binary: *mut c_void) -> *mut c_void { binary }
 

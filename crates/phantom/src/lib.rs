@@ -55,19 +55,26 @@ macro_rules! making {
     };
 }
 
-/// Functions that a foreign interface declares. Their pointers are null, or lead to what their types say.
+/// Functions that a foreign interface declares. Their pointers are null, or lead to what their types say. Parameters that
+/// come last and are not read may be left out, as above. `as` gives one function a second name.
 macro_rules! exported {
-    ($($(#[$about:meta])* fn $name:ident($($given:tt: $type:ty),* $(,)?) $(-> $answer:ty)? $body:block)*) => { $(
+    ($(#[$about:meta])* fn $name:ident as $twin:ident $(as $more:ident)* ($($given:tt)*) -> $answer:ty $body:block $($rest:tt)*) => {
+        $crate::exported! { $(#[$about])* fn $name($($given)*) -> $answer $body }
+        $crate::exported! { fn $twin $(as $more)* ($($given)*) -> $answer $body $($rest)* }
+    };
+    ($(#[$about:meta])* fn $name:ident $given:tt $(-> $answer:ty)? $body:block $($rest:tt)*) => {
         $(#[$about])*
         /// # Safety
         /// As of the interface that declares the function.
         #[unsafe(no_mangle)]
         #[allow(unused_unsafe, reason = "some of them need no promise")]
-        pub(crate) unsafe extern "C" fn $name($($given: $type),*) $(-> $answer)? {
+        pub(crate) unsafe extern "C" fn $name $given $(-> $answer)? {
             // SAFETY: the caller's promise.
             unsafe { $body }
         }
-    )* };
+        $crate::exported! { $($rest)* }
+    };
+    () => {};
 }
 
 pub(crate) use {exported, making, succeeding};

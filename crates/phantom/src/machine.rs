@@ -51,12 +51,13 @@ pub(crate) fn machine() -> &'static Machine {
 
 impl Machine {
     fn from_environment() -> Self {
-        let told = variable(env::PHANTOM_CARDS).unwrap_or_default();
+        let told = value(env::PHANTOM_CARDS).unwrap_or_default();
         let cards = cards::parse(&told).unwrap_or_else(|what| {
             say!("no card: {}: {what}", env::PHANTOM_CARDS);
             Vec::new()
         });
-        let report = Report::open(variable(env::PHANTOM_REPORT).as_deref());
+        let report = value(env::PHANTOM_REPORT).filter(|path| !path.is_empty());
+        let report = Report::open(report.as_deref());
         let (runtime, amd) = runtime();
         // The list is CUDA's and Vulkan's order as it is; an engine on ROCm may hide cards from itself.
         let cards = if amd { visible::left(cards, visible::HIDING.map(value)) } else { cards };
@@ -144,11 +145,6 @@ fn runtime() -> (u32, bool) {
 fn version(soname: &CStr) -> Option<u32> {
     let rest = soname.to_str().ok()?.strip_prefix("libcudart.so.")?;
     rest.split('.').next()?.parse().ok()
-}
-
-/// An environment variable; `None` if it is unset or empty.
-fn variable(name: &str) -> Option<String> {
-    value(name).filter(|text| !text.is_empty())
 }
 
 /// An environment variable; `None` if it is unset.

@@ -4,7 +4,7 @@
 
 pub(crate) mod launch;
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::machine::{INVALID, INVALID_DEVICE, NO_DEVICE, OUT_OF_MEMORY, SUCCESS, give, machine, make};
 use crate::memory::Kind;
@@ -31,7 +31,7 @@ crate::making! {
 }
 
 crate::exported! {
-    fn cudaStreamEndCapture(_stream: *mut c_void, graph: *mut *mut c_void) -> c_int { make(graph) }
+    fn cudaStreamEndCapture as hipStreamEndCapture(_stream: *mut c_void, graph: *mut *mut c_void) -> c_int { make(graph) }
 
     /// 0: no capture is under way.
     fn cudaStreamIsCapturing(_stream: *mut c_void, status: *mut c_int) -> c_int { give(status, 0) }
@@ -42,17 +42,17 @@ crate::exported! {
     fn cudaEventElapsedTime(milliseconds: *mut f32) -> c_int { give(milliseconds, 0.0) }
 
     /// The real runtime reports an error where there is no card, and the engine then goes on without.
-    fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
+    fn cudaGetDeviceCount as hipGetDeviceCount(count: *mut c_int) -> c_int {
         let cards = c_int::try_from(machine().cards.len()).unwrap_or(0);
         let given = give(count, cards);
         if cards == 0 { NO_DEVICE } else { given }
     }
 
-    fn cudaGetDevice(device: *mut c_int) -> c_int {
+    fn cudaGetDevice as hipGetDevice(device: *mut c_int) -> c_int {
         give(device, c_int::try_from(machine().current()).unwrap_or(0))
     }
 
-    fn cudaSetDevice(device: c_int) -> c_int {
+    fn cudaSetDevice as hipSetDevice(device: c_int) -> c_int {
         match usize::try_from(device) {
             Ok(number) if number < machine().cards.len() => {
                 machine().use_card(number);
@@ -71,13 +71,13 @@ crate::exported! {
         properties(&CUDA_12, place, device)
     }
 
-    fn cudaDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
+    fn cudaDeviceGetAttribute as cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
         let Some(card) = machine().card(device) else { return INVALID_DEVICE };
         give(value, c_int::try_from(card.attribute(attribute)).unwrap_or(0))
     }
 
     /// An address that no card of a machine has, and each of ours has its own; `room` bytes are the caller's.
-    fn cudaDeviceGetPCIBusId(text: *mut c_char, room: c_int, device: c_int) -> c_int {
+    fn cudaDeviceGetPCIBusId as hipDeviceGetPCIBusId(text: *mut c_char, room: c_int, device: c_int) -> c_int {
         if machine().card(device).is_none() || text.is_null() {
             return INVALID_DEVICE;
         }
@@ -90,9 +90,9 @@ crate::exported! {
     }
 
     /// Peers are only used where a user asks for them, and take no memory.
-    fn cudaDeviceCanAccessPeer(can: *mut c_int, _card: c_int, _peer: c_int) -> c_int { give(can, 0) }
+    fn cudaDeviceCanAccessPeer as hipDeviceCanAccessPeer(can: *mut c_int) -> c_int { give(can, 0) }
 
-    fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
+    fn cudaMemGetInfo as hipMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
         let current = machine().current();
         let Some(card) = machine().cards.get(current) else { return NO_DEVICE };
         let sized = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -104,31 +104,29 @@ crate::exported! {
         give(version, c_int::try_from(machine().runtime).unwrap_or(0) * 1000)
     }
 
-    fn cudaGetErrorString(error: c_int) -> *const c_char { error_text(error).as_ptr() }
+    fn cudaGetErrorString as cudaGetErrorName as hipGetErrorString(error: c_int) -> *const c_char {
+        error_text(error).as_ptr()
+    }
 
-    fn cudaGetErrorName(error: c_int) -> *const c_char { error_text(error).as_ptr() }
+    fn cudaMalloc as hipMalloc(place: *mut *mut c_void, bytes: usize) -> c_int {
+        allocate(Kind::Device, place, bytes)
+    }
 
-    fn cudaMalloc(place: *mut *mut c_void, bytes: usize) -> c_int { allocate(Kind::Device, place, bytes) }
-
-    fn cudaMallocManaged(place: *mut *mut c_void, bytes: usize, _flags: c_uint) -> c_int {
+    fn cudaMallocManaged as hipMallocManaged(place: *mut *mut c_void, bytes: usize) -> c_int {
         allocate(Kind::Managed, place, bytes)
     }
 
-    fn cudaMallocHost(place: *mut *mut c_void, bytes: usize) -> c_int { allocate(Kind::Host, place, bytes) }
-
-    fn cudaHostAlloc(place: *mut *mut c_void, bytes: usize, _flags: c_uint) -> c_int {
+    fn cudaMallocHost as cudaHostAlloc as hipHostMalloc(place: *mut *mut c_void, bytes: usize) -> c_int {
         allocate(Kind::Host, place, bytes)
     }
 
     /// Null is allowed, and `cudaFree(0)` is a known way to open the context.
-    fn cudaFree(address: *mut c_void) -> c_int {
+    fn cudaFree as cudaFreeHost as hipFree as hipHostFree(address: *mut c_void) -> c_int {
         if address.is_null() || machine().memory.give(address) { SUCCESS } else { INVALID }
     }
 
-    fn cudaFreeHost(address: *mut c_void) -> c_int { cudaFree(address) }
-
     /// One address serves both, as with unified addressing.
-    fn cudaHostGetDevicePointer(place: *mut *mut c_void, host: *mut c_void, _flags: c_uint) -> c_int {
+    fn cudaHostGetDevicePointer as hipHostGetDevicePointer(place: *mut *mut c_void, host: *mut c_void) -> c_int {
         give(place, host)
     }
 
@@ -138,10 +136,8 @@ crate::exported! {
         make(handle)
     }
 
-    fn cublasGetStatusString(_status: c_int) -> *const c_char { c"plimsoll's stand-in for cuBLAS".as_ptr() }
-
-    /// The name before CUDA 11.4.2.
-    fn cublasGetStatusName(status: c_int) -> *const c_char { cublasGetStatusString(status) }
+    /// The second name is of CUDA before 11.4.2.
+    fn cublasGetStatusString as cublasGetStatusName() -> *const c_char { c"plimsoll's stand-in for cuBLAS".as_ptr() }
 }
 
 /// # Safety

@@ -4,21 +4,12 @@
 
 use core::arch::global_asm;
 
-#[cfg(target_arch = "x86_64")]
 global_asm!(
     ".globl rust_eh_personality, _Unwind_Resume",
     ".hidden rust_eh_personality, _Unwind_Resume",
+    ".balign 4",
     "rust_eh_personality:",
     "_Unwind_Resume:",
-    // An invalid instruction: should a stub ever be reached, the process stops at its cause.
-    "ud2",
-);
-
-#[cfg(target_arch = "aarch64")]
-global_asm!(
-    ".globl rust_eh_personality, _Unwind_Resume",
-    ".hidden rust_eh_personality, _Unwind_Resume",
-    "rust_eh_personality:",
-    "_Unwind_Resume:",
-    "udf #0",
+    // An invalid instruction, `ud2` of x86-64 and `udf` of AArch64: should a stub be reached, the process stops at its cause.
+    ".long 0x0b0f",
 );

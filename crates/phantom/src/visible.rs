@@ -15,33 +15,24 @@ pub(crate) const HIDING: [&str; 3] =
 
 /// The cards that are left, in HIP's order, by the values of [`HIDING`]; `None` where one is unset.
 pub(crate) fn left<T>(cards: Vec<T>, [of_rocr, of_hip, of_cuda]: [Option<String>; 3]) -> Vec<T> {
-    let cards = if let Some(list) = of_rocr { chosen(cards, rocr(&list)) } else { cards };
+    // ROCr stops at a number that was there before; HIP passes over it, and takes decimal numbers without a sign or blank.
+    let rocr = |entry: &str| entry.trim().parse().ok();
+    let hip = |entry: &str| entry.parse().ok().filter(|number: &usize| number.to_string() == entry);
+    let cards = if let Some(list) = of_rocr { chosen(cards, numbers(&list, rocr, true)) } else { cards };
     let set = |list: &String| !list.is_empty();
     match of_hip.filter(set).or(of_cuda.filter(set)) {
-        Some(list) => chosen(cards, hip(&list)),
+        Some(list) => chosen(cards, numbers(&list, hip, false)),
         None => cards,
     }
 }
 
-/// ROCr stops at a number that was there before.
-fn rocr(list: &str) -> Vec<usize> {
+fn numbers(list: &str, number: impl Fn(&str) -> Option<usize>, ends_at_repetition: bool) -> Vec<usize> {
     let mut numbers = Vec::new();
-    for number in list.split(',').map_while(|entry| entry.trim().parse().ok()) {
-        if numbers.contains(&number) {
-            break;
-        }
-        numbers.push(number);
-    }
-    numbers
-}
-
-/// HIP passes over a number that was there before, and takes decimal numbers without a sign or blank alone.
-fn hip(list: &str) -> Vec<usize> {
-    let mut numbers = Vec::new();
-    let number = |entry: &str| entry.parse().ok().filter(|number: &usize| number.to_string() == entry);
     for number in list.split(',').map_while(number) {
-        if !numbers.contains(&number) {
-            numbers.push(number);
+        match numbers.contains(&number) {
+            true if ends_at_repetition => break,
+            true => {}
+            false => numbers.push(number),
         }
     }
     numbers

@@ -68,12 +68,10 @@ unsafe fn function(name: *const c_char) -> vk::PFN_vkVoidFunction {
 
 // `extern "system"` is the C interface on every machine that this is built for.
 crate::exported! {
-    fn vkGetInstanceProcAddr(_instance: u64, name: *const c_char) -> vk::PFN_vkVoidFunction { function(name) }
-
-    fn vkGetDeviceProcAddr(_device: u64, name: *const c_char) -> vk::PFN_vkVoidFunction { function(name) }
-
-    /// The table of names for Vulkan's loader.
-    fn vk_icdGetInstanceProcAddr(_instance: u64, name: *const c_char) -> vk::PFN_vkVoidFunction {
+    /// The last name is for Vulkan's loader.
+    fn vkGetInstanceProcAddr as vkGetDeviceProcAddr as vk_icdGetInstanceProcAddr(
+        _of: u64, name: *const c_char,
+    ) -> vk::PFN_vkVoidFunction {
         function(name)
     }
 

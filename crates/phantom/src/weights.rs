@@ -15,17 +15,14 @@ use plimsoll_nostd::lock::Lock;
 /// Mapped files: where each ends, by its beginning.
 static FILES: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
 
-fn is_mapped(data: *const c_void) -> bool {
-    let data = data.addr();
-    FILES.hold().range(..=data).next_back().is_some_and(|(_, &end)| data < end)
-}
-
 type Set = unsafe extern "C" fn(*mut c_void, *const c_void, usize, usize);
 type SetAsync = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, usize, usize);
 
 crate::exported! {
     /// `mmap`, which maps files without reading them.
-    fn mmap(
+    ///
+    /// `mmap64` is its other name: offsets have 64 bits on every machine that this is built for.
+    fn mmap as mmap64(
         address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: off_t,
     ) -> *mut c_void {
         let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
@@ -37,13 +34,6 @@ crate::exported! {
         mapped
     }
 
-    /// The same function by its other name: offsets have 64 bits on every machine that this is built for.
-    fn mmap64(
-        address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: off_t,
-    ) -> *mut c_void {
-        mmap(address, length, protection, flags, file, offset)
-    }
-
     fn munmap(address: *mut c_void, length: usize) -> c_int {
         let end = address.addr().saturating_add(length);
         FILES.hold().retain(|&from, &mut to| to <= address.addr() || from >= end);
@@ -52,15 +42,15 @@ crate::exported! {
     }
 
     /// `posix_madvise`, which takes no advice: it never has to.
-    fn posix_madvise(_address: *mut c_void, _length: usize, _advice: c_int) -> c_int { 0 }
+    fn posix_madvise() -> c_int { 0 }
 
     /// ggml's own `clear` of a buffer, whose contents are never read (`llama-kv-cache.cpp @ b10605, b8799`).
-    fn ggml_backend_buffer_clear(_buffer: *mut c_void, _value: u8) {}
+    fn ggml_backend_buffer_clear() {}
 
     fn ggml_backend_tensor_set(tensor: *mut c_void, data: *const c_void, offset: usize, size: usize) {
         static OWN: AtomicUsize = AtomicUsize::new(0);
-        let own = || ggml(&OWN, c"ggml_backend_tensor_set", ggml_backend_tensor_set as *const c_void);
-        if let Some(own) = (!is_mapped(data)).then(own).flatten() {
+        let ours = ggml_backend_tensor_set as *const c_void;
+        if let Some(own) = ggml(&OWN, c"ggml_backend_tensor_set", ours, data) {
             transmute::<*const c_void, Set>(own)(tensor, data, offset, size);
         }
     }
@@ -69,16 +59,16 @@ crate::exported! {
         backend: *mut c_void, tensor: *mut c_void, data: *const c_void, offset: usize, size: usize,
     ) {
         static OWN: AtomicUsize = AtomicUsize::new(0);
-        let own =
-            || ggml(&OWN, c"ggml_backend_tensor_set_async", ggml_backend_tensor_set_async as *const c_void);
-        if let Some(own) = (!is_mapped(data)).then(own).flatten() {
+        let ours = ggml_backend_tensor_set_async as *const c_void;
+        if let Some(own) = ggml(&OWN, c"ggml_backend_tensor_set_async", ours, data) {
             transmute::<*const c_void, SetAsync>(own)(backend, tensor, data, offset, size);
         }
     }
 }
 
-/// ggml's own function, kept in `known`. Python loads it out of `RTLD_NEXT`'s sight, so every object is looked at.
-fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void) -> Option<*const c_void> {
+/// ggml's own function, kept in `known`, for data that is not of a mapped file. Python loads it out of `RTLD_NEXT`'s sight,
+/// so every object is looked at.
+fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void, data: *const c_void) -> Option<*const c_void> {
     struct Sought<'a> {
         name: &'a CStr,
         ours: *const c_void,
@@ -90,6 +80,10 @@ fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void) -> Option<*const 
         let others = object.filter(|object| !object.holds(sought.ours));
         sought.found = others.map_or(sought.found, |object| object.function(sought.name));
         c_int::from(!sought.found.is_null())
+    }
+    let data = data.addr();
+    if FILES.hold().range(..=data).next_back().is_some_and(|(_, &end)| data < end) {
+        return None;
     }
     let mut sought = Sought { name, ours, found: core::ptr::null() };
     match known.load(Relaxed) {

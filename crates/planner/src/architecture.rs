@@ -2,8 +2,9 @@
 //!
 //! For these, planned sizes equal the engine's in every recorded row (`data/measured`, `data/exact`).
 
-use plimsoll_model::{Model, TensorType};
+use plimsoll_model::Model;
 
+use crate::engine_context::EngineContext;
 use crate::{EngineBuild, EngineKind};
 
 /// Point of the graph at which the rows that need logits are selected from the batch.
@@ -128,22 +129,18 @@ const RECURRENT_FROM: u32 = 10_605;
 const RARER_FROM: u32 = 10_605;
 
 /// True if the compute term is the engine's own number rather than an estimate.
-pub(super) fn is_compared(
-    model: &Model,
-    engine: EngineBuild,
-    key: TensorType,
-    rolls_back: bool,
-    on_host: bool,
-) -> bool {
+pub(super) fn is_compared(of: &EngineContext<'_>, engine: EngineBuild) -> bool {
+    let (model, cache) = (of.model, of.graph.cache);
+    let rolls_back = cache.rollback > 0;
     let known = match row(&model.architecture).0 {
         // The context of an attending model's prediction layers keeps more than those layers need.
         ComparedGraph::Attending => model.hyper.nextn_layers == 0 || !rolls_back,
         ComparedGraph::Recurrent => !rolls_back && recurrent_is_compared(model, engine),
         ComparedGraph::Not => false,
     };
-    let quantised_latent = model.hyper.mla.is_some() && key.quantised();
+    let quantised_latent = model.hyper.mla.is_some() && cache.key.quantised();
     let recent = engine.build.is_none_or(|build| build >= RARER_FROM);
-    let compared = recent || !(on_host || quantised_latent);
+    let compared = recent || !(of.graph.flash.is_on_host() || quantised_latent);
     // All rows are of llama.cpp: ik_llama.cpp builds other graphs for the same architectures.
     engine.kind == EngineKind::LlamaCpp && known && compared
 }

@@ -9,8 +9,6 @@ use plimsoll_base::{Bytes, Card, Counting, Source};
 use crate::{MeasuredContext, PlanRequest, PlanTerm, contexts};
 
 struct PublishedContext {
-    /// A word of the card's name.
-    name: &'static str,
     /// Context, modules and handles of a process that computes on the card.
     context: Bytes,
     /// Context size on a card that the process sees but does not use.
@@ -22,33 +20,27 @@ struct PublishedContext {
     source: &'static str,
 }
 
-/// A row, with its sizes in MiB: context, idle, cuBLAS.
-const fn row(
-    name: &'static str,
-    [context, idle, cublas]: [u64; 3],
-    processors: u64,
-    source: &'static str,
-) -> PublishedContext {
-    let (context, idle, cublas) = (Bytes::mib(context), Bytes::mib(idle), Bytes::mib(cublas));
-    PublishedContext { name, context, idle, cublas, processors, source }
-}
+/// A word of the card's name; MiB of context, idle and cuBLAS; multiprocessors; source.
+type PublishedRow = (&'static str, [u64; 3], u64, &'static str);
 
 // Those of the H200 are in `data/measured/h200-b10605.json`. Guard counts less than the driver does (`Counting`). No H100
 // was measured; the chip is the same.
 #[rustfmt::skip]
-static PUBLISHED: [PublishedContext; 4] = [
-    row("H200", [590, 518, 98], 132, "H200, driver 580.159.04, CUDA 13.0, b10605 (measured)"),
-    row("H100", [590, 518, 98], 132, "the value of the H200, which has the same chip as the H100"),
-    row("RTX PRO 6000", [555, 555, 98], 188, "RTX PRO 6000 Blackwell, published in llama.cpp PR 23604"),
-    row("4060 Ti", [107, 107, 70], 34, "RTX 4060 Ti, published in llama.cpp PR 23604"),
+const PUBLISHED: [PublishedRow; 4] = [
+    ("H200", [590, 518, 98], 132, "H200, driver 580.159.04, CUDA 13.0, b10605 (measured)"),
+    ("H100", [590, 518, 98], 132, "the value of the H200, which has the same chip as the H100"),
+    ("RTX PRO 6000", [555, 555, 98], 188, "RTX PRO 6000 Blackwell, published in llama.cpp PR 23604"),
+    ("4060 Ti", [107, 107, 70], 34, "RTX 4060 Ti, published in llama.cpp PR 23604"),
 ];
 
 /// Published values lie between 107 and 590 MiB; the default is near the upper end.
-static DEFAULT: PublishedContext = row("", [512, 512, 98], 132, "assumed, no measurement for this card");
+const DEFAULT: PublishedRow = ("", [512, 512, 98], 132, "assumed, no measurement for this card");
 
-fn published(card: &Card) -> &'static PublishedContext {
-    let mut rows = PUBLISHED.iter();
-    rows.find(|row| card.name.contains(row.name)).unwrap_or(&DEFAULT)
+fn published(card: &Card) -> PublishedContext {
+    let row = PUBLISHED.into_iter().find(|(name, ..)| card.name.contains(name));
+    let (_, sizes, processors, source) = row.unwrap_or(DEFAULT);
+    let [context, idle, cublas] = sizes.map(Bytes::mib);
+    PublishedContext { context, idle, cublas, processors, source }
 }
 
 /// Memory that cuBLAS of CUDA 13.0 asks for on an H200, besides its kernels: guard's count for b8799 minus
@@ -78,7 +70,7 @@ pub(super) fn opened_context(request: &PlanRequest<'_>, card: &Card) -> PlanTerm
     let row = published(card);
     let Some(measured) = measured(request, card) else { return term(row.idle, row.source) };
     // Tables of the first schema lack the opened size; a published one is nearer than the whole context.
-    let opened = measured.opened.or(is_published(row).then_some(row.idle));
+    let opened = measured.opened.or((row.source != DEFAULT.3).then_some(row.idle));
     let opened = opened.unwrap_or(measured.context).min(measured.context);
     term(opened, measured.label())
 }
@@ -100,9 +92,5 @@ pub(super) fn processors(card: &Card) -> u64 {
 
 /// False if the context is only assumed.
 pub(super) fn is_known(request: &PlanRequest<'_>, card: &Card) -> bool {
-    measured(request, card).is_some() || is_published(published(card))
-}
-
-fn is_published(row: &PublishedContext) -> bool {
-    row.source != DEFAULT.source
+    measured(request, card).is_some() || published(card).source != DEFAULT.3
 }

@@ -43,7 +43,7 @@ pub(super) fn compute(request: &PlanRequest<'_>, layers: &ModelLayers<'_>, reser
     let fused = || {
         let small = reserve.probing(DELTA_NET_PROBE);
         let probe = Decoder::new(layers, &small, quirks);
-        runs_at_home(probe, backends, |decoder| &decoder.fused_nodes)
+        runs_at_home(probe, backends, false)
     };
     // No context changes the answer, so the search over contexts asks for it once.
     let fused = !Decoder::has_delta_nets(layers) || *layers.fuses.get_or_init(fused);
@@ -67,21 +67,18 @@ const fn backends(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> Backen
 pub(super) fn attends_at_home(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
     let probe = Decoder::new(layers, &reserve, EngineQuirks::of(request));
-    runs_at_home(probe, backends(request, layers), |decoder| &decoder.attention_nodes)
+    runs_at_home(probe, backends(request, layers), true)
 }
 
-/// Places a small graph and compares the devices of a kernel's uses with those of their layers. The engine drops the
+/// Places a small graph and compares the devices of a kernel's uses (attention's, else the delta net's) with those of their layers. The engine drops the
 /// kernel for all layers where the scheduler moves one use (`llama-context.cpp: resolve_fused_ops @ b10605`).
-fn runs_at_home(
-    mut probe: Decoder<'_>,
-    backends: BackendSet,
-    uses: for<'d> fn(&'d Decoder<'_>) -> &'d [(Id, TensorDevice)],
-) -> bool {
+fn runs_at_home(mut probe: Decoder<'_>, backends: BackendSet, attention: bool) -> bool {
     // Placement needs no allocation, which is the costly part.
     probe.build();
     let places = schedule::assign(&probe.graph, backends);
     let stays = |(id, place): &(Id, TensorDevice)| places[id.index()] == *place;
-    let stay = uses(&probe).iter().all(stays);
+    let uses = if attention { &probe.attention_nodes } else { &probe.fused_nodes };
+    let stay = uses.iter().all(stays);
     probe.layers.hand_back(probe.graph);
     stay
 }

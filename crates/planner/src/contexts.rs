@@ -2,6 +2,8 @@
 //!
 //! Each row holds for one card model, driver version and engine build.
 
+use std::cmp::Reverse;
+
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -91,11 +93,8 @@ pub fn learn(contexts: &mut Vec<MeasuredContext>, new: MeasuredContext) {
 
 /// Sorts the rows of this driver first, and within a driver the newest.
 pub fn prefer(contexts: &mut [MeasuredContext], driver: Option<&str>) {
-    contexts.sort_by(|a, b| {
-        let foreign = |row: &MeasuredContext| driver.is_some_and(|driver| row.driver != driver);
-        let newest = || b.measured.cmp(&a.measured);
-        foreign(a).cmp(&foreign(b)).then_with(newest)
-    });
+    let foreign = |row: &MeasuredContext| driver.is_some_and(|driver| row.driver != driver);
+    contexts.sort_by_cached_key(|row| (foreign(row), Reverse(row.measured.clone())));
 }
 
 /// The row for this card and this engine.

@@ -6,7 +6,6 @@ use plimsoll_base::{Bytes, Card, CardKind, Source};
 use plimsoll_model::Model;
 
 use crate::engine_context::{EngineContext, draft_wish};
-use crate::pool::{cells, pools};
 use crate::reserve::speculates;
 use crate::{
     DepthGrowth, DeviceBytes, Flash, HostTerms, LatentAttention, PlanError, PlanRequest, PlanTerm, Reserve,
@@ -26,7 +25,7 @@ const NO_CONTEXT: Source = Source::Formula("llama.cpp:llama_prepare_model_device
 
 /// Calculator for the cost of a request at any context length.
 pub(super) struct PlanCalculator<'a> {
-    request: &'a PlanRequest<'a>,
+    pub(super) request: &'a PlanRequest<'a>,
     main: EngineContext<'a>,
     draft: Option<EngineContext<'a>>,
 }
@@ -53,16 +52,6 @@ impl RequestCost {
     pub(super) fn weights(&mut self, card: Option<usize>) -> &mut PlanTerm {
         card.map_or(&mut self.host.weights, |card| &mut self.cards[card].weights)
     }
-}
-
-/// The sum of a card's terms once loaded, before the first request.
-pub(super) fn loaded(terms: &Terms) -> Bytes {
-    terms.weights.known() + terms.kv.known() + terms.compute.known() + terms.context.known()
-}
-
-/// The sum of a card's terms at full depth.
-pub(super) fn peak(terms: &Terms) -> Bytes {
-    loaded(terms) + terms.pool.known()
 }
 
 impl<'a> PlanCalculator<'a> {
@@ -137,16 +126,11 @@ impl<'a> PlanCalculator<'a> {
 
     fn terms(&self, context: u64, graph: bool) -> Result<RequestCost, PlanError> {
         let request = self.request;
-        let none = |source| PlanTerm::new(Bytes::ZERO, source);
+        let (weights, kv, compute, output) = (none(WEIGHTS), none(CACHE), none(NO_POOL), none(OUTPUT));
         let mut cost = RequestCost {
             reserve: Reserve::of_model(request, context),
             cards: (0..request.cards.len()).map(|card| self.empty(card)).collect(),
-            host: HostTerms {
-                weights: none(WEIGHTS),
-                kv: none(CACHE),
-                compute: none(NO_POOL),
-                output: none(OUTPUT),
-            },
+            host: HostTerms { weights, kv, compute, output },
             growth: DepthGrowth { bytes_per_token: Bytes::ZERO, pool: Bytes::ZERO },
             sure: true,
         };
@@ -173,7 +157,6 @@ impl<'a> PlanCalculator<'a> {
     /// The terms of a card before any context is added.
     fn empty(&self, index: usize) -> Terms {
         let card = &self.request.cards[index];
-        let none = |source| PlanTerm::new(Bytes::ZERO, source);
         Terms {
             weights: none(WEIGHTS),
             kv: none(CACHE),
@@ -194,9 +177,9 @@ impl<'a> PlanCalculator<'a> {
         let mut sums = vec![Bytes::ZERO; request.cards.len()];
         for (context, reserve) in self.contexts(*reserve) {
             // A draft context may be shorter than the run is deep.
-            let cells = cells(context, &reserve, request).min(depth);
-            for (card, pool) in pools(request, context, &reserve, cells) {
-                sums[card] += pool.peak.known();
+            let cells = context.deepest(&reserve, request).min(depth);
+            for pool in context.pools(request, &reserve, cells) {
+                sums[pool.card] += pool.peak.known();
             }
         }
         sums
@@ -209,8 +192,8 @@ impl<'a> PlanCalculator<'a> {
         graph: bool,
         cost: &mut RequestCost,
     ) -> Result<(), PlanError> {
-        let (request, kind, model) = (self.request, of.graph.cache, of.model);
-        let cache = kv::cache(model, of.layers.clone(), reserve, kind, &of.layout)?;
+        let request = self.request;
+        let cache = kv::cache(of, reserve)?;
         let none = DeviceBytes::none(&of.layout);
         let compute = if graph { compute::compute(request, &of.graph, reserve) } else { none.clone() };
         // Prediction layers have a context of their own over weights that are loaded once.
@@ -224,17 +207,15 @@ impl<'a> PlanCalculator<'a> {
         cost.host.weights += weights.host;
         cost.host.kv += cache.host;
         cost.host.compute += compute.host;
-        cost.host.output += output(model, reserve, request);
+        cost.host.output += output(of.model, reserve, request);
         // One estimated graph makes the whole term an estimate.
-        let on_host = of.graph.flash.is_on_host();
-        cost.sure &=
-            !graph || architecture::is_compared(model, request.engine, kind.key, kind.rollback > 0, on_host);
-        cost.growth.bytes_per_token += kv::bytes_per_token(&model.hyper, of.layers.clone(), reserve, kind);
-        for (card, pool) in pools(request, of, reserve, cells(of, reserve, request)) {
+        cost.sure &= !graph || architecture::is_compared(of, request.engine);
+        cost.growth.bytes_per_token += kv::bytes_per_token(of, reserve);
+        for pool in of.pools(request, reserve, of.deepest(reserve, request)) {
             cost.growth.pool += pool.growth;
             // The contexts of one process have a pool each, which differ in source only by the attention.
-            let before = std::mem::replace(&mut cost.cards[card].pool, pool.peak);
-            cost.cards[card].pool += before.known();
+            let before = std::mem::replace(&mut cost.cards[pool.card].pool, pool.peak);
+            cost.cards[pool.card].pool += before.known();
         }
         Ok(())
     }
@@ -259,6 +240,10 @@ impl<'a> PlanCalculator<'a> {
             _ => self.request.cards.iter().position(is_cuda) == Some(card),
         }
     }
+}
+
+const fn none(source: Source) -> PlanTerm {
+    PlanTerm { bytes: Some(Bytes::ZERO), source }
 }
 
 /// Output buffer: for every output a row of logits and, if requested, a row of embeddings.

@@ -4,7 +4,6 @@
 
 use plimsoll_base::{Bytes, CardId, Curve, Slots};
 
-use crate::cost::peak;
 use crate::{CELLS, EngineQuirks, PlanCalculator, PlanError, PlanRequest, Reserve};
 
 /// Steps of a curve; more would be finer than the pool's own granules on most models.
@@ -17,7 +16,7 @@ pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, Pl
     let slots = slots(request, &cost.reserve, answer);
     let deepest = calculator.pools(&cost.reserve, slots.full);
     let base = cost.cards.iter().zip(deepest);
-    let base: Vec<Bytes> = base.map(|(terms, pool)| peak(terms).saturating_sub(pool)).collect();
+    let base: Vec<Bytes> = base.map(|(terms, pool)| terms.peak().saturating_sub(pool)).collect();
     // Whole steps of cells: the engine attends to no fewer.
     let step = slots.full.div_ceil(STEPS).next_multiple_of(CELLS);
     let at = |depth: u64| {

@@ -70,10 +70,7 @@ pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
         overrides: wish.draft_overrides.clone(),
         experts_on_host: wish.draft_experts_on_host,
         // Without -devd a draft model goes to the devices of the model.
-        devices: match wish.draft_devices.as_slice() {
-            [] => wish.devices.clone(),
-            devices => devices.to_vec(),
-        },
+        devices: if wish.draft_devices.is_empty() { &wish.devices } else { &wish.draft_devices }.clone(),
         ..wish.clone()
     }
 }

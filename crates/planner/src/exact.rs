@@ -10,9 +10,10 @@ mod transcript;
 
 use std::fmt;
 
-pub use merge::{exact, priced};
+pub use merge::EngineSizes;
 pub use transcript::{
-    BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, MARGIN, Transcript,
+    BufferKind, BufferPlace, CardInterface, CardMemory, EngineBuffer, GrownMemory, MARGIN, SeenMemory,
+    Transcript,
 };
 
 /// The cause of a refusal.

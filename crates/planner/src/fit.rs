@@ -11,14 +11,13 @@ mod split;
 
 use self::change::saturated;
 use self::search::LargestSearch;
-use crate::cost::peak;
 use crate::{CELLS, PlanCalculator, PlanRequest, RequestCost, Reserve, Terms};
 
 pub(crate) use self::answer::FitQuestion;
 pub(crate) use self::scale::FitScale;
 pub use answer::{CardLine, Dimension, Fit, FitAnswer, NextStep, TradeOff};
 pub use change::{RequestChange, edited};
-pub use price::{ClosedForms, CostModel, PlanPrice, slack_of};
+pub use price::{ClosedForms, CostModel, PlanPrice};
 
 /// Answers each of `dimensions`, and gives advice where the unchanged request does not fit.
 pub fn fit<P: CostModel>(
@@ -35,7 +34,7 @@ pub fn fit<P: CostModel>(
 
 pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
     let mut cards = request.cards.iter().zip(&cost.cards);
-    cards.all(|(card, terms)| peak(terms) <= card.free)
+    cards.all(|(card, terms)| terms.peak() <= card.free)
 }
 
 /// The first questions of [`confirmed_context`]: the guessed context and the step above it.
@@ -86,11 +85,8 @@ fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
 }
 
 /// The largest context that fits on these cards, at most the larger of the requested and the trained context.
-pub(super) fn largest_context(
-    request: &PlanRequest<'_>,
-    calculator: &PlanCalculator<'_>,
-    asked: &RequestCost,
-) -> Option<u64> {
+pub(super) fn largest_context(calculator: &PlanCalculator<'_>, asked: &RequestCost) -> Option<u64> {
+    let request = calculator.request;
     let most = most_steps(request, asked.reserve.context);
     let slack = |cost: RequestCost| PlanPrice::from(cost).slack(request.cards);
     let mut search = LargestSearch::new(1..=most, |steps| calculator.at(steps * CELLS).ok().map(slack));

@@ -45,10 +45,8 @@ pub(super) fn resolve(
     // cache keeps flash attention on; layers without a kernel then run on the host.
     let wish = request.wish;
     let own_kernels = request.engine.kind == EngineKind::IkLlamaCpp;
-    let missing = match wish.flash_attention {
-        FlashAttention::Auto | FlashAttention::On if !own_kernels => missing_kernel(model, layout, wish),
-        _ => None,
-    };
+    let asks = wish.flash_attention != FlashAttention::Off && !own_kernels;
+    let missing = asks.then(|| missing_kernel(model, layout, wish)).flatten();
     // Only flash attention reads a quantised V: the other way needs V transposed, which splits its blocks.
     let needed = wish.cache_value.quantised() && model.hyper.cached;
     let gives_up = EngineQuirks::of(request).gives_up_flash_attention;
@@ -77,14 +75,11 @@ fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &ModelParams) -> O
 pub(super) fn unsupported(
     hyper: &HyperParameters,
     layer: u32,
-    [cache_key, cache_value]: [TensorType; 2],
+    cache: [TensorType; 2],
 ) -> Option<&'static str> {
     let kv_heads = u64::from(hyper.heads_kv.at(layer)).max(1);
     let key = hyper.key_row(layer) / kv_heads;
-    let value = match &hyper.mla {
-        Some(mla) => u64::from(mla.kv_lora_rank),
-        None => hyper.value_row(layer) / kv_heads,
-    };
+    let value = hyper.mla.map_or(hyper.value_row(layer) / kv_heads, |mla| u64::from(mla.kv_lora_rank));
     let ratio = u64::from(hyper.heads.at(layer)) / kv_heads;
     // Large head sizes have kernels only for grouped queries.
     let sizes = match key {
@@ -103,10 +98,10 @@ pub(super) fn unsupported(
         return None;
     }
     // Mixed types have kernels only in builds with GGML_CUDA_FA_ALL_QUANTS, which releases are not.
-    if cache_key != cache_value {
+    if cache[0] != cache[1] {
         return Some("CUDA has no attention kernel for K and V of different types");
     }
-    let supported = matches!(cache_key.name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
+    let supported = matches!(cache[0].name, "f32" | "f16" | "bf16" | "q4_0" | "q8_0");
     (!supported).then_some("CUDA has no attention kernel for this cache type")
 }
 

@@ -8,7 +8,6 @@ use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint, kept_by_driver};
 use plimsoll_flags::{FlashAttention, GpuLayers, ProgramKind, SplitMode};
 use plimsoll_model::{TensorType, types};
 
-use crate::cost::peak;
 use crate::fit::{CostModel, Dimension, FitQuestion, FitScale, RequestChange};
 use crate::{PlanPrice, Reserve, Terms};
 
@@ -140,8 +139,8 @@ impl<P: CostModel> FitQuestion<'_, P> {
     fn saving(&self, after: &PlanPrice) -> Bytes {
         let before = self.request.cards.iter().zip(&self.asked.cards);
         // Memory saved on a card with room to spare makes nothing fit.
-        let short = before.zip(&after.cards).filter(|((card, before), _)| peak(before) > card.free);
-        short.map(|((_, before), after)| peak(before).saturating_sub(peak(after))).sum()
+        let short = before.zip(&after.cards).filter(|((card, before), _)| before.peak() > card.free);
+        short.map(|((_, before), after)| before.peak().saturating_sub(after.peak())).sum()
     }
 
     /// The mildest size of a change that is enough, with another change made as well.
@@ -175,17 +174,16 @@ impl<P: CostModel> FitQuestion<'_, P> {
         let whole = matches!(wish.gpu_layers, GpuLayers::Auto | GpuLayers::All);
         // Operation offload copies host weights to a card, so it matters only where some are on the host.
         let partly = !whole || wish.experts_on_host > 0 || !wish.overrides.is_empty();
-        for (possible, change) in [
+        let changes = [
             (reserve.sequences > 1 && request.program == ProgramKind::LlamaServer, slots),
             (wish.flash_attention == FlashAttention::Off, RequestChange::FlashAttention),
             (wish.op_offload && partly, RequestChange::NoOpOffload),
             (wish.full_sliding_cache && request.model.hyper.sliding.is_some(), RequestChange::WindowedCache),
             (request.projector.is_some() && wish.projector_offload, RequestChange::ProjectorOnHost),
-        ] {
-            if possible {
-                kinds.push(vec![change]);
-            }
-        }
+        ];
+        kinds.extend(
+            changes.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, change)| vec![change]),
+        );
         kinds
     }
 
@@ -226,7 +224,7 @@ pub(super) fn smaller_of(a: TensorType, b: TensorType) -> TensorType {
 
 /// A card that would be large enough if other processes left it.
 fn free_card((card, terms): (&Card, &Terms)) -> Option<Hint> {
-    let need = peak(terms);
+    let need = terms.peak();
     // No other process can free what the driver keeps.
     let kept = if card.kind == CardKind::Host { Bytes::ZERO } else { kept_by_driver(card.total) };
     let most = card.total.saturating_sub(kept);

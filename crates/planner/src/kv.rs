@@ -2,16 +2,12 @@
 //!
 //! `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and `llama-memory-recurrent.cpp @ b10605` (constructors).
 
-use std::ops::Range;
-
 use plimsoll_base::Bytes;
-use plimsoll_model::{HyperParameters, Model, TensorType};
+use plimsoll_model::{HyperParameters, TensorType};
 
+use crate::engine_context::EngineContext;
 use crate::weights::row_padding;
-use crate::{
-    CARD_ALIGNMENT, DeviceBytes, DeviceLayout, HOST_ALIGNMENT, LatentAttention, LatentCache, PlanError,
-    Reserve, TensorDevice,
-};
+use crate::{DeviceBytes, LatentAttention, PlanError, Reserve, TensorDevice};
 
 /// Element types and layout of a KV cache.
 #[derive(Clone, Copy, Debug)]
@@ -44,46 +40,25 @@ impl CacheKind {
         // Sparse attention has an index key (`llama-kv-cache-dsa.cpp @ b10605`).
         let index = hyper.indexer.as_ref().filter(|_| hyper.indexes(layer));
         let index = index.map_or(0, |indexer| u64::from(indexer.key_length));
-        [(self.key_type(), key), (self.value, value), (self.key, index)]
-    }
-
-    /// The type that K really has (`llama.cpp: llama_kv_cache_init`, 8337e4cd).
-    fn key_type(self) -> TensorType {
-        // Without flash attention, the vectors of modes 2 and 3 have the type of V.
-        let vectors = self.latent.filter(|_| self.transposed);
-        match vectors.map(|latent| (latent.mode, latent.cached(false))) {
-            Some((2.., LatentCache::Vector)) => self.value,
-            _ => self.key,
-        }
+        // Without flash attention, the vectors of modes 2 and 3 have the type of V (`llama.cpp: llama_kv_cache_init`, 8337e4cd).
+        let vectors = self.latent.is_some_and(|latent| self.transposed && latent.mode > 1);
+        [(if vectors { self.value } else { self.key }, key), (self.value, value), (self.key, index)]
     }
 }
 
-/// The cache of `layers` of a model: the main ones, or the prediction layers alone.
-pub(super) fn cache(
-    model: &Model,
-    layers: Range<u32>,
-    reserve: &Reserve,
-    kind: CacheKind,
-    layout: &DeviceLayout,
-) -> Result<DeviceBytes, PlanError> {
-    let hyper = &model.hyper;
-    let mut cache = DeviceBytes::none(layout);
+/// The cache of a context's layers: the main ones, or the prediction layers alone.
+pub(super) fn cache(of: &EngineContext<'_>, reserve: &Reserve) -> Result<DeviceBytes, PlanError> {
+    let (hyper, kind) = (&of.model.hyper, of.graph.cache);
+    let mut cache = DeviceBytes::none(&of.layout);
     let widest = widest_value(hyper);
-    for layer in layers {
-        let place = kind.device(layout.layer(layer));
-        // A card adds padding at the end of a tensor.
-        let mut add = |data: Bytes, padding: Bytes| {
-            *cache.at(place) += match place {
-                TensorDevice::Host => data.padded(HOST_ALIGNMENT),
-                TensorDevice::Card(_) => (data + padding).padded(CARD_ALIGNMENT),
-            };
-        };
+    for layer in of.layers.clone() {
+        let place = kind.device(of.layout.layer(layer));
         if let Some(recurrent) = hyper.recurrent.as_ref().filter(|_| hyper.recurs(layer)) {
             // `llama-memory-recurrent.cpp @ b10605`: F32, one cell for each sequence and each draft token that can be
             // rolled back.
             let cells = reserve.sequences.saturating_mul(kind.rollback.saturating_add(1));
-            add(Bytes::new(4) * recurrent.rolling * cells, Bytes::ZERO);
-            add(Bytes::new(4) * recurrent.state * cells, Bytes::ZERO);
+            cache.add(place, Bytes::new(4) * recurrent.rolling * cells, Bytes::ZERO);
+            cache.add(place, Bytes::new(4) * recurrent.state * cells, Bytes::ZERO);
         }
         if !hyper.caches(layer) {
             continue;
@@ -96,7 +71,7 @@ pub(super) fn cache(
         }
         for (kind, elements) in each {
             let refused = PlanError::CacheRow { kind: kind.name, elements, block: kind.block };
-            add(kind.row(elements).ok_or(refused)? * rows, row_padding(kind, elements));
+            cache.add(place, kind.row(elements).ok_or(refused)? * rows, row_padding(kind, elements));
         }
     }
     Ok(cache)
@@ -104,29 +79,20 @@ pub(super) fn cache(
 
 /// Elements of V in the widest layer.
 pub(super) fn widest_value(hyper: &HyperParameters) -> u64 {
-    let rows = (0..hyper.layers).map(|layer| hyper.value_row(layer));
-    rows.max().unwrap_or(0)
+    (0..hyper.layers).map(|layer| hyper.value_row(layer)).max().unwrap_or(0)
 }
 
 /// Cells of a layer's cache in one stream.
 pub(super) fn cells(hyper: &HyperParameters, layer: u32, reserve: &Reserve) -> u64 {
-    match &hyper.sliding {
-        Some(sliding) if hyper.slides(layer) => reserve.sliding_cells(u64::from(sliding.window)),
-        _ => reserve.per_sequence,
-    }
+    let sliding = hyper.sliding.as_ref().filter(|_| hyper.slides(layer));
+    sliding.map_or(reserve.per_sequence, |sliding| reserve.sliding_cells(u64::from(sliding.window)))
 }
 
 /// Bytes that one more token of context costs on all devices, over the layers whose cache grows with the context.
-pub(super) fn bytes_per_token(
-    hyper: &HyperParameters,
-    layers: Range<u32>,
-    reserve: &Reserve,
-    kind: CacheKind,
-) -> Bytes {
+pub(super) fn bytes_per_token(of: &EngineContext<'_>, reserve: &Reserve) -> Bytes {
+    let hyper = &of.model.hyper;
     // A window that is smaller than the context stays as it is when the context grows.
-    layers
-        .filter(|&layer| hyper.caches(layer) && cells(hyper, layer, reserve) == reserve.per_sequence)
-        .flat_map(|layer| kind.rows(hyper, layer))
-        .map(|(kind, elements)| kind.row(elements).unwrap_or_default())
-        .sum()
+    let grows = |layer: &u32| hyper.caches(*layer) && cells(hyper, *layer, reserve) == reserve.per_sequence;
+    let rows = of.layers.clone().filter(grows).flat_map(|layer| of.graph.cache.rows(hyper, layer));
+    rows.map(|(kind, elements)| kind.row(elements).unwrap_or_default()).sum()
 }

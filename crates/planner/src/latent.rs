@@ -94,13 +94,13 @@ impl LatentAttention {
     }
 
     /// Heads whose keys and values are restored at once.
-    pub(super) fn heads_a_pass(&self, heads: u32, cells: u64) -> u64 {
-        demand::heads_a_pass(self.pass, self.restored(), u64::from(heads), cells)
+    pub(super) fn heads_a_pass(&self, heads: u64, cells: u64) -> u64 {
+        demand::heads_a_pass(self.pass, self.restored(), heads, cells)
     }
 
     /// Heads that are attended to at once without an attention kernel (`build_deepseek2.cpp: n_per_step`).
-    pub(super) fn heads_a_step(&self, heads: u32, tokens: u64, cells: u64) -> u64 {
-        let heads = u64::from(heads).clamp(1, MOST_HEADS);
+    pub(super) fn heads_a_step(&self, heads: u64, tokens: u64, cells: u64) -> u64 {
+        let heads = heads.clamp(1, MOST_HEADS);
         let whole = (Bytes::new(4) * heads * tokens * cells).get() >> 20;
         match self.pass {
             Some(pass) if whole > pass => heads.div_ceil(whole.div_ceil(pass).min(heads)),
@@ -132,28 +132,25 @@ impl LatentAttention {
 
     /// Adds the matrices that the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
     pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut DeviceBytes) {
-        for (beside, bytes) in self.all_computed(model) {
+        for (beside, bytes) in self.computed(model) {
             // A computed matrix is allocated beside the tensor that it is made from.
             let place = layout.tensor(beside);
-            *weights.at(place) += match place {
-                TensorDevice::Host => bytes,
-                TensorDevice::Card(_) => bytes.padded(CARD_ALIGNMENT),
-            };
+            let on_host = place == TensorDevice::Host;
+            *weights.at(place) += if on_host { bytes } else { bytes.padded(CARD_ALIGNMENT) };
         }
     }
 
     /// Bytes of all computed matrices, on any device.
     pub(super) fn computed_bytes(&self, model: &Model) -> Bytes {
-        self.all_computed(model).map(|(_, bytes)| bytes).sum()
+        self.computed(model).map(|(_, bytes)| bytes).sum()
     }
 
-    fn all_computed<'a>(&self, model: &'a Model) -> impl Iterator<Item = (&'a Tensor, Bytes)> {
-        let layers = 0..model.hyper.layers;
-        layers.flat_map(move |layer| self.computed(model, layer))
+    /// The matrices that are computed, each with the tensor that it is made from.
+    fn computed<'a>(&self, model: &'a Model) -> impl Iterator<Item = (&'a Tensor, Bytes)> {
+        (0..model.hyper.layers).flat_map(move |layer| self.computed_for(model, layer))
     }
 
-    /// The matrices that are computed for one layer, each with the tensor that it is made from.
-    fn computed<'a>(&self, model: &'a Model, layer: u32) -> Vec<(&'a Tensor, Bytes)> {
+    fn computed_for<'a>(&self, model: &'a Model, layer: u32) -> Vec<(&'a Tensor, Bytes)> {
         let heads = u64::from(model.hyper.heads.at(layer));
         let find = |role: &str| {
             let name = format!("blk.{layer}.{role}.weight");
@@ -207,7 +204,7 @@ mod tests {
         assert_eq!(kimi(3, Some(128)).heads_a_pass(64, 1 << 40), 1);
         for heads in [1, 2, 20, 64, 128] {
             let a_pass = kimi(3, Some(256)).heads_a_pass(heads, 65_536);
-            assert!(u64::from(heads).is_multiple_of(a_pass), "{heads}: {a_pass}");
+            assert!(u64::is_multiple_of(heads, a_pass), "{heads}: {a_pass}");
         }
     }
 

@@ -9,7 +9,7 @@ use plimsoll_model::{Model, Tensor};
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::named::device_number;
-use crate::{EngineKind, GraphVariant, PlanError, PlanRequest};
+use crate::{CARD_ALIGNMENT, EngineKind, GraphVariant, HOST_ALIGNMENT, PlanError, PlanRequest};
 
 /// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,14 @@ pub(super) struct DeviceBytes {
 impl DeviceBytes {
     pub(super) fn none(layout: &DeviceLayout) -> Self {
         Self { cards: vec![Bytes::ZERO; layout.devices.len()], host: Bytes::ZERO }
+    }
+
+    /// Adds a tensor, which starts aligned. A card reads `padding` behind it.
+    pub(super) fn add(&mut self, device: TensorDevice, data: Bytes, padding: Bytes) {
+        *self.at(device) += match device {
+            TensorDevice::Host => data.padded(HOST_ALIGNMENT),
+            TensorDevice::Card(_) => (data + padding).padded(CARD_ALIGNMENT),
+        };
     }
 
     pub(super) fn at(&mut self, device: TensorDevice) -> &mut Bytes {
@@ -65,15 +73,8 @@ pub(super) struct DeviceLayout {
 
 impl DeviceLayout {
     pub(super) fn new(request: &PlanRequest<'_>, model: &Model) -> Result<Self, PlanError> {
-        Ok(Self {
-            ends_with_token_norm: GraphVariant::of(model, false).ends_with_token_norm,
-            ..Self::of_layers(request, model.hyper.layers)?
-        })
-    }
-
-    /// `layers` is `n_layer_all`, prediction layers included.
-    fn of_layers(request: &PlanRequest<'_>, layers: u32) -> Result<Self, PlanError> {
-        let wish = request.wish;
+        // `n_layer_all`, prediction layers included.
+        let (wish, layers) = (request.wish, model.hyper.layers);
         let devices = devices(request)?;
         // The output counts as one more layer for -ngl.
         let all = layers.saturating_add(1);
@@ -86,7 +87,7 @@ impl DeviceLayout {
             Some(position) if position < active => TensorDevice::card(device_at(&splits, position, active)),
             _ => TensorDevice::Host,
         };
-        let overrides = overrides(wish, request.cards, &devices)?;
+        let overrides = overrides(request, &devices)?;
         // The engine's own conditions for a pipeline (`llama-context.cpp: llama_context @ b10605`); it also asks that
         // no weight lies elsewhere than its layer.
         let pipeline =
@@ -98,7 +99,7 @@ impl DeviceLayout {
             devices,
             overrides,
             experts_on_host: wish.experts_on_host,
-            ends_with_token_norm: false,
+            ends_with_token_norm: GraphVariant::of(model, false).ends_with_token_norm,
         };
         if pipeline && !layout.is_scattered() {
             layout.copies = PIPELINE_COPIES;
@@ -152,11 +153,15 @@ pub(super) fn is_input(name: &str) -> bool {
     INPUT.iter().any(|start| name.starts_with(start))
 }
 
+/// Positions of the cards that an engine numbers: host memory among them has no number.
+pub(super) fn computing(cards: &[Card]) -> Vec<usize> {
+    (0..cards.len()).filter(|&card| cards[card].kind == CardKind::Cuda).collect()
+}
+
 /// The cards that the flags allow the model, in the engine's order.
 fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
     let wish = request.wish;
-    let cuda: Vec<usize> =
-        (0..request.cards.len()).filter(|&i| request.cards[i].kind == CardKind::Cuda).collect();
+    let cuda = computing(request.cards);
     let named = if wish.devices.is_empty() {
         cuda
     } else if wish.devices == ["none"] {
@@ -189,15 +194,12 @@ fn splits(wish: &ModelParams, cards: &[Card], devices: &[usize]) -> Vec<f32> {
     // Shares that are all zero count as not given.
     let by_hand = (0..devices.len()).any(|i| given(i) > 0.0);
     let mut sum = 0.0_f32;
-    let mut cumulative = Vec::with_capacity(devices.len());
-    for (i, &device) in devices.iter().enumerate() {
+    let share = |(i, &device): (usize, &usize)| {
         sum += if by_hand { given(i) } else { free_share(&cards[device]) };
-        cumulative.push(sum);
-    }
-    for share in &mut cumulative {
-        *share = if sum > 0.0 { *share / sum } else { 1.0 };
-    }
-    cumulative
+        sum
+    };
+    let cumulative: Vec<f32> = devices.iter().enumerate().map(share).collect();
+    cumulative.into_iter().map(|share| if sum > 0.0 { share / sum } else { 1.0 }).collect()
 }
 
 /// Free memory as a weight; whole MiB are exact in `f32` up to 16 TiB.
@@ -218,29 +220,24 @@ fn float(n: u32) -> f32 {
     f32::from(u16::try_from(n).unwrap_or(u16::MAX))
 }
 
-fn overrides(
-    wish: &ModelParams,
-    cards: &[Card],
-    devices: &[usize],
-) -> Result<Vec<(Regex, TensorDevice)>, PlanError> {
+fn overrides(request: &PlanRequest<'_>, devices: &[usize]) -> Result<Vec<(Regex, TensorDevice)>, PlanError> {
     let compile = |pattern: &str| {
         let regex = RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).build();
-        regex.map_err(|error| PlanError::OverridePattern {
-            pattern: pattern.to_owned(),
-            why: error.to_string(),
-        })
+        let refused = |why| PlanError::OverridePattern { pattern: pattern.to_owned(), why };
+        regex.map_err(|error| refused(error.to_string()))
     };
-    let overrides = wish.overrides.iter();
-    overrides.map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, cards, devices)?))).collect()
+    let overrides = request.wish.overrides.iter();
+    overrides
+        .map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, request.cards, devices)?)))
+        .collect()
 }
 
 fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<TensorDevice, PlanError> {
     if matches!(name, "CPU" | "CPU_REPACK") || name.ends_with("_Host") {
         return Ok(TensorDevice::Host);
     }
-    let cuda = |card: &Card| card.kind == CardKind::Cuda;
     device_number(name)
-        .and_then(|(_, n)| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
+        .and_then(|(_, n)| computing(cards).get(n).copied())
         .and_then(|card| devices.iter().position(|&d| d == card))
         .map(TensorDevice::card)
         .ok_or_else(|| PlanError::OverrideBuffer { buffer: name.to_owned(), cards: cards.len() })
@@ -275,7 +272,7 @@ mod tests {
             cards: &cards,
             contexts: &[],
         };
-        DeviceLayout::of_layers(&request, 48)
+        DeviceLayout::new(&request, &model)
     }
 
     fn count(layout: &DeviceLayout, place: TensorDevice) -> usize {

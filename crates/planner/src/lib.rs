@@ -57,18 +57,14 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     // The calculator keeps all that does not depend on the context, which the search then varies.
     let calculator = PlanCalculator::new(request)?;
     let cost = calculator.at(u64::from(request.wish.context))?;
-    let largest_context = fit::largest_context(request, &calculator, &cost);
-    let mut reasons = reasons::reasons(request, &calculator, &cost);
+    let largest = fit::largest_context(&calculator, &cost);
+    let mut reasons = reasons::reasons(&calculator, &cost);
     reasons.extend(drift::stated(request));
-    Ok(assemble(request, cost, largest_context, reasons))
+    Ok(assemble(&calculator, cost, largest, reasons))
 }
 
-fn assemble(
-    request: &PlanRequest<'_>,
-    cost: RequestCost,
-    largest_context: Option<u64>,
-    reasons: Vec<Reason>,
-) -> Plan {
+fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, reasons: Vec<Reason>) -> Plan {
+    let request = of.request;
     let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::is_doubt(reason.code));
     Plan {
         schema: "plimsoll.plan/1",
@@ -76,16 +72,22 @@ fn assemble(
         engine: engine_info(request),
         // The rounded context, because that is what the engine reserves.
         context: cost.reserve.context,
+        default_context: default_context(request),
         cards: cards(request, &cost),
         fits: fit::fits(request, &cost),
         hints: hints::hints(&FitQuestion::new(request, &ClosedForms(*request), cost.clone().into())),
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
-        largest_context,
+        largest_context: largest,
         trained_context: Some(u64::from(request.model.hyper.context_train)).filter(|&tokens| tokens > 0),
         warnings,
         reasons,
     }
+}
+
+/// The context that the engine takes from the model's header, where the flags give none.
+pub(crate) fn default_context(request: &PlanRequest<'_>) -> Option<u64> {
+    (request.wish.context == 0).then(|| Reserve::of_model(request, 0).context)
 }
 
 /// Name in the header, else the file name given, else the architecture.
@@ -99,26 +101,15 @@ fn engine_info(request: &PlanRequest<'_>) -> EngineInfo {
 }
 
 fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
-    let card = |(card, terms): (&Card, &Terms)| {
-        let peak = cost::peak(terms);
-        CardPlan {
-            id: card.id.clone(),
-            total: card.total,
-            free: card.free,
-            // The pool is empty until the first request.
-            loaded: cost::loaded(terms),
-            peak,
-            headroom: signed_difference(card.free.get(), peak.get()),
-            fits: peak <= card.free,
-            terms: terms.clone(),
-        }
+    let card = |(card, terms): (&Card, &Terms)| CardPlan {
+        id: card.id.clone(),
+        total: card.total,
+        free: card.free,
+        loaded: terms.loaded(),
+        peak: terms.peak(),
+        headroom: terms.headroom(card.free),
+        fits: terms.peak() <= card.free,
+        terms: terms.clone(),
     };
     request.cards.iter().zip(&cost.cards).map(card).collect()
-}
-
-/// `a - b`, at the ends of the range rather than beyond them.
-fn signed_difference(a: u64, b: u64) -> i64 {
-    // A hostile header may make the difference larger than `i64` holds.
-    let magnitude = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
-    if a >= b { magnitude } else { -magnitude }
 }

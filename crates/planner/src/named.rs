@@ -63,9 +63,8 @@ fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Op
 
 /// The cards with a share by hand; zero shares, and shares of absent cards, choose none.
 fn shared(shares: &[f32], cards: usize) -> Option<Vec<usize>> {
-    let given = shares.iter().take(cards).enumerate();
-    let given: Vec<usize> = given.filter(|(_, share)| **share > 0.0).map(|(i, _)| i).collect();
-    (!given.is_empty()).then_some(given)
+    let given = shares.iter().take(cards).enumerate().filter(|(_, share)| **share > 0.0);
+    Some(given.map(|(i, _)| i).collect()).filter(|given: &Vec<usize>| !given.is_empty())
 }
 
 /// Card numbers for a list of device names; `none` and devices that are no cards give none.

@@ -3,12 +3,15 @@
 use std::ops::AddAssign;
 
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-/// One memory term of the sum, with the source of its number. `None` is unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One memory term of the sum, with the source of its number. `None` is unknown. A document has the number alone: the
+/// sources are in the reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct PlanTerm {
     pub bytes: Option<Bytes>,
+    #[serde(skip)]
     pub source: Source,
 }
 
@@ -30,14 +33,6 @@ impl AddAssign<Bytes> for PlanTerm {
     }
 }
 
-/// Serialises as the integer alone, `null` if unknown; the sources have separate keys.
-impl Serialize for PlanTerm {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // The sources are in the reasons; the document has one number for each term.
-        self.bytes.serialize(serializer)
-    }
-}
-
 /// Memory terms on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Terms {
@@ -48,6 +43,29 @@ pub struct Terms {
     pub pool: PlanTerm,
     /// Driver context, modules, cuBLAS.
     pub context: PlanTerm,
+}
+
+impl Terms {
+    /// The sum once loaded, before the first request: the pool is empty until then.
+    pub(crate) fn loaded(&self) -> Bytes {
+        self.weights.known() + self.kv.known() + self.compute.known() + self.context.known()
+    }
+
+    /// The sum at full depth.
+    pub(crate) fn peak(&self) -> Bytes {
+        self.loaded() + self.pool.known()
+    }
+
+    /// `free - peak`, at the ends of the range rather than beyond them.
+    pub(crate) fn headroom(&self, free: Bytes) -> i64 {
+        headroom(free, self.peak())
+    }
+}
+
+pub(crate) fn headroom(free: Bytes, peak: Bytes) -> i64 {
+    // A hostile header may make the difference larger than `i64` holds.
+    let magnitude = i64::try_from(free.get().abs_diff(peak.get())).unwrap_or(i64::MAX);
+    if free >= peak { magnitude } else { -magnitude }
 }
 
 /// Memory terms in host memory.
@@ -116,6 +134,8 @@ pub struct Plan {
     pub engine: EngineInfo,
     /// Context the engine will really reserve, in tokens.
     pub context: u64,
+    /// The model's own context, where the flags give none.
+    pub default_context: Option<u64>,
     pub cards: Vec<CardPlan>,
     pub host: HostPlan,
     pub growth: DepthGrowth,

@@ -3,7 +3,6 @@
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
 use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};
 
-use crate::cost::peak;
 use crate::{
     EngineKind, LatentAttention, PlanCalculator, PlanRequest, PlanTerm, RequestCost, Terms, calibration, fit,
 };
@@ -20,20 +19,15 @@ pub(super) fn is_doubt(code: &str) -> bool {
     DOUBTS.contains(&code)
 }
 
-pub(super) fn reasons(
-    request: &PlanRequest<'_>,
-    calculator: &PlanCalculator<'_>,
-    cost: &RequestCost,
-) -> Vec<Reason> {
+pub(super) fn reasons(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    let request = calculator.request;
     let cards = request.cards.iter().zip(&cost.cards).enumerate();
-    let mut reasons: Vec<Reason> =
-        cards.map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index))).collect();
-    reasons.extend(caveats(request, calculator, cost));
-    reasons
+    let on_card = cards.map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index)));
+    on_card.chain(caveats(calculator, cost)).collect()
 }
 
 fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) -> Reason {
-    let need = peak(terms);
+    let need = terms.peak();
     let model = super::model_name(request);
     let needs = format!("{model} needs {need} on {}, where {} is free", card.id, card.free);
     let (code, text) = if need > card.free {
@@ -55,7 +49,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
 
 /// The terms of a card, the largest first, without those of zero bytes.
 fn term_reasons(terms: &Terms) -> Vec<Reason> {
-    let mut named: Vec<(&'static str, &'static str, &PlanTerm)> = vec![
+    let mut named = vec![
         ("weights", "the weights", &terms.weights),
         ("kv", "the KV cache", &terms.kv),
         ("compute", "the compute buffer", &terms.compute),
@@ -65,7 +59,7 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
     // An unknown term stays: it must not look like nothing.
     named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
     named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
-    let reason = |(code, what, term): (&'static str, &'static str, &PlanTerm)| {
+    let reason = |(code, what, term): (_, _, &PlanTerm)| {
         let reason = match term.bytes {
             Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),
             None => Reason::new(code, format!("{what}: not known")),
@@ -76,59 +70,46 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
 }
 
 /// Limits of the numbers, and deviations of the engine from the flags.
-fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    let request = calculator.request;
     let (model, wish) = (request.model, request.wish);
     let architecture = &model.architecture;
     let adapters = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
+    let estimated = format!(
+        "the compute buffer is an estimate, because no formula covers architecture `{architecture}` with these flags; \
+        `plimsoll plan --exact` gets the size from the engine itself"
+    );
+    let unknown = format!(
+        "architecture `{architecture}` is unknown; the size of its cache is computed as for most architectures and may \
+        be wrong"
+    );
+    let projector = "the plan includes the projector's weights, but not its compute buffer, whose size is unknown; \
+        `plimsoll plan --exact` gets it from the engine itself";
+    let more = "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
+    // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
+    let split = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula covers its buffers";
+    let tensors = wish.split_mode == SplitMode::Tensor;
     let notes = [
-        attention(request, calculator),
+        attention(calculator),
         beyond_training(request, cost),
         // An estimate is marked, because its error has no bound.
-        (!cost.sure).then(|| {
-            let text = format!(
-                "the compute buffer is an estimate, because no formula covers architecture `{architecture}` with \
-                these flags; `plimsoll plan --exact` gets the size from the engine itself"
-            );
-            Reason::new("compute_estimated", text)
-        }),
-        (!model.hyper.known).then(|| {
-            let text = format!(
-                "architecture `{architecture}` is unknown; the size of its cache is computed as for most \
-                architectures and may be wrong"
-            );
-            Reason::new("architecture_unknown", text)
-        }),
-        request.projector.map(|_| {
-            let text = "the plan includes the projector's weights, but not its compute buffer, whose size is \
-                unknown; `plimsoll plan --exact` gets it from the engine itself";
-            Reason::new("projector_compute_unknown", text)
-        }),
-        (adapters > 0).then(|| {
-            let text =
-                "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
-            Reason::new("adapters_not_counted", text).fact("adapters", adapters)
-        }),
+        (!cost.sure).then(|| Reason::new("compute_estimated", estimated)),
+        (!model.hyper.known).then(|| Reason::new("architecture_unknown", unknown)),
+        request.projector.map(|_| Reason::new("projector_compute_unknown", projector)),
+        (adapters > 0).then(|| Reason::new("adapters_not_counted", more).fact("adapters", adapters)),
     ];
     let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
-    reasons.extend(of_ik(request, calculator, cost));
+    reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
-    // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
-    if wish.split_mode == SplitMode::Tensor {
-        let text = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula \
-            covers its buffers";
-        reasons.push(Reason::new("tensor_split_estimated", text));
-    }
-    for (index, card) in request.cards.iter().enumerate() {
-        let computes = calculator.uses(index) && card.kind == CardKind::Cuda;
-        if computes && !calibration::is_known(request, card) {
-            let text = format!(
-                "the size of the driver's context on {} is assumed, not measured; `plimsoll \
-                    calibrate` measures it",
-                card.id
-            );
-            reasons.push(Reason::new("context_assumed", text));
-        }
-    }
+    reasons.extend(tensors.then(|| Reason::new("tensor_split_estimated", split)));
+    let assumed = |(index, card): &(usize, &Card)| {
+        let computes = calculator.uses(*index) && card.kind == CardKind::Cuda;
+        computes && !calibration::is_known(request, card)
+    };
+    reasons.extend(request.cards.iter().enumerate().filter(assumed).map(|(_, card)| {
+        let what = format!("the size of the driver's context on {} is assumed, not measured", card.id);
+        Reason::new("context_assumed", format!("{what}; `plimsoll calibrate` measures it"))
+    }));
     // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
     if wish.fit && left_open && !fit::fits(request, cost) {
@@ -149,18 +130,15 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
 }
 
 /// Flash attention that the engine computes on the host, or turns off.
-fn attention(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>) -> Option<Reason> {
-    let (wish, flash) = (request.wish, calculator.flash());
+fn attention(calculator: &PlanCalculator<'_>) -> Option<Reason> {
+    let (wish, flash) = (calculator.request.wish, calculator.flash());
     let missing = flash.missing?;
-    let (code, mut text) = if flash.on {
-        ("attention_on_host", format!("attention is computed on the CPU, which is slow: {missing}"))
-    } else {
-        let text = format!(
-            "the engine will disable flash attention ({missing}), so the compute buffer will contain the \
-            whole KQ matrix"
-        );
-        ("flash_attention_off", text)
-    };
+    let on_host = format!("attention is computed on the CPU, which is slow: {missing}");
+    let off = format!(
+        "the engine will disable flash attention ({missing}), so the compute buffer will contain the whole KQ matrix"
+    );
+    let (code, mut text) =
+        if flash.on { ("attention_on_host", on_host) } else { ("flash_attention_off", off) };
     // Nearly always `-ctk` given without `-ctv`, or the other way round.
     if wish.cache_key != wish.cache_value {
         let smaller = crate::hints::smaller_of(wish.cache_key, wish.cache_value).name;
@@ -188,58 +166,55 @@ fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reas
     })
 }
 
-/// The server's cache of prompts in host memory, which is outside of the sum.
+/// The server's cache of prompts in host memory, which is outside of the sum (llama.cpp#16391, ik_llama.cpp#954).
 fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
-    let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
     let limit = request.wish.host_cache;
     let keeps = request.program == ProgramKind::LlamaServer && limit != Some(Bytes::ZERO);
-    (computes_on_host && keeps).then(|| {
-        let limit = limit.map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
+    (keeps && !request.wish.embeddings).then(|| {
+        let limit = limit.map_or("all that it gets".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
-            "llama-server keeps old prompts in host memory, {limit}, which the plan does not include; \
-                `--cache-ram 0` disables this cache"
+            "llama-server since October 2025 keeps prompts of idle slots in host memory, {limit} beyond this plan; \
+                `-cram MIB` sets the limit, and `-cram 0` turns it off"
         );
         Reason::new("prompt_cache_not_counted", text)
     })
 }
 
 /// Flags that only ik_llama.cpp has, with a note on how certain the figures are.
-fn of_ik(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+fn of_ik(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
+    let request = calculator.request;
     if request.engine.kind != EngineKind::IkLlamaCpp {
         return Vec::new();
     }
-    let mut reasons = Vec::new();
-    if let Some(latent) = calculator.latent() {
-        reasons.push(latent_estimated(request, &latent, cost));
-        let computed = latent.computed_bytes(request.model);
-        if !computed.is_zero() {
-            let text = format!(
-                "at load, the engine computes the latent attention (MLA) matrices that the model file does \
-                not contain; the plan counts these {computed} as weights"
-            );
-            reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
-        }
-    }
+    let latent = calculator.latent();
+    let computed = latent.map_or(Bytes::ZERO, |latent| latent.computed_bytes(request.model));
+    let added = format!(
+        "at load, the engine computes the latent attention (MLA) matrices that the model file does not contain; the plan \
+        counts these {computed} as weights"
+    );
     // -rtr repacks in place, so mapped pages become private memory.
     let host = cost.host.weights.known();
-    if request.wish.repack && !host.is_zero() {
-        let text = format!(
-            "-rtr repacks the weights in host memory, so the engine allocates their {host} instead of \
-                reading them from the page cache"
-        );
-        reasons.push(Reason::new("weights_repacked", text).fact("bytes", host));
-    }
-    reasons
+    let repacked = format!(
+        "-rtr repacks the weights in host memory, so the engine allocates their {host} instead of reading them from the \
+        page cache"
+    );
+    let (is_added, is_repacked) = (!computed.is_zero(), request.wish.repack && !host.is_zero());
+    let reasons = [
+        latent.map(|latent| latent_estimated(request, &latent, cost)),
+        is_added.then(|| Reason::new("weights_computed", added).fact("bytes", computed)),
+        is_repacked.then(|| Reason::new("weights_repacked", repacked).fact("bytes", host)),
+    ];
+    reasons.into_iter().flatten().collect()
 }
 
 fn latent_estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &RequestCost) -> Reason {
     let wish = request.wish;
-    let heads = request.model.hyper.heads.at(0);
+    let heads = u64::from(request.model.hyper.heads.at(0));
     let flash = wish.flash_attention != FlashAttention::Off;
     let (reserve, mode) = (&cost.reserve, latent.mode);
     let at_once = match latent.restores(flash, reserve.tokens) {
         true => latent.heads_a_pass(heads, reserve.per_sequence),
-        false if flash => u64::from(heads),
+        false if flash => heads,
         false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
     };
     let mut text = format!(

@@ -8,6 +8,7 @@ use plimsoll_model::{Dialect, Model};
 use serde::{Deserialize, Serialize};
 
 use crate::MeasuredContext;
+use crate::named::INTERFACES;
 
 /// Project that an engine was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -113,7 +114,7 @@ pub enum PlanError {
 
 /// The interface that a device's name begins with; CUDA, where the name is of none.
 fn interface(name: &str) -> &str {
-    ["ROCm", "Vulkan"].into_iter().find(|interface| name.starts_with(interface)).unwrap_or("CUDA")
+    INTERFACES.into_iter().find(|interface| name.starts_with(interface)).unwrap_or("CUDA")
 }
 
 #[cfg(test)]

@@ -50,11 +50,8 @@ impl Reserve {
             Parallel::Auto => (1, wish.unified_cache.unwrap_or(ik)),
             Parallel::Count(n) => (u64::from(n.clamp(1, MOST_SEQUENCES)), wish.unified_cache.unwrap_or(ik)),
         };
-        let batch = match wish.embeddings && server {
-            // An embedding needs all tokens of its prompt in one micro-batch.
-            true => wish.batch.min(wish.micro_batch),
-            false => wish.batch,
-        };
+        // An embedding needs all tokens of its prompt in one micro-batch.
+        let most = if wish.embeddings && server { wish.micro_batch } else { u32::MAX };
         let drafts = request.draft.is_some() || speculates(request);
         let draft = if drafts { u64::from(wish.draft_tokens) } else { 0 };
         let all_rows = wish.embeddings || wish.pooling.is_some_and(|pooling| pooling != Pooling::Each);
@@ -62,7 +59,7 @@ impl Reserve {
             context,
             sequences,
             streams: if unified { 1 } else { sequences },
-            micro_batch: u64::from(batch),
+            micro_batch: u64::from(wish.batch.min(most)),
             // A drafted token is verified by its own row of logits, beside the one that follows.
             outputs_asked: if server && !all_rows {
                 sequences.saturating_mul(1 + draft).max(1)

@@ -19,10 +19,7 @@ const ROW_PADDING: u64 = 512;
 pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_layers: bool) -> DeviceBytes {
     let mut weights = DeviceBytes::none(layout);
     let mut add = |place: TensorDevice, tensor: &Tensor| {
-        *weights.at(place) += match place {
-            TensorDevice::Host => tensor.bytes.padded(HOST_ALIGNMENT),
-            TensorDevice::Card(_) => on_card(tensor),
-        };
+        weights.add(place, tensor.bytes, row_padding(tensor.kind, tensor.shape[0]));
     };
     let ends = model.hyper.layers.saturating_sub(model.hyper.nextn_layers);
     let loaded =
@@ -30,9 +27,10 @@ pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_lay
     for tensor in model.tensors.iter().filter(loaded) {
         if tensor.layer().is_none() && is_rope_factor(&tensor.name) {
             // TENSOR_DUPLICATED: every device with a layer has its own copy.
-            for place in places_with_layers(layout, model.hyper.layers) {
-                add(place, tensor);
-            }
+            let mut places: Vec<_> = (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect();
+            // A device has its layers in one piece.
+            places.dedup();
+            places.into_iter().for_each(|place| add(place, tensor));
         } else {
             add(layout.tensor(tensor), tensor);
         }
@@ -48,10 +46,8 @@ pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_lay
 fn tied_output(model: &Model) -> Option<&Tensor> {
     let find = |name: &str| model.tensors.iter().find(|tensor| tensor.name == name);
     let loads_output = model.hyper.cached || GraphVariant::of(model, false).loads_output;
-    match find("output.weight") {
-        None if loads_output => find("token_embd.weight"),
-        _ => None,
-    }
+    let is_tied = loads_output && find("output.weight").is_none();
+    is_tied.then(|| find("token_embd.weight")).flatten()
 }
 
 /// Bytes of a tensor in a card's buffer.
@@ -72,16 +68,6 @@ pub(super) fn row_padding(kind: TensorType, elements: u64) -> Bytes {
 
 fn is_rope_factor(name: &str) -> bool {
     name.starts_with("rope_freqs.") || name.starts_with("rope_factors_")
-}
-
-fn places_with_layers(layout: &DeviceLayout, layers: u32) -> Vec<TensorDevice> {
-    let mut places: Vec<TensorDevice> = Vec::new();
-    for place in (0..layers).map(|layer| layout.layer(layer)) {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    places
 }
 
 /// Bytes of weights of the model and its draft that the host computes with.

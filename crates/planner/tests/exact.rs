@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 use plimsoll_base::{Bytes, Card, Counting};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::exact::{BufferKind, BufferPlace, CardInterface, EngineRefusalKind, Transcript, exact};
+use plimsoll_planner::exact::{
+    BufferKind, BufferPlace, CardInterface, CardMemory, EngineRefusalKind, EngineSizes, GrownMemory,
+    SeenMemory, Transcript,
+};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, PlanTerm, plan};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -195,7 +198,9 @@ fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
             Err(error) => panic!("{} {}: {error}", row.model, row.args),
         };
         let transcript = row.said();
-        let said = exact(&request, &transcript, "llama-server", Ok(None)).unwrap();
+        let said = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" }
+            .plan(Ok(None))
+            .unwrap();
         let class = class(&estimate, &asked.model);
         architectures.insert(asked.model.architecture.clone());
         asks += usize::from(class == Class::Asks);
@@ -331,36 +336,16 @@ fn texts_of_a_model_file_are_not_read_as_the_engines_lines() {
 
 /// What the stand-in for CUDA adds to an engine's log; and a later engine's word for its graph.
 #[test]
-fn the_stand_in_says_which_runtime_was_asked_and_for_how_much() {
+fn the_stand_in_says_which_runtime_was_asked() {
     let transcript = Transcript::read(
         "plimsoll_phantom: CUDA runtime 13\n\
          0.01.874.113 I sched_reserve: graph: nodes = 998, splits = 3\n\
-         plimsoll_phantom: CUDA1 asked for 130033792 bytes\n\
-         plimsoll_phantom: CUDA0 asked for many bytes\n\
-         plimsoll_phantom: CPU asked for 1 bytes",
+         plimsoll_phantom: CUDA runtime many\n\
+         plimsoll_phantom: CUDA0 asked for 1 bytes",
     );
     assert!(transcript.has_context());
     assert_eq!(transcript.runtime, Some(CardInterface::Cuda(13)));
-    assert_eq!(transcript.card(1).asked, Some(Bytes::new(130_033_792)));
-    assert_eq!(transcript.card(0).asked, None);
-}
-
-#[test]
-fn after_a_prompt_the_stand_in_says_what_each_card_holds() {
-    let transcript = Transcript::read(
-        "plimsoll_phantom: CUDA1 holds 512 bytes and takes 2097152 after 8192 tokens\n\
-         plimsoll_phantom: CUDA1 opened cuBLAS\n\
-         plimsoll_phantom: 3 kernels without code for the card\n\
-         plimsoll_phantom: CUDA0 holds 512 bytes and takes many after 8192 tokens\n\
-         plimsoll_phantom: CUDA2 holds -1 bytes and takes 0 after 1 tokens\n\
-         plimsoll_phantom: CPU opened cuBLAS\n\
-         plimsoll_phantom: 99999999999 kernels without code for the card",
-    );
-    let memory = transcript.card(1).grown.unwrap();
-    assert_eq!((memory.held, memory.taken, memory.tokens), (Bytes::new(512), Bytes::mib(2), 8192));
-    assert_eq!((transcript.prompt(), transcript.without_code), (Some(8192), 3));
-    assert!(transcript.card(1).cublas && !transcript.card(0).cublas);
-    assert_eq!((transcript.card(0).grown, transcript.card(2).grown), (None, None));
+    assert!(transcript.seen.cards.is_empty());
 }
 
 /// The pool is what a card holds besides the buffers; the driver's own count is of whole granules.
@@ -370,34 +355,35 @@ fn a_plan_after_a_prompt_has_the_engines_pool_and_says_so() {
     let row = recorded.rows.iter().find(|row| row.model == "l8" && row.cards == 1).unwrap();
     let mut asked = Asked::of(row, &mut BTreeMap::new());
     let log = row.log.join("\n");
-    let pool = |asked: &Asked, more: &str| {
-        let transcript = Transcript::read(&format!("{log}\n{more}"));
-        let plan = exact(&asked.request(recorded.build), &transcript, "llama-server", Ok(None)).unwrap();
+    let pool = |asked: &Asked, held: Bytes, taken: Bytes, cublas: bool, without_code: u32| {
+        let grown = Some(GrownMemory { held, taken, tokens: 9000 });
+        let cards = BTreeMap::from([(0, CardMemory { asked: None, grown, cublas })]);
+        let seen = SeenMemory { cards, without_code };
+        let transcript = Transcript::read(&log).with(seen);
+        assert_eq!(transcript.prompt(), Some(9000));
+        let request = asked.request(recorded.build);
+        let sizes = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" };
+        let plan = sizes.plan(Ok(None)).unwrap();
         plan.cards[0].terms.pool.clone()
     };
     let buffers: Bytes = terms(&plan(&asked.request(recorded.build)).unwrap(), 0).into_iter().sum();
     let (held, taken) = (buffers + Bytes::mib(64), buffers + Bytes::mib(66));
-    let said = format!(
-        "plimsoll_phantom: CUDA0 holds {} bytes and takes {} after 9000 tokens\n",
-        held.get(),
-        taken.get()
-    );
     let near = |pool: &PlanTerm, expected| mib(pool.bytes.unwrap()) - mib(expected);
-    let driver = pool(&asked, &said);
+    let driver = pool(&asked, held, taken, false, 0);
     assert!(near(&driver, Bytes::mib(66)).abs() < 1.0, "{driver:?}");
     assert!(driver.source.to_string().contains("after a prompt of 9000 tokens"), "{}", driver.source);
-    let multiplies = pool(&asked, &format!("{said}plimsoll_phantom: CUDA0 opened cuBLAS"));
+    let multiplies = pool(&asked, held, taken, true, 0);
     assert!(near(&multiplies, driver.bytes.unwrap()) > 60.0, "{multiplies:?}");
-    let estimated = pool(&asked, &format!("{said}plimsoll_phantom: 2 kernels without code for the card"));
+    let estimated = pool(&asked, held, taken, false, 2);
     assert!(
         estimated.source.to_string().contains("the occupancy of 2 kernels is estimated"),
         "{}",
         estimated.source
     );
     asked.cards[0].counting = Counting::Guard;
-    assert!(near(&pool(&asked, &said), Bytes::mib(64)).abs() < 1.0);
+    assert!(near(&pool(&asked, held, taken, false, 0), Bytes::mib(64)).abs() < 1.0);
     // A card that holds less than its buffers is no card of this engine.
-    let less = pool(&asked, "plimsoll_phantom: CUDA0 holds 1 bytes and takes 1 after 9000 tokens");
+    let less = pool(&asked, Bytes::new(1), Bytes::new(1), false, 0);
     assert_eq!(less.bytes, Some(Bytes::ZERO));
 }
 
@@ -408,11 +394,9 @@ fn an_engine_on_vulkan_is_told_by_the_device_that_it_opens() {
         "plimsoll_phantom: CUDA runtime 13\n\
          plimsoll_phantom: Vulkan device\n\
          load_tensors:      Vulkan1 model buffer size =   797.87 MiB\n\
-         sched_reserve: Vulkan_Host compute buffer size =    16.01 MiB\n\
-         plimsoll_phantom: Vulkan1 asked for 836628608 bytes",
+         sched_reserve: Vulkan_Host compute buffer size =    16.01 MiB",
     );
     assert_eq!(transcript.runtime, Some(CardInterface::Vulkan));
-    assert_eq!(transcript.card(1).asked, Some(Bytes::new(836_628_608)));
     let rocm =
         Transcript::read("plimsoll_phantom: ROCm runtime\nload_tensors: ROCm0 model buffer size = 1.00 MiB");
     assert_eq!(rocm.runtime, Some(CardInterface::Rocm));

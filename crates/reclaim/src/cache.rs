@@ -88,7 +88,7 @@ fn cached(file: &File, length: u64) -> Option<Bytes> {
 }
 
 /// True if the page is cached; `None` if the file system does not support the query.
-fn is_cached(file: &File, offset: u64) -> Option<bool> {
+pub(super) fn is_cached(file: &File, offset: u64) -> Option<bool> {
     let mut byte = [0];
     let mut buffers = [io::IoSliceMut::new(&mut byte)];
     match preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {

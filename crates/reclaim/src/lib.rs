@@ -8,6 +8,7 @@ mod cache;
 mod card;
 mod levers;
 mod neighbours;
+mod read_ahead;
 
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use cache::{FileCache, OpenModelError, files_of};
 pub use card::{CardOutcome, CardRequest, reclaim_on};
 pub use levers::{RootSteps, TakeStepError, UNIT, UnitError, program_for_root, quoted, take_as_root, unit};
 pub use neighbours::{AskedNeighbour, Neighbour, ProcessMemory, ask, neighbours};
+pub use read_ahead::read_ahead;
 
 /// The memory to free, and the permitted means.
 #[derive(Debug)]

@@ -16,6 +16,9 @@ pub enum SchedulerEffect {
     /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a
     /// few seconds.
     ReadCards,
+    /// The model waits for memory that other runs will free, and no load reads from the disk: its files may be read
+    /// into the page cache meanwhile. No answer.
+    ReadAhead { model: ModelId },
     /// Start an engine. Answer with Ready or Ended.
     Start { run: RunId, model: ModelId, placement: Placement },
     /// Send the request to the run. Answer with Finished, Abandoned or Bounced.

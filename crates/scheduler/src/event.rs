@@ -37,6 +37,9 @@ pub enum SchedulerEvent {
     Progressed { run: RunId, measured: bool },
     /// The engine takes requests.
     Ready { run: RunId },
+    /// The engine has freed most of its memory, and takes it again with its next request. Send it a fresh
+    /// [`SchedulerEvent::Measured`] afterwards.
+    Slept { run: RunId },
     /// The engine's process has ended. If it ran out of memory, send a fresh [`SchedulerEvent::CardsRead`] first.
     Ended { run: RunId, end: End },
     /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.

@@ -10,6 +10,7 @@ use plimsoll_base::{Bytes, Placement, Reason, Share};
 
 use super::slope::GrowthTracker;
 use super::time::Moment;
+use crate::place::LearnedNeed;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -102,8 +103,8 @@ impl FailureRecord {
     }
 
     /// Memory to add to the demand on every card.
-    pub(crate) fn learned(&self) -> Bytes {
-        self.shortfall + self.excess
+    pub(crate) fn learned(&self) -> LearnedNeed {
+        LearnedNeed { measured: self.excess, lacked: self.shortfall }
     }
 
     /// Records a run that died out of memory; `missing` is added to the next demand.
@@ -111,7 +112,7 @@ impl FailureRecord {
         let largest = placement.shares.iter().map(|share| share.bytes).max();
         let largest = largest.unwrap_or_default();
         // The placement includes what was learned before, which must not raise its own limit.
-        let planned = largest.saturating_sub(self.learned());
+        let planned = largest.saturating_sub(self.learned().total());
         self.shortfall += missing;
         self.deaths = self.deaths.saturating_add(1);
         if self.deaths >= LIMITED_FROM {
@@ -125,12 +126,10 @@ impl FailureRecord {
         self.excess += excess;
     }
 
-    /// Forgets all that was learned about the need; returns true if there was any.
-    pub(crate) fn forget_learned(&mut self) -> bool {
+    /// Forgets the need that was inferred from failures; returns true if there was any. What was measured stays.
+    pub(crate) fn forget_shortfall(&mut self) -> bool {
         self.deaths = 0;
-        let learned = !self.learned().is_zero();
-        (self.shortfall, self.excess) = (Bytes::ZERO, Bytes::ZERO);
-        learned
+        !std::mem::take(&mut self.shortfall).is_zero()
     }
 
     /// Records a run that ended on request. After a long healthy run only its measured excess over the plan
@@ -140,7 +139,7 @@ impl FailureRecord {
         if lived < HEALTHY || self.shortfall.is_zero() {
             return;
         }
-        let learned = self.learned();
+        let learned = self.learned().total();
         let over = measured.iter().map(|share| {
             let planned = placement.on(&share.card).saturating_sub(learned);
             share.bytes.saturating_sub(planned)
@@ -200,10 +199,10 @@ mod tests {
     fn from_the_second_death_on_a_claim_is_at_most_a_quarter_above_the_plan() {
         let mut record = FailureRecord::default();
         for _ in 0..5 {
-            let claim = Bytes::gib(8) + record.learned();
+            let claim = Bytes::gib(8) + record.learned().total();
             record.ran_out(&placed(claim), Bytes::gib(3));
         }
-        assert_eq!(record.learned(), Bytes::gib(2));
+        assert_eq!(record.learned().total(), Bytes::gib(2));
     }
 
     #[test]
@@ -215,9 +214,9 @@ mod tests {
                 measured.map(|gib| Share::new(CardId::new("a"), Bytes::gib(gib))).into_iter().collect();
             let minute = Duration::from_secs(60);
             record.run_ended(minute - Duration::from_secs(1), &placed(Bytes::gib(10)), &measured);
-            assert_eq!(record.learned(), Bytes::gib(2), "it did not live for long enough");
+            assert_eq!(record.learned().total(), Bytes::gib(2), "it did not live for long enough");
             record.run_ended(minute, &placed(Bytes::gib(10)), &measured);
-            assert_eq!(record.learned(), kept);
+            assert_eq!(record.learned().total(), kept);
         }
     }
 

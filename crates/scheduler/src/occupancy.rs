@@ -99,6 +99,12 @@ impl Occupancy {
         }
     }
 
+    /// Takes the loss of all sequences: the engine gave its cache and its pool back, and has no request.
+    pub(crate) fn forget(&mut self) {
+        self.kept.clear();
+        self.reached = 0;
+    }
+
     fn room_to_keep(&self, live: usize) -> usize {
         let count = usize::try_from(self.slots().count).unwrap_or(usize::MAX);
         count.saturating_sub(live)
@@ -191,6 +197,16 @@ mod tests {
 
     fn id(n: u64) -> RequestId {
         RequestId(n)
+    }
+
+    #[test]
+    fn an_engine_that_gave_its_cache_back_begins_anew() {
+        let mut run = run(3, true);
+        run.enter(id(1), 700);
+        run.leave(id(1), None);
+        assert_eq!(run.admitted(), 700);
+        run.forget();
+        assert_eq!((run.admitted(), run.with(100)), (0, 100));
     }
 
     #[test]

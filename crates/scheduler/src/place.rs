@@ -14,5 +14,6 @@ pub use cache::DemandCache;
 pub(crate) use evict::{EvictionCandidate, cheapest};
 pub use ledger::{Account, AuditError, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
 pub use placement::{
-    CardStanding, CardTenant, NoPlacement, PlacementQuery, PlacementVerdict, Reservations, need, place,
+    CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, Reservations, need,
+    place,
 };

@@ -13,6 +13,7 @@ mod out_of_memory;
 mod readings;
 mod requests;
 mod running;
+mod sleeping;
 mod timers;
 mod yields;
 
@@ -158,6 +159,7 @@ impl Scheduler {
             SchedulerEvent::Surveyed { model, result } => self.surveyed(model, result),
             SchedulerEvent::Progressed { run, measured } => self.progressed(run, measured),
             SchedulerEvent::Ready { run } => self.ready(run),
+            SchedulerEvent::Slept { run } => self.slept(run),
             SchedulerEvent::Ended { run, end } => self.ended(run, end),
             SchedulerEvent::NeighboursAsked { model } => self.neighbours_asked(model),
             SchedulerEvent::MemoryReturned { run } => self.memory_returned(run),

@@ -12,8 +12,8 @@ use plimsoll_base::{
 };
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
-    AuditError, CardStanding, CardTenant, ClaimError, DemandCache, Ledger, PlacementQuery, PlacementVerdict,
-    Reservations, place,
+    AuditError, CardStanding, CardTenant, ClaimError, DemandCache, LearnedNeed, Ledger, PlacementQuery,
+    PlacementVerdict, Reservations, place,
 };
 use proptest::prelude::*;
 
@@ -196,7 +196,7 @@ fn placed(
         name: "m",
         demand,
         cache: &answers,
-        learned: Bytes::ZERO,
+        learned: LearnedNeed::default(),
         allowed,
         named: demand.named(),
     };
@@ -384,12 +384,12 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
         name: "m",
         demand: &demand,
         cache: &answers,
-        learned: Bytes::ZERO,
+        learned: LearnedNeed::default(),
         allowed: &[],
         named: &NamedDemand::default(),
     };
     assert_eq!(place(&ask, &ledger, &holds, &tenants), PlacementVerdict::Fits(on("a", 4)));
-    let larger = PlacementQuery { learned: Bytes::mib(1), ..ask };
+    let larger = PlacementQuery { learned: LearnedNeed { measured: Bytes::mib(1), ..ask.learned }, ..ask };
     assert_eq!(place(&larger, &ledger, &holds, &tenants), PlacementVerdict::Later);
 }
 

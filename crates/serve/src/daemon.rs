@@ -23,7 +23,7 @@ use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::config_file::Config;
 use crate::event_loop::DaemonFuture;
@@ -177,6 +177,8 @@ pub struct Daemon {
     pub address: SocketAddr,
     config: PathBuf,
     listeners: Vec<TcpListener>,
+    /// The port for other hosts of the fleet.
+    peers: Option<TcpListener>,
     server: Rc<HttpServer<Runtime>>,
     signals: DaemonSignals,
     log: LogOutput,
@@ -222,6 +224,7 @@ impl Daemon {
         let sampler = sampler(&serve.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
+        tell_of_variables(&serve);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.log_file = log_file;
@@ -229,6 +232,11 @@ impl Daemon {
         engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (mut extensions, asks) = handlers::all(extensions, settings.cards());
         let fleet = FleetMember::of(&serve, address, settings.served())?.map(Rc::new);
+        let peers = match fleet.as_ref().and_then(|fleet| fleet.peer_port()) {
+            // Certificates or the fleet's key are asked for there, so it may be open to other machines.
+            Some(port) => route::bind(&[port], true).await?.pop(),
+            None => None,
+        };
         extensions.extend(fleet.iter().map(|fleet| Rc::clone(fleet) as Rc<dyn Extension>));
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
@@ -256,7 +264,7 @@ impl Daemon {
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
-        Ok(Self { runtime, address, config: setup.config, listeners, server, signals, log: setup.log })
+        Ok(Self { runtime, address, config: setup.config, listeners, peers, server, signals, log: setup.log })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
@@ -265,7 +273,7 @@ impl Daemon {
     }
 
     async fn serve(self) {
-        let Self { runtime, address, config, listeners, server, mut signals, log } = self;
+        let Self { runtime, address, config, listeners, peers, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -308,8 +316,24 @@ impl Daemon {
                 Err(_) => std::future::pending().await,
             }
         };
+        let (tell_peers, mut ended) = watch::channel(false);
+        let for_peers = asked.fleet.get().cloned().zip(peers).map(|(fleet, listener)| {
+            let ended = async move { drop(ended.wait_for(|ended| *ended).await) };
+            route::serve_peers(listener, Rc::clone(&server), fleet, ended)
+        });
+        let end = async {
+            end.await;
+            tell_peers.send_replace(true);
+        };
+        let serving = async {
+            tokio::join!(route::serve(listeners, server, end), async {
+                if let Some(for_peers) = for_peers {
+                    for_peers.await;
+                }
+            })
+        };
         tokio::select! {
-            () = route::serve(listeners, server, end) => {}
+            _ = serving => {}
             () = insisted => tracing::warn!("stopping at once; open connections are closed"),
             () = manager.keep_alive() => {}
         }
@@ -327,6 +351,19 @@ fn origins(named: Vec<String>) -> Origins {
         [] => Origins::Loopback,
         named if named.iter().any(|origin| origin == "*") => Origins::Any,
         _ => Origins::These(named),
+    }
+}
+
+/// Logs what engines do not inherit; a check starts none.
+fn tell_of_variables(serve: &ServeSettings) {
+    let (_, kept) = inherited(std::env::vars_os(), &serve.pass_env);
+    if !kept.is_empty() {
+        let count = kept.len();
+        tracing::info!(
+            "engines do not inherit {count} variables of this environment; `pass-env` passes those that they need \
+            (--log-level debug lists them)"
+        );
+        tracing::debug!("engines do not inherit {}", kept.join(", "));
     }
 }
 
@@ -365,15 +402,7 @@ fn settings(
         ask: serve.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
-    let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
-    if !kept.is_empty() {
-        let count = kept.len();
-        tracing::info!(
-            "engines do not inherit {count} variables of this environment; `pass-env` passes those that they need \
-            (--log-level debug lists them)"
-        );
-        tracing::debug!("engines do not inherit {}", kept.join(", "));
-    }
+    let (inherited, _) = inherited(std::env::vars_os(), &serve.pass_env);
     let address = |key, text: &Option<String>| {
         text.as_deref().map(Address::parse).transpose().map_err(|_| DaemonError::Address(key))
     };

@@ -6,51 +6,33 @@
 mod news;
 mod offers;
 mod pass;
+mod start;
 mod store_link;
+mod trust;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::{Rc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderValue, StatusCode};
-use plimsoll_base::{Card, CardKind, Reason};
-use plimsoll_config::ServeSettings;
-use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
-use plimsoll_fleet::{FleetEffect, FleetEvent, FleetNode, KeySpace, NodeSettings, OfferList, SeatToken};
+use http::{HeaderValue, StatusCode};
+use plimsoll_base::{Card, Reason};
+use plimsoll_etcd::Etcd;
+use plimsoll_fleet::{FleetEffect, FleetEvent, FleetNode, OfferList, SeatToken};
 use plimsoll_launch::EngineAddress;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;
 
 pub(crate) use self::pass::ServePass;
-use crate::route::{HOP, HttpProblem, ModelService, RequestPrompt, RouteOptions, SEAT, Upstream, shows};
+pub use self::start::FleetError;
+use self::trust::{HostTrust, RefusedPeers};
+use crate::route::{HttpProblem, ModelService, RequestPrompt, RouteOptions, Upstream};
 use crate::runtime::Runtime;
 
 /// Time after which a refused client may ask again.
 const RETRY: Duration = Duration::from_secs(2);
-/// Longest time that a request waits for a seat, if the configuration says nothing.
-const WAIT: Duration = Duration::from_secs(60);
-
-#[derive(Debug, thiserror::Error)]
-pub enum FleetError {
-    #[error(transparent)]
-    Store(#[from] StoreAddressError),
-    #[error(
-        "`{0}` is no name of a host in a fleet; hint: set `host` under [fleet], with a-z, 0-9, '-', '.' and '_'"
-    )]
-    Name(String),
-    #[error("other hosts cannot reach this one at {0}; hint: set `address` under [fleet]")]
-    Address(SocketAddr),
-    #[error("the hosts of a fleet share a key, and `key-file` under [fleet] is not set")]
-    NoKey,
-    #[error("cannot read the fleet's key from {}: {error}", path.display())]
-    ReadKey { path: PathBuf, error: std::io::Error },
-    #[error("the fleet's key in {} is shorter than 16 letters", .0.display())]
-    ShortKey(PathBuf),
-}
 
 /// The host that answers a request.
 #[derive(Debug)]
@@ -65,8 +47,10 @@ pub(crate) struct FleetMember {
     node: RefCell<FleetNode>,
     store: Etcd,
     lease: Cell<u64>,
-    /// The key that the hosts of the fleet share.
-    key: String,
+    trust: HostTrust,
+    /// Where other hosts come to, if not to the address of clients.
+    peer_port: Option<SocketAddr>,
+    refused: RefCell<RefusedPeers>,
     cards: Vec<Card>,
     offers: RefCell<OfferList>,
     offers_changed: Cell<bool>,
@@ -74,8 +58,8 @@ pub(crate) struct FleetMember {
     me: OnceCell<Weak<Self>>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<Decision>>>,
     next_request: Cell<u64>,
-    /// Connections to other hosts, by address.
-    peers: RefCell<HashMap<String, Upstream>>,
+    /// Address of each other host, and connections to it.
+    peers: RefCell<HashMap<String, (String, Upstream)>>,
     start: Instant,
     wake_at: Cell<Option<Duration>>,
     wake: Notify,
@@ -100,83 +84,6 @@ impl Drop for Undecided<'_> {
 }
 
 impl FleetMember {
-    /// The member that the settings describe; `None` for a server of its own.
-    pub(crate) fn of(
-        serve: &ServeSettings,
-        listens: SocketAddr,
-        served: Vec<Card>,
-    ) -> Result<Option<Self>, FleetError> {
-        let Some(store) = &serve.fleet else { return Ok(None) };
-        let store: StoreAddress = store.parse()?;
-        let line = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let name = serve.fleet_host.clone().unwrap_or_else(|| line("/proc/sys/kernel/hostname"));
-        let keys = KeySpace::of(&store.fleet).filter(|_| KeySpace::is_name(&name));
-        let (Some(keys), Ok(header)) = (keys, HeaderValue::from_str(&name)) else {
-            return Err(FleetError::Name(name));
-        };
-        let address = match &serve.fleet_address {
-            Some(address) => address.clone(),
-            None if listens.ip().is_unspecified() => return Err(FleetError::Address(listens)),
-            None => listens.to_string(),
-        };
-        let path = serve.fleet_key_file.clone().ok_or(FleetError::NoKey)?;
-        let key = std::fs::read_to_string(&path);
-        let key = key.map_err(|error| FleetError::ReadKey { path: path.clone(), error })?.trim().to_owned();
-        if key.len() < 16 {
-            return Err(FleetError::ShortKey(path));
-        }
-        // Memory of the host counts only where models are computed there.
-        let gpus: Vec<Card> = served.iter().filter(|card| card.kind != CardKind::Host).cloned().collect();
-        let cards = if gpus.is_empty() { served } else { gpus };
-        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let seed = u64::try_from(began.as_nanos() & u128::from(u64::MAX)).unwrap_or_default();
-        let node = FleetNode::new(NodeSettings {
-            life: format!("{seed:x}-{:x}", std::process::id()),
-            machine: format!("{} {address}", line("/etc/machine-id")),
-            name,
-            address,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            capacity: cards.iter().map(|card| card.free).sum(),
-            seed,
-            wait: serve.wait.unwrap_or(WAIT),
-        });
-        Ok(Some(Self {
-            name: header,
-            node: RefCell::new(node),
-            store: Etcd::new(&store, keys),
-            lease: Cell::new(0),
-            key,
-            cards,
-            offers: RefCell::default(),
-            offers_changed: Cell::new(false),
-            runtime: OnceCell::new(),
-            me: OnceCell::new(),
-            waiting: RefCell::default(),
-            next_request: Cell::new(1),
-            peers: RefCell::default(),
-            start: Instant::now(),
-            wake_at: Cell::new(None),
-            wake: Notify::new(),
-            name_is_taken: Cell::new(false),
-            passed_on: Cell::new(0),
-        }))
-    }
-
-    /// The token of a request that another host passes on.
-    pub(crate) fn hop(&self, headers: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
-        headers.get(HOP)?;
-        let refused = |status, code, text: &str| Some(Err(HttpProblem::new(status, code, text)));
-        if !shows(headers, &self.key) {
-            let text = "only hosts of the fleet pass requests on, with the fleet's key";
-            return refused(StatusCode::UNAUTHORIZED, "invalid_fleet_key", text);
-        }
-        let token = headers.get(SEAT).and_then(|token| token.to_str().ok()?.parse().ok());
-        match token {
-            Some(token) => Some(Ok(token)),
-            None => refused(StatusCode::BAD_REQUEST, "bad_seat", "the request names no seat"),
-        }
-    }
-
     pub(crate) fn admit_at_once(
         &self,
         runtime: &Rc<Runtime>,
@@ -184,12 +91,12 @@ impl FleetMember {
         wish: &RouteOptions,
     ) -> Option<ServePass> {
         if self.is_only_here(runtime, wish) {
-            return runtime.pass_at_once(model, wish.clone()).map(ServePass::Run);
+            return runtime.pass_at_once(model, wish.clone()).map(ServePass::from);
         }
         let name = &runtime.entry(model).name;
         let (_undecided, mut decision) = self.ask(|request| wanted(request, name, wish));
         match decision.try_recv().ok()? {
-            Decision::Here => runtime.pass_at_once(model, wish.clone()).map(ServePass::Run),
+            Decision::Here => runtime.pass_at_once(model, wish.clone()).map(ServePass::from),
             Decision::There { host, address, token } => {
                 let me = self.me()?;
                 Some(me.pass_on(Rc::clone(runtime), model, wish.clone(), (host, address, token), 0))
@@ -207,7 +114,7 @@ impl FleetMember {
         prompt: RequestPrompt<'_>,
     ) -> Result<ServePass, HttpProblem> {
         if self.is_only_here(&runtime, &wish) {
-            return runtime.admit_here(model, wish, prompt).await.map(ServePass::Run);
+            return runtime.admit_here(model, wish, prompt).await.map(ServePass::from);
         }
         let name = runtime.entry(model).name.clone();
         let (undecided, decision) = self.ask(|request| wanted(request, &name, &wish));
@@ -231,7 +138,7 @@ impl FleetMember {
         tries: u32,
     ) -> Result<ServePass, HttpProblem> {
         match decision {
-            Decision::Here => runtime.admit_here(model, wish, prompt).await.map(ServePass::Run),
+            Decision::Here => runtime.admit_here(model, wish, prompt).await.map(ServePass::from),
             Decision::There { host, address, token } => {
                 Ok(self.pass_on(runtime, model, wish, (host, address, token), tries))
             }
@@ -247,7 +154,7 @@ impl FleetMember {
         (host, address, token): (String, String, SeatToken),
         tries: u32,
     ) -> ServePass {
-        let peer = self.peer(&address);
+        let peer = self.peer(&host, &address);
         self.passed_on.set(self.passed_on.get() + 1);
         ServePass::peer(self, runtime, model, wish, (host, token), &peer, tries)
     }
@@ -261,12 +168,27 @@ impl FleetMember {
         (Undecided { member: self, request }, decision)
     }
 
-    fn peer(&self, address: &str) -> Upstream {
+    fn peer(&self, host: &str, address: &str) -> Upstream {
         let mut peers = self.peers.borrow_mut();
-        let peer = peers
-            .entry(address.to_owned())
-            .or_insert_with(|| Upstream::new(EngineAddress::Remote(address.to_owned())).with_key(&self.key));
-        peer.with_lines(Vec::new())
+        if let Some((_, peer)) = peers.get(host).filter(|(known, _)| known == address) {
+            return peer.with_lines(Vec::new());
+        }
+        let peer = Upstream::new(EngineAddress::Remote(address.to_owned()));
+        let peer = match &self.trust {
+            HostTrust::Key(key) => peer.with_key(key),
+            HostTrust::Certificates(certificates) => {
+                let (me, name) = (self.me.get().cloned().unwrap_or_default(), host.to_owned());
+                peer.of_host(certificates.tls(), host, move |error| {
+                    tracing::warn!("fleet: host '{name}' is not trusted for a minute: {error}");
+                    if let Some(me) = me.upgrade() {
+                        me.submit(FleetEvent::HostDistrusted { host: name.clone() });
+                    }
+                })
+            }
+        };
+        let shared = peer.with_lines(Vec::new());
+        peers.insert(host.to_owned(), (address.to_owned(), peer));
+        shared
     }
 
     fn now(&self) -> Duration {

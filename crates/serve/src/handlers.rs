@@ -32,8 +32,8 @@ pub(crate) struct ExtensionSettings {
     pub(crate) unified: Option<ReclaimBeforeLoad>,
 }
 
-/// Creates all extensions for these cards. The flag says that other processes can be requested to release
-/// idle memory.
+/// Creates all extensions for these cards. The flag says that engines and other processes are asked to free idle
+/// memory.
 pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,
@@ -43,8 +43,7 @@ pub(crate) fn all<'a>(
         settings.engine_user.as_ref(),
         cards.map(|card| card.kind),
     ));
-    // Without the library no process is guarded, so none could answer.
-    let asks = guard.is_available() && !settings.ask.is_zero();
+    let asks = !settings.ask.is_zero();
     let mut extensions: Vec<Rc<dyn Extension>> = vec![
         Rc::clone(&guard) as Rc<dyn Extension>,
         Rc::new(Gauges::new(Rc::clone(&guard))),

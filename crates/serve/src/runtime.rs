@@ -10,13 +10,17 @@ mod board;
 mod downloads;
 mod extension;
 mod forecast;
+mod freeing;
 mod health;
 mod holders;
+mod host_bound;
 mod launch;
 mod memory;
+pub(crate) mod model_files;
 mod needs;
 mod operator_log;
 mod private_folder;
+mod read_ahead;
 mod registry;
 mod reload;
 mod request_log;
@@ -56,6 +60,7 @@ use self::admission::AdmissionAnswer;
 use self::board::{Board, Webhook};
 use self::downloads::Downloads;
 use self::operator_log::OperatorLog;
+use self::read_ahead::ReadAheads;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
 use self::slots::WarmSlots;
@@ -166,6 +171,7 @@ pub(crate) struct Runtime {
     extensions: Vec<Rc<dyn Extension>>,
     operator_log: OperatorLog,
     board: Board,
+    ahead: ReadAheads,
     /// Measured memory of engines that nothing plans.
     needs: MeasuredNeeds,
     traces: Option<Traces>,
@@ -236,6 +242,7 @@ impl Runtime {
             extensions,
             operator_log: OperatorLog::default(),
             board,
+            ahead: ReadAheads::default(),
             needs,
             traces,
             counts: RequestCounts::default(),
@@ -322,7 +329,7 @@ impl Runtime {
         match effect {
             SchedulerEffect::Dispatch { request, run } => {
                 if let Some(run) = self.run(*run) {
-                    self.answer(*request, AdmissionAnswer::Go(run));
+                    self.send_on(*request, run);
                 }
             }
             SchedulerEffect::Refuse { request, refusal } => {
@@ -334,6 +341,7 @@ impl Runtime {
                 }
             }
             SchedulerEffect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
+            SchedulerEffect::ReadAhead { model } => self.read_ahead(*model),
             SchedulerEffect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
             SchedulerEffect::Start { run, model, placement } => {
                 let entry = self.entry(*model);
@@ -355,6 +363,7 @@ impl Runtime {
             SchedulerEffect::StateChanged { model, state } => {
                 let before = self.statuses.with(*model, |status| status.state.replace(*state));
                 self.told_state(*model, before, *state);
+                self.ahead.state_changed(*model, *state);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
                 if *state == ModelState::Draining {
@@ -364,10 +373,21 @@ impl Runtime {
             SchedulerEffect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
             SchedulerEffect::Drained => self.drained.notify_waiters(),
             // Only extensions hold engines to their claims and ask other processes.
-            SchedulerEffect::AskNeighbours { .. }
-            | SchedulerEffect::AnswerBudget { .. }
-            | SchedulerEffect::ClaimChanged { .. } => {}
+            SchedulerEffect::AskNeighbours { .. } | SchedulerEffect::AnswerBudget { .. } => {}
+            SchedulerEffect::ClaimChanged { run, share } => self.follow_host_claim(*run, share),
         }
+    }
+
+    /// Lets a request go to its engine, which may have to be woken first.
+    fn send_on(&self, request: RequestId, run: Rc<EngineRun>) {
+        if !run.is_held_asleep() {
+            return self.answer(request, AdmissionAnswer::Go(run));
+        }
+        let runtime = self.me();
+        spawn_local(async move {
+            run.wake().await;
+            runtime.answer(request, AdmissionAnswer::Go(run));
+        });
     }
 
     /// Lets a client that takes nothing of its answer hold the memory of a draining model only briefly.
@@ -422,16 +442,6 @@ impl Runtime {
         if is_new && state != ModelState::Ready {
             self.publish(model, state, &Value::Null);
         }
-    }
-
-    /// Access to the answers of engines; `None` where they are not asked.
-    fn asking(&self, patience: Patience) -> Option<Asking> {
-        self.settings.asking(&self.answers, patience)
-    }
-
-    /// Ends the engine that is being asked.
-    pub(crate) fn end_questions(&self) {
-        self.answers.end();
     }
 
     fn find(&self, name: &str) -> Option<ModelId> {

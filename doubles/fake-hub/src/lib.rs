@@ -136,6 +136,11 @@ impl FakeHub {
         Ok(Self { address, shared })
     }
 
+    /// The address of a file at the second host, which states no digest.
+    pub fn plain(&self, repo: &str, path: &str) -> String {
+        format!("{}/{repo}/resolve/{COMMIT}/{path}", self.shared.elsewhere)
+    }
+
     pub fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

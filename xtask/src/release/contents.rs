@@ -9,8 +9,8 @@ use super::tree::{FileTree, Node, gzip};
 
 /// Files of the repository, and where packages install them.
 const FILES: &[(&str, &str)] = &[
-    ("crates/plimsoll/units/system.service", "usr/lib/systemd/system/plimsoll.service"),
-    ("crates/plimsoll/units/user.service", "usr/lib/systemd/user/plimsoll.service"),
+    ("crates/cli/units/system.service", "usr/lib/systemd/system/plimsoll.service"),
+    ("crates/cli/units/user.service", "usr/lib/systemd/user/plimsoll.service"),
     ("packaging/sysusers.conf", "usr/lib/sysusers.d/plimsoll.conf"),
     ("packaging/tmpfiles.conf", "usr/lib/tmpfiles.d/plimsoll.conf"),
     ("packaging/plimsoll.toml", "etc/plimsoll/plimsoll.toml"),

@@ -37,9 +37,13 @@ impl Macros {
         };
         let mut macros = Self::default();
         for pair in pairs {
-            let fail = |why, remedy| {
+            let fail = |why, remedy: &str| {
                 let name = quoted(&pair.key);
-                Err(ConfigError::at(file, pair.line, ConfigProblem::ExpandMacro { name, why, remedy }))
+                Err(ConfigError::at(
+                    file,
+                    pair.line,
+                    ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
+                ))
             };
             // Each macro may double the text, so their number bounds the work.
             if macros.0.len() == MOST {
@@ -78,6 +82,10 @@ impl Macros {
         Self(merged)
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|entry| entry.name.as_str())
+    }
+
     /// Puts the macros into every scalar of a value.
     pub(super) fn expand(&self, file: &Arc<str>, node: &mut Node) -> Result<(), ConfigError> {
         // From the last declared macro to the first, each in one pass, as llama-swap does.
@@ -90,7 +98,11 @@ impl Macros {
                 *text = replaced(text, slug, value).ok_or_else(|| {
                     let (why, remedy) = ("the value expands to more than 64 KiB", "shorten it");
                     let name = name.clone();
-                    ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy })
+                    ConfigError::at(
+                        file,
+                        line,
+                        ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
+                    )
                 })?;
             }
             Ok(())
@@ -105,9 +117,13 @@ pub(super) fn expand_environment(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), ConfigError> {
     node.scalars(&mut |text, line| {
-        let fail = |name: &str, why, remedy| {
+        let fail = |name: &str, why, remedy: &str| {
             let name = format!("env.{}", quoted(name));
-            Err(ConfigError::at(file, line, ConfigProblem::ExpandMacro { name, why, remedy }))
+            Err(ConfigError::at(
+                file,
+                line,
+                ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
+            ))
         };
         let mut done = String::new();
         let mut rest = text.as_str();

@@ -6,7 +6,7 @@ use plimsoll_flags::{FlagOrigin, quoted};
 
 use super::macros::{Macros, left_over};
 use super::tree::{Node, Pair, YamlTree};
-use super::{Defaults, LlamaSwapReader, Unused};
+use super::{Defaults, LlamaSwapReader, Unused, nearest};
 use crate::command;
 use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, ConfigProblem};
@@ -91,6 +91,7 @@ impl LlamaSwapReader<'_> {
         let fields = self.pairs(&pair.value, &pair.key)?.iter().filter(|field| field.key != "macros");
         let mut node = Node { tree: YamlTree::Map(fields.cloned().collect()), line: pair.line };
         macros.expand(self.file, &mut node)?;
+        self.macros = macros.names().map(str::to_owned).collect();
         // After expansion: a macro may stand for a whole value, never for a key.
         self.warn_of_unread(&node, &READ, &WITHOUT_EFFECT);
         let mut entry = ConfiguredModel::new(pair.key.clone(), FlagOrigin::file(self.file, pair.line));
@@ -123,11 +124,17 @@ impl LlamaSwapReader<'_> {
         // `${PID}` is known only once the child runs, so it stays.
         let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
         let line = node.get("cmd").map_or(node.line, |cmd| cmd.line);
+        let proxy = self.proxy(node, &argv)?;
+        if argv.iter().any(|argument| argument.contains(PORT)) && !proxy.contains(PORT) {
+            let line = node.get("proxy").map_or(line, |proxy| proxy.line);
+            let what = format!("requests go to {}, but `cmd` listens on `{PORT}`", quoted(&proxy));
+            self.warn(line, what, "leave `proxy` out, or write `${PORT}` as its port");
+        }
         let (file, text) = (self.file, self.text);
         let at = |word: &str| FlagOrigin::file(file, line_of(text, word, line));
         Ok(Launch::Command {
             options: engine_flags(&argv, &at, &mut self.roster.warnings),
-            proxy: self.proxy(node, &argv)?,
+            proxy,
             check: self.plain(node, "checkEndpoint")?.unwrap_or_else(|| CHECK.to_owned()),
             argv,
             stop,
@@ -158,10 +165,14 @@ impl LlamaSwapReader<'_> {
         let Some(name) = left_over(text, known) else {
             return Ok(());
         };
+        let named = self.macros.iter().map(String::as_str).chain(known.iter().copied());
+        // A name that is declared is used by a macro above it.
+        let near = nearest(name, named.filter(|named| *named != name));
+        let declare = || "declare the macro under `macros`, before the macros that use it".to_owned();
         let problem = ConfigProblem::ExpandMacro {
             name: name.to_owned(),
             why: "there is no such macro",
-            remedy: "declare the macro under `macros`, before the macros that use it",
+            remedy: near.map_or_else(declare, |near| format!("did you mean `${{{near}}}`?")),
         };
         Err(ConfigError::at(self.file, line, problem))
     }

@@ -90,15 +90,15 @@ pub(super) struct Serve {
     /// model leaves, and restores it after the next load. The files hold users' prompts. Default: `0`, nothing is
     /// saved.
     pub(super) warm: Option<ReserveText>,
-    /// Folder for models that `POST /models` downloads, in the layout of Hugging Face's cache. Its models are served beside
-    /// those of this file. Without it, models are not downloaded.
+    /// Folder for models that `plimsoll download` and `POST /models` fetch, in the layout of Hugging Face's cache. Its
+    /// models are served beside those of this file. Without it, models are not downloaded.
     pub(super) downloads: Option<FileText>,
     /// File to which the output of the engines is appended.
     pub(super) log_file: Option<FileText>,
     /// Guard settings for models on CUDA cards that set none of their own.
     pub(super) guard: GuardSettings,
     /// Time to wait for guarded processes to release cached memory before a model is evicted or refused, e.g.
-    /// `500ms`; `0` disables it. Default: `500ms`.
+    /// `500ms`. `0` disables it, and the same questions to idle engines (ComfyUI, vLLM). Default: `500ms`.
     pub(super) ask: Option<AskText>,
     /// Origins of web pages that may use this server, or `*` for all; pages of this machine always may.
     #[schemars(with = "Vec<String>")]
@@ -141,9 +141,16 @@ pub(super) struct FleetTable {
     pub(super) store: Option<String>,
     /// This host's name in the fleet. Default: the machine's host name.
     pub(super) host: Option<String>,
-    /// `ADDRESS:PORT` at which other hosts reach this one. Default: the first address of `listen`.
+    /// `ADDRESS:PORT` at which other hosts reach this one. Default: that of `identity`, else of `listen` here, else the
+    /// first address for clients.
     pub(super) address: Option<String>,
-    /// File with the key that all hosts of the fleet share.
+    /// Address and port for other hosts alone. Default: with `identity` that of `address`; with `key-file` they come to
+    /// the address for clients.
+    #[schemars(with = "Option<String>")]
+    pub(super) listen: Option<std::net::SocketAddr>,
+    /// Folder that `plimsoll fleet init` or `plimsoll fleet join` has made: the certificate that this host shows to others.
+    pub(super) identity: Option<std::path::PathBuf>,
+    /// File with the key that all hosts of the fleet share, for a network of their own; instead of `identity`.
     pub(super) key_file: Option<std::path::PathBuf>,
 }
 

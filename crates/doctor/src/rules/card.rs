@@ -63,11 +63,13 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
         Purpose::Pool => "the run-time pool, after the buffers were allocated",
         _ => "the compute buffers",
     };
-    let copies = cause == Cause::ComputeBufferTooLarge && facts.says(Pattern::PipelineCopies);
-    let lines = copies.then(|| facts.quote(Pattern::PipelineCopies)).flatten();
+    let copies = facts.quote(Pattern::PipelineCopies).filter(|_| cause == Cause::ComputeBufferTooLarge);
+    // A build with one copy prints the line, too (`llama-context.cpp:llama_context`).
+    let copies = copies.filter(|line| !line.text.contains("n_copies=1)"));
     let text = format!("{} for {purpose}", requested(refusal));
-    let quotes = refusal.quotes().chain(lines);
-    Some(RuleFinding::new(cause, weight, text, quotes).by(copies.then_some(SubCause::PipelineCopies)))
+    let sub_cause = copies.as_ref().map(|_| SubCause::PipelineCopies);
+    let quotes = refusal.quotes().chain(copies);
+    Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause))
 }
 
 /// Only the pool of virtual memory calls cuMemCreate, and only a program at work has used its pool before.

@@ -64,7 +64,8 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
     }
     let text = "the driver does not match its libraries, or the program cannot reach the driver, for example \
         from a container";
-    (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
+    (!quotes.is_empty())
+        .then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::NoDriver))
 }
 
 fn is_of_ptx(quote: &Quote) -> bool {

@@ -94,7 +94,7 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
         );
     }
     let text = "the model needs more host memory than the machine has";
-    Some(RuleFinding::new(Cause::ModelTooLarge, Strong, text, [quote]))
+    Some(RuleFinding::new(Cause::ModelTooLarge, Strong, text, [quote]).by(SubCause::HostMemory))
 }
 
 /// ollama's own line is a warning, and it goes on to load.

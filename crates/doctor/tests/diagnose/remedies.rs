@@ -54,6 +54,108 @@ graph_reserve: failed to allocate compute buffers
     );
 }
 
+#[test]
+fn one_copy_is_no_cause_and_several_have_a_remedy() {
+    let log = |copies: u32| {
+        format!(
+            "{LLAMA}{LOADED}{CACHED}llama_context: pipeline parallelism enabled (n_copies={copies})\n\
+            ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\n\
+            graph_reserve: failed to allocate compute buffers\n"
+        )
+    };
+    assert_eq!(read(&log(4)).sub_cause.map(|sub_cause| sub_cause.code()), Some("pipeline_copies"));
+    assert!(
+        hints(&log(4)).starts_with("build with GGML_SCHED_MAX_COPIES=1, or keep the last layer on the host")
+    );
+    assert_eq!(read(&log(1)).sub_cause, None);
+    assert!(!hints(&log(1)).contains("COPIES"), "{}", hints(&log(1)));
+}
+
+#[test]
+fn a_kernel_that_reads_beyond_its_memory_is_a_fault_of_the_program_first() {
+    let text = hints(&format!(
+        "{LLAMA}{LOADED}{CACHED}CUDA error: an illegal memory access was encountered\n\
+        \x20 current device: 1, in function ggml_cuda_op at ggml-cuda.cu:2555\n"
+    ));
+    assert!(text.starts_with("update the engine") && text.contains("(-mg)"), "{text}");
+}
+
+#[test]
+fn a_cache_that_is_f16_already_is_no_advice() {
+    let grew = "\
+slot launch_slot_: id  0 | task 0 | processing task
+CUDA error: out of memory
+  current device: 0, in function alloc at ggml-cuda.cu:384
+  cuMemCreate(&handle, reserve_size, &prop, 0)
+";
+    let size = |kind: &str| {
+        format!(
+            "llama_kv_cache: size = 4096.00 MiB ( 65536 cells,  32 layers,  1/1 seqs), K ({kind}): 2048.00 MiB, V ({kind}): 2048.00 MiB\n"
+        )
+    };
+    let told = |kind: &str| hints(&format!("{LLAMA}{LOADED}{CACHED}{}{grew}", size(kind)));
+    assert!(told("q8_0").contains("use an f16 cache"), "{}", told("q8_0"));
+    assert!(!told("f16").contains("use an f16 cache"), "{}", told("f16"));
+}
+
+#[test]
+fn ollama_without_host_memory_is_not_told_to_use_more_of_it() {
+    let log = "Error: model requires more system memory (18.5 GiB) than is available (12.0 GiB)\n";
+    let said = read(log);
+    assert_eq!(said.sub_cause.map(|sub_cause| sub_cause.code()), Some("host_ram"));
+    assert!(!hints(log).contains("num_gpu") && hints(log).contains("add host memory"), "{}", hints(log));
+}
+
+#[test]
+fn a_driver_that_cannot_be_reached_is_no_matter_of_power_and_cooling() {
+    for log in [
+        "docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]].\n",
+        "Failed to initialize NVML: Driver/library version mismatch\n",
+        "RuntimeError: No CUDA GPUs are available\n",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+    ] {
+        assert!(
+            hints(log).starts_with("check the driver on the host with nvidia-smi"),
+            "{log}{}",
+            hints(log)
+        );
+        assert!(!hints(log).contains("cooling"), "{log}");
+    }
+}
+
+#[test]
+fn flash_attention_that_is_on_is_no_advice() {
+    let refused = "\
+ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
+graph_reserve: failed to allocate compute buffers
+";
+    for (line, is_told) in [
+        ("llama_context: flash_attn    = enabled", false),
+        ("llama_new_context_with_model: flash_attn = 1", false),
+        ("llama_context: flash_attn    = auto", true),
+    ] {
+        let text = hints(&format!("{LLAMA}{LOADED}{line}\n{CACHED}{refused}"));
+        assert_eq!(text.contains("-fa on"), is_told, "{line}\n{text}");
+        assert!(text.contains("a smaller micro-batch (-ub)"), "{text}");
+    }
+}
+
+#[test]
+fn plimsolls_own_remark_about_a_missing_driver_is_no_cause() {
+    let remark = "2026-11-23T18:00:00.000Z  INFO no NVIDIA card is visible: libnvidia-ml.so.1: cannot open shared object file: No such file or directory\n";
+    assert_ne!(read(remark).sub_cause.map(|sub_cause| sub_cause.code()), Some("missing_library"));
+    let failed = "2026-11-23T18:00:01.000Z  WARN model a cannot be loaded: a could not be started: cannot open /m/a.gguf: No such file or directory\n";
+    let said = read(&format!("{remark}{failed}"));
+    assert_eq!(said.sub_cause.map(|sub_cause| sub_cause.code()), Some("model_file"), "{said:?}");
+}
+
+#[test]
+fn a_handle_of_cublas_may_also_lack_memory() {
+    let text =
+        hints("CUDA error: the resource allocation failed\n  cublasCreate_v2(&cublas_handles[device])\n");
+    assert!(text.contains("on a full card cuBLAS cannot start either"), "{text}");
+}
+
 /// llama.cpp refuses a quantised V cache without flash attention, and the context is what is too long.
 #[test]
 fn a_quantised_cache_is_no_first_advice_where_flash_attention_is_off() {

@@ -48,6 +48,14 @@ impl Options {
 
 /// Such a flag makes today's llama-server exit with an error.
 fn gone(setting: &Setting) -> Option<Warning> {
+    if setting.flag.takes == FlagArity::OptionalValue && setting.value == FlagValue::Bare {
+        let name = setting.flag.name();
+        let what = format!("llama-server does not start with {name} alone");
+        let hint = format!(
+            "write `{name} on`, unless your engine is ik_llama.cpp or a llama.cpp from before September 2025"
+        );
+        return Some(Warning::new(setting.origin.clone(), what).hint(hint));
+    }
     let KnownFlag::Before(instead) = setting.flag.known else {
         return None;
     };
@@ -269,6 +277,15 @@ mod tests {
                 "command line: `,1` is not a valid value for --tensor-split; write up to 15 proportions of at least 0, \
                     e.g. 3,1",
             ),
+            (
+                "--n-cpu-moe=20",
+                "command line: unknown flag `--n-cpu-moe=20`; write the value as a word of its own: `--n-cpu-moe 20`",
+            ),
+            (
+                "-c4096",
+                "command line: unknown flag `-c4096`; write the value as a word of its own: `-c 4096`",
+            ),
+            ("-c=", "command line: unknown flag `-c=`; did you mean -c?"),
             (
                 "-fa maybe",
                 "command line: `maybe` is not a valid value for --flash-attn; write one of on, off and auto",

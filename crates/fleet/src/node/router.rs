@@ -15,6 +15,8 @@ use crate::view::{StoreChange, Versioned};
 /// Time for which a host that left the store is still asked: its lease may have been lost by mistake, and then it comes
 /// back at once.
 const GRACE: Duration = Duration::from_secs(2);
+/// Time for which a host that has not shown that it is the one takes no part.
+const DISTRUST: Duration = Duration::from_secs(60);
 /// Pauses before the next claim: after a conflict, at most; and while every host is full.
 const CONFLICT_MS: u64 = 20;
 const FULL: Duration = Duration::from_millis(250);
@@ -121,6 +123,24 @@ impl FleetNode {
         let text = format!("host '{host}' of model '{model}' does not answer, and its lease has not ended");
         let reason = Reason::new("host_unreachable", text).fact("host", host.to_owned());
         effects.push(FleetEffect::Refuse { request, reason });
+    }
+
+    /// Leaves a life of a host out of account: its seats are free for other hosts, and it gets none.
+    ///
+    /// DECISION: a host that is not reached keeps its seats until its lease ends, because this daemon may be the one that
+    /// is cut off. Something else that answers in its place is no such case: it may renew a lease for ever.
+    pub(super) fn distrust(&mut self, now: Duration, host: String) {
+        if let Some(life) = self.view.host(&host).map(|record| record.incarnation.clone()) {
+            self.view.distrusted.insert(host.clone(), life);
+            self.distrusted.insert(host, now);
+        }
+    }
+
+    /// Tries distrusted hosts anew after a time: certificates are renewed, and clocks are set.
+    pub(super) fn trust_again(&mut self, now: Duration) {
+        let Self { distrusted, view, .. } = self;
+        distrusted.retain(|_, since| now < *since + DISTRUST);
+        view.distrusted.retain(|host, _| distrusted.contains_key(host));
     }
 
     pub(super) fn forget(&mut self, request: u64) {

@@ -298,3 +298,41 @@ fn a_loaded_model_without_a_seat_takes_one_though_there_is_room_for_it_only_once
     assert_eq!(node.held().collect::<Vec<_>>(), [("big", Some(seat.revision), need)]);
     assert_eq!(check(&scene.store.history), Faults::default());
 }
+
+#[test]
+fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_for_a_minute() {
+    let mut scene = Scene::new(None);
+    scene.seat("a", "h1");
+    let mut node = FleetNode::new(NodeSettings { name: "h3".to_owned(), ..settings() });
+    let (mut effects, at) = (Vec::new(), Duration::from_secs);
+    node.on_event(at(1), read(&scene), &mut effects);
+    node.on_event(at(1), FleetEvent::Wanted { request: 1, model: "a".to_owned() }, &mut effects);
+    let to = |effects: &[FleetEffect]| {
+        effects.iter().rev().find_map(|effect| match effect {
+            FleetEffect::Forward { host, .. } => Some(host.clone()),
+            _ => None,
+        })
+    };
+    assert_eq!(to(&effects).as_deref(), Some("h1"));
+    node.on_event(at(1), FleetEvent::HostDistrusted { host: "h1".to_owned() }, &mut effects);
+    effects.clear();
+    let (model, host) = ("a".to_owned(), "h1".to_owned());
+    node.on_event(at(1), FleetEvent::HostFailed { request: 1, model, host }, &mut effects);
+    let claim = effects.iter().find_map(|effect| match effect {
+        FleetEffect::Transact { operation, transaction } => Some((*operation, transaction.clone())),
+        _ => None,
+    });
+    let (operation, transaction) = claim.expect("it is seated elsewhere");
+    let outcome = scene.store.apply(&transaction, 0);
+    node.on_event(at(1), FleetEvent::Transacted { operation, outcome }, &mut effects);
+    assert_eq!(to(&effects).as_deref(), Some("h2"), "{effects:?}");
+    assert_eq!(check(&scene.store.history), Faults::default());
+    // A new reading of the store does not make it trusted, and time does.
+    node.on_event(at(2), read(&scene), &mut effects);
+    let wish =
+        SeatWish { model: "b", only: Some("h1"), cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let codes: Vec<_> = place(&node.view, &wish).unwrap_err().because.iter().map(|host| host.code).collect();
+    assert_eq!(codes, ["host_distrusted", "other_host"]);
+    node.on_event(at(62), FleetEvent::Tick, &mut effects);
+    assert!(place(&node.view, &wish).is_ok());
+}

@@ -7,7 +7,7 @@ use plimsoll_probe::{Reading, Sampler};
 use super::server::LoadTarget;
 
 /// Name of the host memory figure.
-pub(super) const PROCESS: &str = "host memory of the server";
+pub(super) const PROCESS: &str = "host memory of the engine";
 
 /// Suffix of a card figure that covers the server's own memory only.
 const OWN: &str = "the server";

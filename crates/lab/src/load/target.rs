@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Port of an address with a scheme.
 const DEFAULT_PORT: u16 = 80;
+/// Port of a machine's name alone: that of llama-server, and of `plimsoll serve`.
+const USUAL_PORT: u16 = 8080;
 
 /// Address of a server. Only http is supported, because TLS would be measured too.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +32,8 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, ReadTargetError> {
         let wrong_port = |_| ReadTargetError::Port { text: text.to_owned() };
-        let rest = match text.split_once("://") {
-            Some(("http", rest)) => rest,
+        let (rest, usual) = match text.split_once("://") {
+            Some(("http", rest)) => (rest, DEFAULT_PORT),
             Some(_) => {
                 return Err(ReadTargetError::Scheme { text: text.to_owned() });
             }
@@ -39,13 +42,13 @@ impl FromStr for Target {
                 return Ok(Self::here(text.trim_start_matches(':').parse().map_err(wrong_port)?));
             }
             // A bare `host:port` is accepted, since that is how servers print their address.
-            None => text,
+            None => (text, USUAL_PORT),
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (host, port) = match authority.rsplit_once(':') {
             // `[::1]` has colons of its own: a last part that ends in `]` is no port.
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(wrong_port)?),
-            _ => (authority, DEFAULT_PORT),
+            _ => (authority, usual),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
@@ -103,6 +106,8 @@ mod tests {
             ("localhost:9", "http://localhost:9", true),
             ("http://[::1]:81/upstream/a", "http://[::1]:81/upstream/a", true),
             ("http://box", "http://box:80", false),
+            ("box", "http://box:8080", false),
+            ("127.0.0.1/v1", "http://127.0.0.1:8080", true),
             ("8080", "http://127.0.0.1:8080", true),
             (":8080", "http://127.0.0.1:8080", true),
         ] {

@@ -108,6 +108,8 @@ pub fn uninstall(home: &EngineHome) -> Result<Vec<PathBuf>, InstallError> {
     let folders = [home.engines(), home.quickstart()].into_iter().filter(|folder| folder.is_dir());
     let folders: Vec<PathBuf> = folders.collect();
     folders.iter().try_for_each(|folder| remove(folder))?;
+    // The folder of both, unless it holds files of the user's own.
+    let _ = home.engines().parent().map(fs::remove_dir);
     Ok(folders)
 }
 

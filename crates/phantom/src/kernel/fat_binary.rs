@@ -100,18 +100,15 @@ fn unpacked(entry: Entry<'_>) -> Option<Cow<'_, [u8]>> {
 }
 
 pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    let bytes = bytes.get(at..at.checked_add(2)?)?;
-    Some(u16::from_le_bytes(bytes.try_into().ok()?))
+    bytes.get(at..)?.first_chunk().copied().map(u16::from_le_bytes)
 }
 
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
 }
 
 fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(8)?)?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ crate::exported! {
         kernel::register(host.addr(), binary.addr(), name.addr());
     }
 
-    fn __cudaPopCallConfiguration(
+    fn __cudaPopCallConfiguration as __hipPopCallConfiguration(
         grid: *mut [c_uint; 3], block: *mut [c_uint; 3], shared: *mut usize, stream: *mut *mut c_void,
     ) -> c_int {
         give(grid, [1; 3]);
@@ -49,7 +49,7 @@ crate::exported! {
     fn __cudaGetKernel(kernel: *mut *mut c_void, host: *mut c_void) -> c_int { give(kernel, host) }
 
     /// The structures of later runtimes begin with this one.
-    fn cudaFuncGetAttributes(place: *mut FunctionAttributes, host: *const c_void) -> c_int {
+    fn cudaFuncGetAttributes as hipFuncGetAttributes(place: *mut FunctionAttributes, host: *const c_void) -> c_int {
         let Some(card) = machine().cards.get(machine().current()) else { return INVALID };
         let code = kernel::code(host.addr(), card.capability);
         let (major, minor) = card.capability;
@@ -65,7 +65,8 @@ crate::exported! {
         give(place, attributes)
     }
 
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    fn cudaOccupancyMaxActiveBlocksPerMultiprocessor as cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+    as hipOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut c_int, host: *const c_void, threads: c_int, dynamic: usize,
     ) -> c_int {
         let Some(card) = machine().cards.get(machine().current()) else { return INVALID };
@@ -77,12 +78,6 @@ crate::exported! {
             machine().memory.report().guessed(kernel::name(host.addr()), most);
         }
         give(blocks, c_int::try_from(most).unwrap_or(0))
-    }
-
-    fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        blocks: *mut c_int, host: *const c_void, threads: c_int, dynamic: usize, _flags: c_uint,
-    ) -> c_int {
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, host, threads, dynamic)
     }
 
     /// The text is the C string of the library that the kernel is in.

@@ -3,23 +3,21 @@
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 
-use ash::vk::{self, StructureType as Kind};
+use ash::vk::{self, MemoryPropertyFlags as Flags, StructureType as Kind};
 
 use super::{Dispatchable, card};
 use crate::cards::Card;
 use crate::machine::machine;
 
-const MAPPED: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
-    vk::MemoryPropertyFlags::HOST_VISIBLE.as_raw() | vk::MemoryPropertyFlags::HOST_COHERENT.as_raw(),
-);
-const CACHED: u32 = MAPPED.as_raw() | vk::MemoryPropertyFlags::HOST_CACHED.as_raw();
-const LOCAL: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::DEVICE_LOCAL;
+const LOCAL: u32 = Flags::DEVICE_LOCAL.as_raw();
+const MAPPED: u32 = Flags::HOST_VISIBLE.as_raw() | Flags::HOST_COHERENT.as_raw();
+const CACHED: u32 = MAPPED | Flags::HOST_CACHED.as_raw();
 
 /// Memory types of a card with memory of its own, each with its heap: 0 the card's, 1 the host's.
 pub(in crate::vulkan) const DISCRETE: [(u32, u32); 4] =
-    [(LOCAL.as_raw(), 0), (MAPPED.as_raw(), 1), (LOCAL.as_raw() | MAPPED.as_raw(), 0), (CACHED, 1)];
+    [(LOCAL, 0), (MAPPED, 1), (LOCAL | MAPPED, 0), (CACHED, 1)];
 /// The only type of a card that uses the host's memory.
-const UNIFIED: [(u32, u32); 1] = [(LOCAL.as_raw() | CACHED, 0)];
+const UNIFIED: [(u32, u32); 1] = [(LOCAL | CACHED, 0)];
 /// Features and properties of VK_NV_cooperative_matrix2, which `ash` does not have yet.
 const MATRIX_2_FEATURES: Kind = Kind::from_raw(1_000_593_000);
 const MATRIX_2_PROPERTIES: Kind = Kind::from_raw(1_000_593_002);
@@ -65,29 +63,25 @@ vulkan! {
 
     /// The structure is made of nothing but words.
     fn vkGetPhysicalDeviceFeatures(_physical: u64, place: *mut vk::PhysicalDeviceFeatures) {
-        all_true(place.cast(), 0, size_of::<vk::PhysicalDeviceFeatures>());
+        all_true(place.cast(), size_of::<vk::PhysicalDeviceFeatures>() / size_of::<u32>());
     }
 
     fn vkGetPhysicalDeviceFeatures2(physical: u64, place: *mut vk::PhysicalDeviceFeatures2<'static>) {
         vkGetPhysicalDeviceFeatures(physical, &raw mut (*place).features);
         each((*place).p_next, |kind, at| {
-            let size = match kind {
-                Kind::PHYSICAL_DEVICE_VULKAN_1_1_FEATURES => size_of::<vk::PhysicalDeviceVulkan11Features<'_>>(),
-                Kind::PHYSICAL_DEVICE_VULKAN_1_2_FEATURES => size_of::<vk::PhysicalDeviceVulkan12Features<'_>>(),
+            let words = match kind {
+                Kind::PHYSICAL_DEVICE_VULKAN_1_1_FEATURES => 12,
+                Kind::PHYSICAL_DEVICE_VULKAN_1_2_FEATURES => 47,
                 Kind::PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES
-                | Kind::PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR => {
-                    size_of::<vk::PhysicalDeviceSubgroupSizeControlFeatures<'_>>()
-                }
+                | Kind::PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR => 2,
                 Kind::PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES
                 | Kind::PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT
                 | Kind::PHYSICAL_DEVICE_MEMORY_PRIORITY_FEATURES_EXT
-                | Kind::PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES => {
-                    size_of::<vk::PhysicalDeviceMaintenance4Features<'_>>()
-                }
-                MATRIX_2_FEATURES => size_of::<vk::BaseOutStructure<'_>>() + 7 * size_of::<u32>(),
+                | Kind::PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES => 1,
+                MATRIX_2_FEATURES => 7,
                 _ => return,
             };
-            all_true(at, size_of::<vk::BaseOutStructure<'_>>(), size);
+            all_true(at.byte_add(size_of::<vk::BaseOutStructure<'_>>()), words);
         });
     }
 
@@ -100,8 +94,7 @@ vulkan! {
             ..Default::default()
         };
         for (place, (flags, heap)) in said.memory_types.iter_mut().zip(types) {
-            let property_flags = vk::MemoryPropertyFlags::from_raw(*flags);
-            *place = vk::MemoryType { property_flags, heap_index: *heap };
+            *place = vk::MemoryType { property_flags: Flags::from_raw(*flags), heap_index: *heap };
         }
         said.memory_heaps[0] = vk::MemoryHeap { size: card.total, flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
         said.memory_heaps[1].size = HOST_HEAP;
@@ -230,13 +223,13 @@ pub(in crate::vulkan) fn write_text(place: &mut [c_char], text: &[u8]) {
     }
 }
 
-/// Sets every word of a structure from an offset on.
+/// Sets so many words.
 ///
 /// # Safety
-/// A structure of this size, of words from there on.
-unsafe fn all_true(place: *mut c_void, from: usize, size: usize) {
-    for at in (from..size).step_by(size_of::<u32>()) {
+/// The address of as many words.
+unsafe fn all_true(place: *mut c_void, words: usize) {
+    for at in 0..words {
         // SAFETY: the caller's promise.
-        unsafe { place.byte_add(at).cast::<u32>().write(vk::TRUE) };
+        unsafe { place.cast::<u32>().add(at).write(vk::TRUE) };
     }
 }

@@ -157,13 +157,9 @@ const EXTENSIONS: [&str; 14] = [
     "VK_EXT_memory_budget", "VK_EXT_memory_priority", "VK_EXT_pci_bus_info", "VK_EXT_external_memory_host",
 ];
 
-/// One family does everything.
+/// One family does everything: graphics, compute and transfer.
 const FAMILY: vk::QueueFamilyProperties = vk::QueueFamilyProperties {
-    queue_flags: vk::QueueFlags::from_raw(
-        vk::QueueFlags::GRAPHICS.as_raw()
-            | vk::QueueFlags::COMPUTE.as_raw()
-            | vk::QueueFlags::TRANSFER.as_raw(),
-    ),
+    queue_flags: vk::QueueFlags::from_raw(0b111),
     queue_count: 1,
     timestamp_valid_bits: 64,
     min_image_transfer_granularity: vk::Extent3D { width: 1, height: 1, depth: 1 },

@@ -42,11 +42,8 @@ impl Heap {
     fn allocate(&mut self, size: u64) -> u64 {
         let size = self.aligned(size);
         let last = self.free.len() - 1;
-        let fitting = self.free[..last].iter().enumerate().filter(|(_, block)| block.size >= size);
-        let best = fitting.fold(None, |best: Option<(usize, u64)>, (i, block)| match best {
-            Some((_, smallest)) if block.size > smallest => best,
-            _ => Some((i, block.size)),
-        });
+        let fitting = self.free[..last].iter().enumerate().rev().filter(|(_, block)| block.size >= size);
+        let best = fitting.min_by_key(|(_, block)| block.size);
         // The engine's last block has the rest of the address space: taking it first would never reuse anything.
         let at = best.map_or(last, |(i, _)| i);
         let block = &mut self.free[at];
@@ -74,20 +71,15 @@ impl Heap {
             self.free.insert(at.unwrap_or(self.free.len()), FreeBlock { offset, size });
             return;
         };
-        let grows = self.free[at].end() == offset;
-        self.free[at].size = self.free[at].size.saturating_add(size);
-        let first = match grows {
-            true => Some(at),
-            false => {
-                self.free[at].offset = offset;
-                at.checked_sub(1)
-            }
-        };
-        let Some(first) = first else { return };
-        if let Some(next) = self.free.get(first + 1).copied()
-            && self.free[first].end() == next.offset
+        let block = &mut self.free[at];
+        let grows = block.end() == offset;
+        block.offset = if grows { block.offset } else { offset };
+        block.size = block.size.saturating_add(size);
+        let Some(first) = (at + usize::from(grows)).checked_sub(1) else { return };
+        if let [block, next, ..] = &mut self.free[first..]
+            && block.end() == next.offset
         {
-            self.free[first].size = self.free[first].size.saturating_add(next.size);
+            block.size = block.size.saturating_add(next.size);
             self.free.remove(first + 1);
         }
     }
@@ -142,7 +134,10 @@ impl<'a> Allocator<'a> {
         }
         for step in steps {
             match *step {
-                AllocationStep::Run(id, place) => self.run(id, place),
+                AllocationStep::Run(id, place) => {
+                    self.settle(id, place);
+                    self.graph.node(id).sources.into_iter().flatten().for_each(|source| self.used(source));
+                }
                 AllocationStep::Receive(id, place) => self.settle(id, place),
                 AllocationStep::Keep(id) => self.used(id),
             }
@@ -163,14 +158,6 @@ impl<'a> Allocator<'a> {
                     self.states[source.index()].children += 1;
                 }
             }
-        }
-    }
-
-    fn run(&mut self, id: Id, place: TensorDevice) {
-        self.settle(id, place);
-        let sources = self.graph.node(id).sources;
-        for source in sources.into_iter().flatten() {
-            self.used(source);
         }
     }
 
@@ -206,10 +193,7 @@ impl<'a> Allocator<'a> {
             }
         };
         let state = &mut self.states[id.index()];
-        state.heap = heap;
-        state.offset = offset;
-        state.allocated = true;
-        state.settled = true;
+        *state = TensorState { heap, offset, allocated: true, settled: true, ..*state };
     }
 
     /// A source whose memory the result may take over: it fits, and `id` is its only remaining reader.

@@ -11,9 +11,10 @@ use plimsoll_model::TensorType;
 
 use self::cache::CacheViews;
 use self::projections::Projections;
+use super::graph::elements;
 use super::model_layers::shares_cache;
 use crate::compute::{Decoder, F16, F32, Id};
-use crate::{flash, weights};
+use crate::{CARD_ALIGNMENT, flash};
 
 impl Decoder<'_> {
     pub(super) fn attention(&mut self, input: Id) -> Id {
@@ -25,10 +26,8 @@ impl Decoder<'_> {
             return self.linear("attn_output", input).unwrap_or(input);
         };
         let gate = projections.gate;
-        let mut attended = self.attend(projections);
-        if let Some(gate) = gate {
-            attended = self.gated(attended, gate);
-        }
+        let attended = self.attend(projections);
+        let attended = gate.map_or(attended, |gate| self.gated(attended, gate));
         self.linear("attn_output", attended).unwrap_or(attended)
     }
 
@@ -67,8 +66,7 @@ impl Decoder<'_> {
     fn hadamard(&mut self, of: Id, rotation: Id) -> Id {
         let shape = self.graph.shape(of);
         let side = self.graph.shape(rotation)[0].max(1);
-        let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
-        let rows = self.graph.view(of, [side, elements / side, 1, 1]);
+        let rows = self.graph.view(of, [side, elements(&shape) / side, 1, 1]);
         let rotated = self.graph.multiply(rotation, rows);
         self.graph.view(rotated, shape)
     }
@@ -84,11 +82,10 @@ impl Decoder<'_> {
         let each = tokens / streams.max(1);
         let query = self.graph.view(p.query, [length, heads, each, streams]);
         let query = self.graph.view(query, [length, each, heads, streams]);
-        let sinks = self.weight("attn_sinks.weight");
         if !self.flash.on {
-            return self.plain_attention(p, views, [query, mask], sinks);
+            return self.plain_attention(p, views, [query, mask]);
         }
-        let attended = self.flash_attention(views, [query, mask], sinks);
+        let attended = self.flash_attention(views, [query, mask]);
         let [width, heads, each, streams] = self.graph.shape(attended);
         match p.decompress {
             None => {
@@ -104,14 +101,14 @@ impl Decoder<'_> {
     }
 
     /// `[width, heads, tokens, streams]`, before latent vectors are turned back into values.
-    fn flash_attention(&mut self, views: &CacheViews, [query, mask]: [Id; 2], sinks: Option<Id>) -> Id {
+    fn flash_attention(&mut self, views: &CacheViews, [query, mask]: [Id; 2]) -> Id {
         let [_, each, heads, streams] = self.graph.shape(query);
         let shape = [views.width, heads, each, streams];
         let key = self.as_f16(views.key, self.cache.key);
         let value = self.as_f16(views.value, self.cache.value);
         let mask = self.cast_mask(mask);
         let mut sources = vec![query, key, value, mask];
-        sources.extend(sinks);
+        sources.extend(self.weight("attn_sinks.weight"));
         let bytes = shape.into_iter().fold(F32, u64::saturating_mul);
         let scratch = self.scratch(bytes, views.copies);
         let attended = self.graph.attention(shape, scratch, &sources);
@@ -148,19 +145,13 @@ impl Decoder<'_> {
         self.graph.own_of(F16, self.graph.shape(id), &[id])
     }
 
-    fn plain_attention(
-        &mut self,
-        p: &Projections,
-        views: &CacheViews,
-        [query, mask]: [Id; 2],
-        sinks: Option<Id>,
-    ) -> Id {
+    fn plain_attention(&mut self, p: &Projections, views: &CacheViews, [query, mask]: [Id; 2]) -> Id {
         let [_, each, heads, streams] = self.graph.shape(query);
         let cells = self.graph.shape(views.key)[1];
         // The whole KQ matrix: with many cells it is the largest tensor of the graph.
         let scores = self.graph.own([cells, each, heads, streams], &[views.key, query]);
         let mut sources = vec![scores, mask];
-        sources.extend(sinks);
+        sources.extend(self.weight("attn_sinks.weight"));
         let odds = self.graph.in_place(&sources);
         let turned = self.turned_values(views);
         let shape = [views.width, each, heads, streams];
@@ -195,9 +186,8 @@ impl Decoder<'_> {
             return 0;
         }
         // Each copy starts aligned, so the gap before it counts as well.
-        let wanted = copies.into_iter().filter(|&copy| copy > 0);
-        let end = wanted
-            .fold(Bytes::new(bytes), |end, copy| end.padded(weights::CARD_ALIGNMENT) + Bytes::new(copy));
+        let behind = |end: Bytes, copy| end.padded(CARD_ALIGNMENT) + Bytes::new(copy);
+        let end = copies.into_iter().filter(|&copy| copy > 0).fold(Bytes::new(bytes), behind);
         end.get().saturating_sub(bytes)
     }
 }

@@ -4,10 +4,10 @@
 
 mod layer;
 
-use super::inputs::{Inputs, inputs};
+use super::inputs::Inputs;
 use plimsoll_model::Tensor;
 
-use crate::compute::{F32, I32, I64, Id, Layer, ModelLayers, OpGraph, OpKind};
+use crate::compute::{F16, F32, I32, I64, Id, Layer, ModelLayers, OpGraph, OpKind};
 use crate::weights::row_padding;
 use crate::{CacheKind, EngineQuirks, Flash, GraphVariant, Reserve, TensorDevice, WantedRows};
 
@@ -43,8 +43,8 @@ impl<'a> Decoder<'a> {
         let (cache, flash) = (layers.cache, layers.flash);
         let mut graph = layers.graph();
         let variant = GraphVariant::of(layers.model, quirks.picks_rows_early);
-        let halved = flash.on && !quirks.casts_mask;
-        let inputs = inputs(&mut graph, layers, reserve, halved, if variant.images { 4 } else { 1 });
+        let mask = if flash.on && !quirks.casts_mask { F16 } else { F32 };
+        let inputs = layers.inputs(&mut graph, reserve, if variant.images { 4 } else { 1 }, mask);
         Self {
             graph,
             layers,
@@ -200,11 +200,8 @@ impl Decoder<'_> {
 
     /// A norm without its weight.
     pub(super) fn bare_norm(&mut self, of: Id, subtracts_mean: bool) -> Id {
-        match subtracts_mean {
-            // `ggml_norm` cannot be done in place, `ggml_rms_norm` can (`ggml_op_can_inplace`).
-            true => self.graph.own_like(of, &[of]),
-            false => self.graph.in_place(&[of]),
-        }
+        // `ggml_norm` cannot be done in place, `ggml_rms_norm` can (`ggml_op_can_inplace`).
+        if subtracts_mean { self.graph.own_like(of, &[of]) } else { self.graph.in_place(&[of]) }
     }
 
     /// `llama-context.cpp: graph_get_cb @ b10605`: with all layers on cards a norm belongs to its own layer.
@@ -228,8 +225,7 @@ impl Decoder<'_> {
     }
 
     pub(super) fn weight(&mut self, role: &str) -> Option<Id> {
-        let (tensor, place) = self.block().get(role)?;
-        Some(self.stored(tensor, place))
+        self.part(role, "")
     }
 
     /// A weight by the two halves of its role.

@@ -69,8 +69,7 @@ impl Decoder<'_> {
         let gate = self.graph.view(gate, wide);
         let gate = self.graph.in_place(&[gate]);
         let gated = self.graph.in_place(&[normed, gate]);
-        let flat = [heads.length.saturating_mul(heads.values), wide[2], wide[3], 1];
-        let gated = self.graph.view(gated, flat);
+        let gated = self.graph.view(gated, [heads.length.saturating_mul(heads.values), wide[2], wide[3], 1]);
         self.project_out("ssm_out", gated)
     }
 
@@ -194,8 +193,7 @@ impl Decoder<'_> {
     /// A transposed copy of `of`.
     fn turned(&mut self, of: Id) -> Id {
         let [a, b, c, d] = self.graph.shape(of);
-        let turned = self.graph.view(of, [b, a, c, d]);
-        self.graph.own([b, a, c, d], &[turned])
+        self.graph.turned(of, [b, a, c, d])
     }
 
     /// Effects of the tokens of a chunk on each other for all chunks at once, then the state chunk by chunk.
@@ -233,8 +231,7 @@ impl Decoder<'_> {
         let growth = self.turned(growth);
         let query = self.graph.in_place(&[c.query, growth]);
         // The decay at the end of each chunk, which the state takes over to the next one.
-        let last = self.graph.view(sums, [1, 1, c.count, c.heads]);
-        let last = self.graph.own([1, 1, c.count, c.heads], &[last]);
+        let last = self.graph.turned(sums, [1, 1, c.count, c.heads]);
         let last_growth = self.graph.in_place(&[last]);
         let last_growth = self.graph.view(last_growth, [1, 1, c.count, c.heads]);
         let rest = self.graph.chain(sums, &[&[last], &[], &[]]);

@@ -19,8 +19,7 @@ impl Decoder<'_> {
             let first = self.graph.cache_view(kinds, [width, 1, 1, 1], bytes);
             sum = self.graph.in_place(&[sum, first]);
         }
-        if let Some((positions, place)) = self.layers.other("position_embd.weight") {
-            let positions = self.stored(positions, place);
+        if let Some(positions) = self.outer("position_embd.weight") {
             let rows = self.graph.gather([width, tokens, 1, 1], positions, self.inputs.positions);
             sum = self.graph.in_place(&[rows, sum]);
         }
@@ -82,8 +81,7 @@ impl Decoder<'_> {
         let sequences = self.sequences();
         let shares = self.graph.input(F32, [self.tokens, sequences, 1, 1]);
         // A product with the share of each token in its sequence, which needs the tokens side by side.
-        let turned = self.graph.view(embedded, [rows, width, 1, 1]);
-        let turned = self.graph.own([rows, width, 1, 1], &[turned]);
+        let turned = self.graph.turned(embedded, [rows, width, 1, 1]);
         self.graph.multiply(turned, shares)
     }
 

@@ -104,8 +104,7 @@ impl Decoder<'_> {
         if let Some(both) = self.expert_linear("ffn_gate_up_exps", input, chosen) {
             let [width, used, tokens, _] = self.graph.shape(both);
             let half = [width / 2, used, tokens, 1];
-            let gate = self.graph.view(both, half);
-            let up = self.graph.view(both, half);
+            let [gate, up] = [(); 2].map(|()| self.graph.view(both, half));
             return self.graph.own(half, &[gate, up]);
         }
         if let Some(active) = self.fused_activation(input, chosen) {
@@ -120,13 +119,11 @@ impl Decoder<'_> {
 
     /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one type.
     fn fused_activation(&mut self, input: Id, chosen: Id) -> Option<Id> {
-        let (up, _) = self.block().get("ffn_up_exps.weight")?;
-        let (gate, _) = self.block().get("ffn_gate_exps.weight")?;
-        if !self.quirks.fuses_experts || up.kind != gate.kind {
+        let [up, gate] = ["ffn_up_exps", "ffn_gate_exps"].map(|role| self.block().part(role, WEIGHT));
+        if !self.quirks.fuses_experts || up?.0.kind != gate?.0.kind {
             return None;
         }
-        let up = self.weight("ffn_up_exps.weight")?;
-        let gate = self.weight("ffn_gate_exps.weight")?;
+        let [up, gate] = [up?, gate?].map(|(tensor, place)| self.stored(tensor, place));
         // `ggml_moe_up_gate` computes two products for each expert of a token and keeps one result.
         let product = self.graph.multiply_experts(up, input, chosen);
         self.graph.node_mut(product).sources[3] = Some(gate);

@@ -247,6 +247,12 @@ impl OpGraph {
         id
     }
 
+    /// `ggml_cont` of a permuted tensor: a copy in another order of its dimensions.
+    pub(super) fn turned(&mut self, of: Id, shape: [u64; 4]) -> Id {
+        let view = self.view(of, shape);
+        self.own(shape, &[view])
+    }
+
     /// A part of each row. The bytes between two parts count, because a copy of it has them too (`ggml_nbytes`).
     pub(super) fn slice(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let MemoryLayout { element, shape: all } = self.node(of).layout;
@@ -263,24 +269,18 @@ impl OpGraph {
         id
     }
 
-    /// Values that are written into rows of the cache, and added to the graph.
-    pub(super) fn store(&mut self, values: Id, rows: Id, cache: Id) {
-        let stored = self.overwrite(&[values, rows, cache], cache);
-        self.expand(stored);
-    }
-
-    /// `ggml_cpy`, added to the graph.
-    pub(super) fn copy_into(&mut self, of: Id, target: Id) {
-        let copied = self.overwrite(&[of, target], target);
-        self.expand(copied);
-    }
-
     /// An operation whose result is written into the memory of `target`.
     pub(super) fn overwrite(&mut self, sources: &[Id], target: Id) -> Id {
         let &OpNode { layout, root, .. } = self.node(target);
         let id = self.push(OpKind::Store, layout.element, layout.shape, sources);
         self.node_mut(id).root = Some(root.unwrap_or(target));
         id
+    }
+
+    /// The same, added to the graph: `ggml_set_rows`, `ggml_cpy`.
+    pub(super) fn write(&mut self, sources: &[Id], target: Id) {
+        let written = self.overwrite(sources, target);
+        self.expand(written);
     }
 
     /// A tensor of the same size for a copy of `source`.
@@ -320,6 +320,6 @@ impl OpGraph {
     }
 }
 
-fn elements(shape: &[u64]) -> u64 {
+pub(super) fn elements(shape: &[u64]) -> u64 {
     shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n))
 }

@@ -2,6 +2,7 @@
 //!
 //! The code mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention @ ik_llama.cpp 8337e4cd`.
 
+use crate::compute::graph::elements;
 use crate::compute::{Decoder, F16, Id, OpKind, WEIGHT};
 use crate::{LatentAttention, LatentCache, kv};
 
@@ -81,15 +82,14 @@ impl Decoder<'_> {
         let both = [batch.rotary_key, batch.vector];
         let joined = self.graph.own([row, self.tokens, 1, 1], &both);
         // Rotary part first: the cache has this order, unlike llama.cpp's.
-        self.graph.store(joined, self.inputs.full.key_rows, tensor);
+        self.graph.write(&[joined, self.inputs.full.key_rows, tensor], tensor);
         LatentRows { cells, tensor }
     }
 
     /// Keys and values of all that is cached, pass by pass over the heads.
     fn restored(&mut self, latent: &LatentAttention, batch: &LatentBatch, cache: LatentRows) -> Id {
         let (rope, value, cells, tokens) = (latent.rope, latent.value, cache.cells, self.tokens);
-        let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
-        let one_pass = latent.heads_a_pass(heads, cells);
+        let one_pass = latent.heads_a_pass(batch.heads, cells);
         let vectors = self.graph.cache_view(cache.tensor, [latent.rank, cells, 1, 1], 0);
         let rotary = self.graph.cache_view(cache.tensor, [rope, cells, 1, 1], 0);
         // A quantised cache is cast before its rotary part is repeated for every head.
@@ -102,7 +102,6 @@ impl Decoder<'_> {
         let query = self.graph.own([length, batch.heads, tokens, 1], &[batch.rotary, batch.plain]);
         self.graph.expand(query);
         let mut joined = None;
-        // Results of the passes are concatenated one by one, so the joined tensor grows with each.
         for pass in ends(batch.heads / one_pass) {
             let matrix = self.restoring(latent, one_pass);
             let both = self.graph.multiply(matrix, vectors);
@@ -119,17 +118,17 @@ impl Decoder<'_> {
             let sources = [query, keys, values, self.inputs.full.mask];
             let attended = self.graph.attention([value, one_pass, tokens, 1], 0, &sources);
             let attended = self.graph.view(attended, [value.saturating_mul(one_pass), tokens, 1, 1]);
-            let all = match joined {
-                None => attended,
-                Some(before) => {
-                    let shape = [value.saturating_mul(one_pass).saturating_mul(pass), tokens, 1, 1];
-                    self.graph.own(shape, &[before, attended])
-                }
-            };
-            self.graph.expand(all);
-            joined = Some(all);
+            let shape = [value.saturating_mul(one_pass).saturating_mul(pass), tokens, 1, 1];
+            joined = Some(self.joined(joined, attended, shape));
         }
         joined.unwrap_or(query)
+    }
+
+    /// Results of passes are concatenated one by one, so the joined tensor grows with each.
+    fn joined(&mut self, before: Option<Id>, result: Id, shape: [u64; 4]) -> Id {
+        let all = before.map_or(result, |before| self.graph.own(shape, &[before, result]));
+        self.graph.expand(all);
+        all
     }
 
     /// The part of `attn_kv_b` for the heads of a pass, from the file or computed at load.
@@ -143,8 +142,7 @@ impl Decoder<'_> {
         let found = beside.iter().find_map(|role| self.block().part(role, WEIGHT));
         let place = found.map_or(self.block().place, |(_, place)| place);
         // Its bytes do not matter: it is allocated with the weights.
-        let elements = shape.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
-        self.graph.stored(OpKind::Weight(place), elements, 0, shape)
+        self.graph.stored(OpKind::Weight(place), elements(&shape), 0, shape)
     }
 
     /// Attention to the vectors themselves: the key matrix is absorbed into the query, values are restored afterwards.
@@ -174,8 +172,7 @@ impl Decoder<'_> {
     /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
     fn stepwise(&mut self, latent: &LatentAttention, query: Id, cache: LatentRows, heads: u64) -> Id {
         let (rank, tokens, cells) = (latent.rank, self.tokens, cache.cells);
-        let counted = u32::try_from(heads).unwrap_or(u32::MAX);
-        let step = latent.heads_a_step(counted, tokens, cells).max(1);
+        let step = latent.heads_a_step(heads, tokens, cells).max(1);
         let keys = self.graph.cache_view(cache.tensor, [rank + latent.rope, cells, 1, 1], 0);
         let mut values = self.graph.cache_view(cache.tensor, [cells, rank, 1, 1], 0);
         // Modes 2 and 3 cache no transposed vectors, so they are transposed here.
@@ -195,12 +192,7 @@ impl Decoder<'_> {
             }
             let odds = self.graph.in_place(&[scores, self.inputs.full.mask]);
             let product = self.graph.own([rank, tokens, now, 1], &[values, odds]);
-            let all = match joined {
-                None => product,
-                Some(before) => self.graph.own([rank, tokens, done, 1], &[before, product]),
-            };
-            self.graph.expand(all);
-            joined = Some(all);
+            joined = Some(self.joined(joined, product, [rank, tokens, done, 1]));
         }
         joined.unwrap_or(query)
     }
@@ -217,29 +209,26 @@ impl Decoder<'_> {
         let both = self.graph.multiply(matrix, batch.vector);
         let plain = self.graph.view(both, [latent.plain, heads, tokens, 1]);
         let values = self.graph.view(both, [value, heads, tokens, 1]);
-        let values = self.graph.own([value.saturating_mul(heads), tokens, 1, 1], &[values]);
+        let flat = [value.saturating_mul(heads), tokens, 1, 1];
+        let values = self.graph.own(flat, &[values]);
         let query = self.graph.own([length, heads, tokens, 1], &[batch.plain, batch.rotary]);
         let keys = self.graph.own([length, heads, tokens, 1], &[plain, batch.rotary_key]);
         let key_cache = self.cache_tensor(self.cache.key, length.saturating_mul(heads), rows, place);
         let value_cache = self.cache_tensor(self.cache.value, value.saturating_mul(heads), rows, place);
-        for (new, rows, cache) in
-            [(keys, self.inputs.full.key_rows, key_cache), (values, self.inputs.full.value_rows, value_cache)]
-        {
-            self.graph.store(new, rows, cache);
-        }
+        self.graph.write(&[keys, self.inputs.full.key_rows, key_cache], key_cache);
+        self.graph.write(&[values, self.inputs.full.value_rows, value_cache], value_cache);
         let keys = self.graph.cache_view(key_cache, [length, cells, heads, 1], 0);
         let values = self.graph.cache_view(value_cache, [value, cells, heads, 1], 0);
         let query = self.graph.view(query, [length, tokens, heads, 1]);
         let mask = self.inputs.full.mask;
         if self.flash.on {
             let attended = self.graph.attention([value, heads, tokens, 1], 0, &[query, keys, values, mask]);
-            return self.graph.view(attended, [value.saturating_mul(heads), tokens, 1, 1]);
+            return self.graph.view(attended, flat);
         }
         let scores = self.graph.own([cells, tokens, heads, 1], &[keys, query]);
         let odds = self.graph.in_place(&[scores, mask]);
         let product = self.graph.own([value, tokens, heads, 1], &[values, odds]);
-        let shape = [value.saturating_mul(heads), tokens, 1, 1];
-        self.graph.own(shape, &[product])
+        self.graph.own(flat, &[product])
     }
 }
 

@@ -21,8 +21,7 @@ pub(crate) struct Layer<'a> {
 
 impl<'a> Layer<'a> {
     pub(super) fn get(&self, role: &str) -> Option<(&'a Tensor, TensorDevice)> {
-        let found = self.tensors.iter().find(|(own, ..)| *own == role);
-        found.map(|&(_, tensor, place)| (tensor, place))
+        self.part(role, "")
     }
 
     /// A tensor by the two halves of its role: `attn_q` and `.weight`.
@@ -172,19 +171,17 @@ fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<L
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
     let mut seen: HashMap<[Option<usize>; 3], usize> = HashMap::new();
-    // A layer's peak depends on the holes that its neighbours leave, so neighbours are part of its kind.
-    let mut keep = Vec::with_capacity(blocks.len());
-    for i in 0..blocks.len() {
+    let places: Vec<TensorDevice> = blocks.iter().map(|block| block.place).collect();
+    let is_kept = |&(i, _): &(usize, _)| {
+        // A layer's peak depends on the holes that its neighbours leave, so neighbours are part of its kind.
         let neighbours = [i.checked_sub(1).map(|j| kinds[j]), Some(kinds[i]), kinds.get(i + 1).copied()];
         let count = seen.entry(neighbours).or_default();
         *count += 1;
         // The end of a device's share is followed by copies to the next device, or by the output.
-        let ends =
-            (1..=LAST).any(|ahead| blocks.get(i + ahead).is_none_or(|next| next.place != blocks[i].place));
-        keep.push(*count <= REPETITIONS || ends);
-    }
-    let mut keep = keep.into_iter();
-    blocks.into_iter().filter(|_| keep.next().unwrap_or(true)).collect()
+        let ends = (1..=LAST).any(|ahead| places.get(i + ahead).is_none_or(|next| *next != places[i]));
+        *count <= REPETITIONS || ends
+    };
+    blocks.into_iter().enumerate().filter(is_kept).map(|(_, block)| block).collect()
 }
 
 /// True if two layers have the same operations of the same sizes on the same device.

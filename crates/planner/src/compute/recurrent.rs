@@ -57,7 +57,7 @@ impl Decoder<'_> {
         // States of other sequences move to their new rows; the reserved graph has none, but keeps the operations.
         let beside = self.graph.gather([row, 0, 1, 1], states, self.inputs.states_beside);
         let target = self.graph.view(cache, [row, 0, 1, 1]);
-        self.graph.copy_into(beside, target);
+        self.graph.write(&[beside, target], target);
         RecurrentState { states: cache, current }
     }
 
@@ -86,7 +86,7 @@ impl Decoder<'_> {
     /// Writes `last` back, as rows of `shape`.
     pub(super) fn write_back(&mut self, carried: &RecurrentState, last: Id, shape: [u64; 4]) {
         let target = self.graph.view(carried.states, shape);
-        self.graph.copy_into(last, target);
+        self.graph.write(&[last, target], target);
     }
 
     /// `ggml_ssm_conv`, its bias and SiLU.
@@ -156,12 +156,10 @@ impl Decoder<'_> {
             y = self.graph.view(y, grouped);
             y = self.norm("ssm_norm", y);
         }
-        if self.quirks.projects_by_sequence {
-            let y = self.graph.view(y, [scan.inner, each, sequences, 1]);
-            return self.project_out("ssm_out", y);
-        }
-        let y = self.graph.view(y, [scan.inner, self.tokens, 1, 1]);
-        self.linear("ssm_out", y)
+        let by_sequence = self.quirks.projects_by_sequence;
+        let [tokens, apart] = if by_sequence { [each, sequences] } else { [self.tokens, 1] };
+        let y = self.graph.view(y, [scan.inner, tokens, apart, 1]);
+        if by_sequence { self.project_out("ssm_out", y) } else { self.linear("ssm_out", y) }
     }
 
     /// `ggml_ssm_scan`, which reads the states where they are kept, and the write-back of the states after it.

@@ -44,11 +44,10 @@ pub(super) fn assign(graph: &OpGraph, backends: BackendSet) -> Vec<TensorDevice>
     let computing: Vec<usize> =
         graph.order.iter().filter(|id| graph.node(**id).kind != OpKind::View).map(|id| id.index()).collect();
     // Cards spread in both directions before the host does: an operation between two cards belongs to a card.
-    let on_card = |place: TensorDevice| place != TensorDevice::Host;
-    spread(graph, &mut places, computing.iter().copied(), on_card);
-    spread(graph, &mut places, computing.iter().rev().copied(), on_card);
-    spread(graph, &mut places, computing.iter().copied(), |_| true);
-    spread(graph, &mut places, computing.iter().rev().copied(), |_| true);
+    for host in [false, true] {
+        spread(graph, &mut places, computing.iter(), host);
+        spread(graph, &mut places, computing.iter().rev(), host);
+    }
     // Pass 3: only operations without any assigned neighbour are left.
     for node in computing {
         places[node].get_or_insert(TensorDevice::Host);
@@ -84,27 +83,23 @@ fn fixed(graph: &OpGraph, node: &OpNode, backends: BackendSet) -> Option<TensorD
     Some(if weight == TensorDevice::Host && offloads { TensorDevice::Card(0) } else { weight })
 }
 
-/// Pass 2: unassigned operations take the device of the one before, if that device `spreads` and can run them.
-fn spread(
-    graph: &OpGraph,
-    places: &mut [Option<TensorDevice>],
-    order: impl Iterator<Item = usize>,
-    spreads: impl Fn(TensorDevice) -> bool,
-) {
+/// Places of tensors, as far as they are assigned.
+type Places = [Option<TensorDevice>];
+
+/// Pass 2: unassigned operations take the device of the one before, if it can run them. The `host` spreads last.
+fn spread<'a>(graph: &OpGraph, places: &mut Places, order: impl Iterator<Item = &'a usize>, host: bool) {
+    let on_host = |place: TensorDevice| place == TensorDevice::Host;
     let mut current = None;
-    for node in order {
+    for &node in order {
         match places[node] {
-            Some(place) => current = Some(place).filter(|place| spreads(*place)),
-            None => {
-                places[node] =
-                    current.filter(|&place| place == TensorDevice::Host || !graph.nodes()[node].host_only)
-            }
+            Some(place) => current = Some(place).filter(|&place| host || !on_host(place)),
+            None => places[node] = current.filter(|&place| on_host(place) || !graph.nodes()[node].host_only),
         }
     }
 }
 
 /// Pass 4: views are where their memory is, other tensors where they are first needed.
-fn follow(graph: &OpGraph, places: &mut [Option<TensorDevice>]) {
+fn follow(graph: &OpGraph, places: &mut Places) {
     for &id in &graph.order {
         let node = graph.node(id);
         if let (None, Some(root)) = (places[id.index()], node.root) {

@@ -8,11 +8,8 @@ use crate::compute::{Decoder, I32, Id};
 /// `n_layer_sparsity`: the first layers keep only their largest gates.
 const SPARSE_LAYERS: u32 = 10;
 
-/// Weights of the stream router, which is used twice a layer.
-struct Router {
-    norm: Id,
-    matrix: Id,
-}
+/// Norm and matrix of the stream router, which is used twice a layer.
+type Router = (Id, Id);
 
 impl Decoder<'_> {
     /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without streams.
@@ -68,15 +65,13 @@ impl Decoder<'_> {
         let normed = self.bare_norm(projected, false);
         let sum = self.graph.chain(normed, &[&[norm], &[looked_up], &[]]);
         // Layers come last, so that each layer's input is one piece.
-        let turned = [each, tokens, all / each, 1];
-        let view = self.graph.view(sum, turned);
-        Some(self.graph.own(turned, &[view]))
+        Some(self.graph.turned(sum, [each, tokens, all / each, 1]))
     }
 
     fn stream_layer(&mut self, all: Id, per_layer: Id) -> Option<Id> {
         let [width, tokens, ..] = self.graph.shape(all);
-        let router = self.router()?;
-        let predictions = self.predict_streams(&router, all)?;
+        let router = (self.weight("altup_router_norm.weight")?, self.weight("altup_router.weight")?);
+        let predictions = self.predict_streams(router, all)?;
         let active = self.graph.view(predictions, [width, tokens, 1, 1]);
         let normed = self.norm("attn_norm", active);
         let branch = self.linear("laurel_l", normed)?;
@@ -88,7 +83,7 @@ impl Decoder<'_> {
         let attended = self.graph.chain(attended, &[&[active], &[branch], &[]]);
         let active = self.stream_feed_forward(attended)?;
         let active = self.graph.in_place(&[active, attended]);
-        let corrected = self.correct_streams(&router, predictions, active)?;
+        let corrected = self.correct_streams(router, predictions, active)?;
         self.add_layer_input(corrected, per_layer)
     }
 
@@ -120,38 +115,28 @@ impl Decoder<'_> {
         self.graph.chain(of, &[&[least], &[]])
     }
 
-    fn router(&mut self) -> Option<Router> {
-        Some(Router {
-            norm: self.weight("altup_router_norm.weight")?,
-            matrix: self.weight("altup_router.weight")?,
-        })
-    }
-
     /// `altup_compute_router_modalities`.
-    fn route_streams(&mut self, router: &Router, active: Id) -> Id {
-        let normed = self.norm_by((router.norm, None), active);
+    fn route_streams(&mut self, (norm, matrix): Router, active: Id) -> Id {
+        let normed = self.norm_by((norm, None), active);
         let normed = self.graph.in_place(&[normed]);
-        let routed = self.graph.multiply(router.matrix, normed);
+        let routed = self.graph.multiply(matrix, normed);
         self.graph.in_place(&[routed])
     }
 
-    fn predict_streams(&mut self, router: &Router, all: Id) -> Option<Id> {
+    fn predict_streams(&mut self, router: Router, all: Id) -> Option<Id> {
         let [width, tokens, count, _] = self.graph.shape(all);
         let active = self.graph.view(all, [width, tokens, 1, 1]);
         let routed = self.route_streams(router, active);
         // One square matrix for each token mixes its streams.
         let factors = self.linear("altup_predict_coef", routed)?;
         let factors = self.graph.view(factors, [count, count, tokens, 1]);
-        let turned = [count, width, tokens, 1];
-        let view = self.graph.view(all, turned);
-        let turned = self.graph.own(turned, &[view]);
+        let turned = self.graph.turned(all, [count, width, tokens, 1]);
         let predictions = self.graph.multiply(turned, factors);
-        let view = self.graph.view(predictions, [width, tokens, count, 1]);
-        let predictions = self.graph.own([width, tokens, count, 1], &[view]);
+        let predictions = self.graph.turned(predictions, [width, tokens, count, 1]);
         Some(self.graph.in_place(&[predictions, all]))
     }
 
-    fn correct_streams(&mut self, router: &Router, predictions: Id, active: Id) -> Option<Id> {
+    fn correct_streams(&mut self, router: Router, predictions: Id, active: Id) -> Option<Id> {
         let shape = self.graph.shape(predictions);
         let [width, tokens, count, _] = shape;
         let routed = self.route_streams(router, active);
@@ -163,8 +148,7 @@ impl Decoder<'_> {
         let view = self.graph.view(factors, [tokens, count, 1, 1]);
         let factors = self.graph.own([1, tokens, count, 1], &[view]);
         let news = self.graph.own(shape, &[news]);
-        let corrected = self.graph.in_place(&[news, factors]);
-        Some(self.graph.in_place(&[corrected, predictions]))
+        Some(self.graph.chain(news, &[&[factors], &[predictions]]))
     }
 
     /// Gates the first stream with the layer's own input, and adds the result to the other streams.
@@ -176,9 +160,8 @@ impl Decoder<'_> {
         let scale = self.weight("altup_correct_scale.weight")?;
         let first = self.graph.in_place(&[first, scale]);
         let first = self.linear("inp_gate", first)?;
-        let first = self.graph.in_place(&[first]);
         let own = self.graph.view(per_layer, [each, tokens, 1, 1]);
-        let first = self.graph.in_place(&[first, own]);
+        let first = self.graph.chain(first, &[&[], &[own]]);
         let first = self.linear("proj", first)?;
         let first = self.norm("post_norm", first);
         let kept = self.graph.view(corrected, [width, tokens, 1, 1]);

@@ -4,7 +4,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::transcript::{BufferKind, BufferPlace, CardInterface, GrownMemory, Transcript};
+use super::transcript::{BufferKind, BufferPlace, CardInterface, Transcript};
 use crate::EngineBuild;
 use crate::named::device_number;
 
@@ -81,31 +81,17 @@ impl Transcript {
         true
     }
 
-    /// A line of phantom: `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`,
-    /// `CUDA0 asked for 130033792 bytes`, `CUDA0 holds 512 bytes and takes 2097152 after 8192 tokens`,
-    /// `CUDA0 opened cuBLAS`, `3 kernels without code for the card`.
+    /// A line of phantom: `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`.
     fn of_stand_in(&mut self, words: &str) -> Option<()> {
-        let words: Vec<&str> = words.split_ascii_whitespace().take(11).collect();
-        let bytes = |digits: &str| digits.parse().ok().map(Bytes::new);
-        match words[..] {
+        match words {
             // A device that is opened says more than a library that is loaded, and comes later.
-            ["CUDA", "runtime", version] => self.runtime = Some(CardInterface::Cuda(version.parse().ok()?)),
-            ["ROCm", "runtime"] => self.runtime = Some(CardInterface::Rocm),
-            ["Vulkan", "device"] => self.runtime = Some(CardInterface::Vulkan),
-            ["static", "CUDA", "runtime"] => self.static_runtime = true,
-            [place, "asked", "for", asked, "bytes"] => {
-                let asked = bytes(asked)?;
-                self.card_mut(card(place)?)?.asked = Some(asked);
+            "ROCm runtime" => self.runtime = Some(CardInterface::Rocm),
+            "Vulkan device" => self.runtime = Some(CardInterface::Vulkan),
+            "static CUDA runtime" => self.static_runtime = true,
+            _ => {
+                let version = words.strip_prefix("CUDA runtime ")?.parse().ok()?;
+                self.runtime = Some(CardInterface::Cuda(version));
             }
-            [place, "holds", held, "bytes", "and", "takes", taken, "after", tokens, "tokens"] => {
-                let (held, taken, tokens) = (bytes(held)?, bytes(taken)?, tokens.parse().ok()?);
-                self.card_mut(card(place)?)?.grown = Some(GrownMemory { held, taken, tokens });
-            }
-            [count, "kernels", "without", "code", "for", "the", "card"] => {
-                self.without_code = count.parse().ok()?;
-            }
-            [place, "opened", "cuBLAS"] => self.card_mut(card(place)?)?.cublas = true,
-            _ => return None,
         }
         Some(())
     }
@@ -135,13 +121,11 @@ const COMPLAINTS: [&str; 14] = [
 fn without_prefix(line: &str) -> &str {
     let clock =
         |word: &str| word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let Some((first, rest)) = line.split_once(' ').filter(|(first, _)| clock(first)) else {
-        return strip_level(line);
+    let text = match line.split_once(' ').filter(|(first, _)| clock(first)) {
+        Some((first, rest)) if first.contains('.') => rest.trim_start(),
+        Some(_) => return line,
+        None => line,
     };
-    if first.contains('.') { strip_level(rest.trim_start()) } else { line }
-}
-
-fn strip_level(text: &str) -> &str {
     let levels = ["I ", "W ", "E ", "D ", "T "];
     let level = levels.iter().find_map(|level| text.strip_prefix(level));
     level.unwrap_or(text).trim_start()
@@ -194,10 +178,6 @@ fn mebibytes(text: &str) -> Option<Bytes> {
     let whole = Bytes::mib(whole.trim().parse().ok()?);
     let fraction: u64 = fraction.parse().ok()?;
     Some(whole + Bytes::new(((fraction << 20) + parts / 2) / parts))
-}
-
-fn card(name: &str) -> Option<usize> {
-    device_number(name).map(|(_, number)| number)
 }
 
 /// `build 10605 (unknown) with GNU …`, `b8799-abc`.

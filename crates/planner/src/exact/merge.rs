@@ -12,76 +12,133 @@ use crate::{
 const OFF: &str = "0.01 MiB";
 const WEIGHTS: [BufferKind; 2] = [BufferKind::Weights, BufferKind::Adapter];
 
-/// The plan of a request with the engine's terms. `largest_context` is the answer of
-/// [`confirmed_context`](crate::fit::confirmed_context); `program` is the engine's name for display.
-pub fn exact(
-    request: &PlanRequest<'_>,
-    transcript: &Transcript,
-    program: &str,
-    largest_context: Result<Option<u64>, Option<u64>>,
-) -> Result<Plan, PlanError> {
-    let calculator = PlanCalculator::new(request)?;
-    let cost = merged(request, transcript, &calculator, program)?;
-    let mut reasons = reasons::reasons(request, &calculator, &cost);
-    reasons.push(provenance(transcript, program));
-    reasons.extend(remarks(transcript));
-    reasons.extend(beyond(request, transcript));
-    if largest_context.is_err() {
-        let text = "the engine accepted the largest context shown; a larger one may fit, but the limit on \
-            engine runs was reached";
-        reasons.push(Reason::new("largest_context_unfinished", text));
-    }
-    let largest_context = largest_context.unwrap_or_else(|seen| seen);
-    Ok(assemble(request, cost, largest_context, reasons))
+/// An engine's log for a request; `program` is the engine's name for display.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineSizes<'a> {
+    pub request: &'a PlanRequest<'a>,
+    pub transcript: &'a Transcript,
+    pub program: &'a str,
 }
 
-/// The price of a request by the engine's terms.
-pub fn priced(
-    request: &PlanRequest<'_>,
-    transcript: &Transcript,
-    program: &str,
-) -> Result<PlanPrice, PlanError> {
-    Ok(merged(request, transcript, &PlanCalculator::new(request)?, program)?.into())
-}
-
-fn merged(
-    request: &PlanRequest<'_>,
-    transcript: &Transcript,
-    calculator: &PlanCalculator<'_>,
-    program: &str,
-) -> Result<RequestCost, PlanError> {
-    let mut cost = calculator.without_graph(u64::from(request.wish.context))?;
-    let source = Source::Engine(format!("{}, ± {OFF}", named(program, transcript)).into());
-    // The engine may have rounded the context differently from this planner.
-    if let Some(context) = transcript.context {
-        cost.reserve.context = context;
-    }
-    let places: Vec<BufferPlace> = places(request.cards).collect();
-    for (place, terms) in places.iter().zip(&mut cost.cards) {
-        terms.weights = said(transcript, *place, &WEIGHTS, &source);
-        terms.kv = said(transcript, *place, &[BufferKind::Cache], &source);
-        let computing = [BufferKind::Compute, BufferKind::Output, BufferKind::Other];
-        terms.compute = said(transcript, *place, &computing, &source);
-    }
-    let said = |kinds: &[BufferKind]| said(transcript, BufferPlace::Host, kinds, &source);
-    cost.host = HostTerms {
-        weights: said(&WEIGHTS),
-        kv: said(&[BufferKind::Cache]),
-        compute: said(&[BufferKind::Compute, BufferKind::Other]),
-        output: said(&[BufferKind::Output]),
-    };
-    // The engine logs the compute buffer of a projector, but not its weights, which follow from the header. It is loaded
-    // beside the model, so they add to the engine's.
-    if let Some((card, bytes)) = calculator.projector() {
-        *cost.weights(card) += bytes;
-    }
-    for ((place, card), terms) in places.iter().zip(request.cards).zip(&mut cost.cards) {
-        if let BufferPlace::Card(number) = *place {
-            let cublas = calibration::cublas(request, card);
-            grow(terms, transcript, (number, card, cublas), program);
+impl EngineSizes<'_> {
+    /// The plan with the engine's terms. `largest_context` is what [`confirmed_context`](crate::fit::confirmed_context) found.
+    pub fn plan(&self, largest_context: Result<Option<u64>, Option<u64>>) -> Result<Plan, PlanError> {
+        let calculator = PlanCalculator::new(self.request)?;
+        let cost = self.cost(&calculator)?;
+        let mut reasons = reasons::reasons(&calculator, &cost);
+        reasons.push(self.provenance());
+        reasons.extend(remarks(self.transcript));
+        reasons.extend(self.beyond());
+        if largest_context.is_err() {
+            let text = "the engine accepted the largest context shown; a larger one may fit, but the limit on \
+                engine runs was reached";
+            reasons.push(Reason::new("largest_context_unfinished", text));
         }
+        Ok(assemble(&calculator, cost, largest_context.unwrap_or_else(|seen| seen), reasons))
     }
-    Ok(cost)
+
+    /// The price of the request by the engine's terms.
+    pub fn price(&self) -> Result<PlanPrice, PlanError> {
+        Ok(self.cost(&PlanCalculator::new(self.request)?)?.into())
+    }
+
+    fn cost(&self, calculator: &PlanCalculator<'_>) -> Result<RequestCost, PlanError> {
+        use BufferKind::{Cache, Compute, Other, Output};
+        let (request, transcript) = (self.request, self.transcript);
+        let mut cost = calculator.without_graph(u64::from(request.wish.context))?;
+        let source = Source::Engine(format!("{}, ± {OFF}", self.named()).into());
+        // The engine may have rounded the context differently from this planner.
+        cost.reserve.context = transcript.context.unwrap_or(cost.reserve.context);
+        // Unknown buffers count as compute buffers.
+        let said = |place, kinds: &[BufferKind]| {
+            PlanTerm::new(kinds.iter().map(|&kind| transcript.sum(place, kind)).sum(), source.clone())
+        };
+        let places: Vec<BufferPlace> = places(request.cards).collect();
+        for (&place, terms) in places.iter().zip(&mut cost.cards) {
+            terms.weights = said(place, &WEIGHTS);
+            terms.kv = said(place, &[Cache]);
+            terms.compute = said(place, &[Compute, Output, Other]);
+        }
+        cost.host = HostTerms {
+            weights: said(BufferPlace::Host, &WEIGHTS),
+            kv: said(BufferPlace::Host, &[Cache]),
+            compute: said(BufferPlace::Host, &[Compute, Other]),
+            output: said(BufferPlace::Host, &[Output]),
+        };
+        // The engine logs the compute buffer of a projector, but not its weights, which follow from the header. It is loaded
+        // beside the model, so they add to the engine's.
+        if let Some((card, bytes)) = calculator.projector() {
+            *cost.weights(card) += bytes;
+        }
+        for ((place, card), terms) in places.iter().zip(request.cards).zip(&mut cost.cards) {
+            if let BufferPlace::Card(number) = *place {
+                self.grow(terms, number, card);
+            }
+        }
+        Ok(cost)
+    }
+
+    /// Replaces the pool by what the engine holds after a prompt, besides its buffers. cuBLAS requests memory of its own.
+    fn grow(&self, terms: &mut Terms, number: usize, card: &Card) {
+        let said = self.transcript.card(number);
+        let Some(memory) = said.grown else { return };
+        let held = match card.counting {
+            Counting::Driver => memory.taken,
+            Counting::Guard => memory.held,
+        };
+        let buffers = terms.weights.known() + terms.kv.known() + terms.compute.known();
+        let cublas = if said.cublas { calibration::cublas(self.request, card) } else { Bytes::ZERO };
+        let mut source = format!("{}, after a prompt of {} tokens", self.named(), memory.tokens);
+        if self.transcript.seen.without_code > 0 {
+            source += &format!(
+                "; the occupancy of {} kernels is estimated, for lack of machine code for the card",
+                self.transcript.seen.without_code
+            );
+        }
+        terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));
+    }
+
+    /// `llama-server b10605 with its backend for CUDA 13`.
+    fn named(&self) -> String {
+        let Transcript { build, runtime, .. } = self.transcript;
+        let build = build.map_or(String::new(), |build| format!(" b{build}"));
+        let backend = runtime.map_or(String::new(), |runtime| format!(" with its backend for {runtime}"));
+        format!("{}{build}{backend}", self.program)
+    }
+
+    fn provenance(&self) -> Reason {
+        let foreign = matches!(self.transcript.runtime, Some(CardInterface::Vulkan | CardInterface::Rocm));
+        let unsaid = match (self.transcript.prompt(), foreign) {
+            (None, true) => {
+                "the plan uses the pool and context of CUDA, because those of this backend have not been measured"
+                    .to_owned()
+            }
+            (None, false) => "the engine does not report the pool and the CUDA context".to_owned(),
+            (Some(tokens), _) => format!(
+                "the pool is what its backend requested for a prompt of {tokens} tokens; the largest context still \
+                counts a computed pool, and the context of the driver was not asked"
+            ),
+        };
+        let text = format!(
+            "{} reported the sizes of weights, cache and compute buffers, each exact to {OFF}; {unsaid}",
+            self.named(),
+        );
+        let buffers = u64::try_from(self.transcript.buffers.len()).unwrap_or(u64::MAX);
+        Reason::new("engine_said", text).fact("margin", MARGIN).fact("buffers", buffers)
+    }
+
+    /// Memory of a card that the engine's backend asked for and its log does not name.
+    fn beyond(&self) -> impl Iterator<Item = Reason> {
+        // A projector's weights are not logged; the plan has them from the file's header.
+        let cards = if self.request.projector.is_none() { self.request.cards.len() } else { 0 };
+        (0..cards).filter_map(|card| {
+            let of = |buffer: &&EngineBuffer| buffer.place == BufferPlace::Card(card);
+            let logged: Bytes = self.transcript.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum();
+            let more = self.transcript.card(card).asked?.saturating_sub(logged);
+            let text = format!("on card {card} the engine requests {more} more than its log shows");
+            (more > Bytes::mib(1)).then(|| Reason::new("engine_asked_more", text).fact("bytes", more))
+        })
+    }
 }
 
 /// The engine's numbers of the cards. It numbers only cards; host memory among the request's cards is none of them.
@@ -93,105 +150,18 @@ fn places(cards: &[Card]) -> impl Iterator<Item = BufferPlace> {
     })
 }
 
-/// Replaces the pool by what the engine holds after a prompt, besides its buffers. cuBLAS requests memory of its own.
-fn grow(
-    terms: &mut Terms,
-    transcript: &Transcript,
-    (number, card, cublas): (usize, &Card, Bytes),
-    program: &str,
-) {
-    let Some(memory) = transcript.card(number).grown else { return };
-    let held = match card.counting {
-        Counting::Driver => memory.taken,
-        Counting::Guard => memory.held,
-    };
-    let buffers = terms.weights.known() + terms.kv.known() + terms.compute.known();
-    let cublas = if transcript.card(number).cublas { cublas } else { Bytes::ZERO };
-    let estimated = match transcript.without_code {
-        0 => String::new(),
-        kernels => format!(
-            "; the occupancy of {kernels} kernels is estimated, for lack of machine code for the card"
-        ),
-    };
-    let source =
-        format!("{}, after a prompt of {} tokens{estimated}", named(program, transcript), memory.tokens);
-    terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));
-}
-
-/// The sum of the engine's buffers of these kinds. Unknown buffers count as compute buffers.
-fn said(transcript: &Transcript, place: BufferPlace, kinds: &[BufferKind], source: &Source) -> PlanTerm {
-    PlanTerm::new(kinds.iter().map(|&kind| transcript.sum(place, kind)).sum(), source.clone())
-}
-
-/// `llama-server b10605 with its backend for CUDA 13`.
-fn named(program: &str, transcript: &Transcript) -> String {
-    let build = transcript.build.map_or(String::new(), |build| format!(" b{build}"));
-    let backend =
-        transcript.runtime.map_or(String::new(), |runtime| format!(" with its backend for {runtime}"));
-    format!("{program}{build}{backend}")
-}
-
-fn provenance(transcript: &Transcript, program: &str) -> Reason {
-    let foreign = matches!(transcript.runtime, Some(CardInterface::Vulkan | CardInterface::Rocm));
-    let unsaid = match (transcript.prompt(), foreign) {
-        (None, true) => {
-            "the plan uses the pool and context of CUDA, because those of this backend have not been measured"
-                .to_owned()
-        }
-        (None, false) => "the engine does not report the pool and the CUDA context".to_owned(),
-        (Some(tokens), _) => format!(
-            "the pool is what its backend requested for a prompt of {tokens} tokens; the largest context still counts \
-            a computed pool, and the context of the driver was not asked"
-        ),
-    };
-    let text = format!(
-        "{} reported the sizes of weights, cache and compute buffers, each exact to {OFF}; {unsaid}",
-        named(program, transcript),
-    );
-    Reason::new("engine_said", text)
-        .fact("margin", MARGIN)
-        .fact("buffers", u64::try_from(transcript.buffers.len()).unwrap_or(u64::MAX))
-}
-
-/// Memory of a card that the engine's backend asked for and its log does not name.
-fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
-    // A projector's weights are not logged; the plan has them from the file's header.
-    let cards = if request.projector.is_none() { request.cards.len() } else { 0 };
-    let beyond = |card: usize| {
-        let of = |buffer: &&EngineBuffer| buffer.place == BufferPlace::Card(card);
-        let logged: Bytes = transcript.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum();
-        let asked = transcript.card(card).asked?;
-        let more = asked.saturating_sub(logged);
-        (more > Bytes::mib(1)).then(|| {
-            let text = format!("on card {card} the engine requests {more} more than its log shows");
-            Reason::new("engine_asked_more", text).fact("bytes", more)
-        })
-    };
-    (0..cards).filter_map(beyond).collect()
-}
-
-fn remarks(transcript: &Transcript) -> Vec<Reason> {
-    let mut remarks = Vec::new();
-    if transcript.flash_attention_off {
-        remarks.push(Reason::new(
-            "flash_attention_off",
-            "the engine switches flash attention off for this model and cache type",
-        ));
-    }
-    if transcript.copies_dropped {
-        remarks.push(Reason::new(
-            "copies_dropped",
-            "the engine disables pipeline parallelism across the cards, because the extra buffer copies for \
-                it do not fit",
-        ));
-    }
-    let others = transcript.buffers.iter();
-    let other: Bytes =
-        others.filter(|buffer| buffer.kind == BufferKind::Other).map(|buffer| buffer.bytes).sum();
+fn remarks(transcript: &Transcript) -> impl Iterator<Item = Reason> {
+    let others = transcript.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Other);
+    let other: Bytes = others.map(|buffer| buffer.bytes).sum();
+    let flash = "the engine switches flash attention off for this model and cache type";
+    let copies = "the engine disables pipeline parallelism across the cards, because the extra buffer copies for it do \
+        not fit";
     // Named in the plan, because a new kind of buffer means that this reader is out of date.
-    if !other.is_zero() {
-        let text = format!("{other} are in buffers with unknown names; they are counted as compute buffers");
-        remarks.push(Reason::new("buffer_unknown", text).fact("bytes", other));
-    }
-    remarks
+    let unknown = format!("{other} are in buffers with unknown names; they are counted as compute buffers");
+    let remarks = [
+        transcript.flash_attention_off.then(|| Reason::new("flash_attention_off", flash)),
+        transcript.copies_dropped.then(|| Reason::new("copies_dropped", copies)),
+        (!other.is_zero()).then(|| Reason::new("buffer_unknown", unknown).fact("bytes", other)),
+    ];
+    remarks.into_iter().flatten()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use plimsoll_base::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::{EngineRefusal, EngineRefusalKind};
 
@@ -65,7 +66,7 @@ pub struct EngineBuffer {
 }
 
 /// Memory of a card after a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrownMemory {
     /// Bytes that the engine's backend holds.
     pub held: Bytes,
@@ -76,7 +77,7 @@ pub struct GrownMemory {
 }
 
 /// Memory of a card as the stand-in saw it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CardMemory {
     /// Bytes that the engine's backend asked for in all, which its log may not name.
     pub asked: Option<Bytes>,
@@ -84,6 +85,14 @@ pub struct CardMemory {
     pub grown: Option<GrownMemory>,
     /// True where the engine used cuBLAS.
     pub cublas: bool,
+}
+
+/// Memory of the cards as the stand-in saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenMemory {
+    pub cards: BTreeMap<usize, CardMemory>,
+    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
+    pub without_code: u32,
 }
 
 /// The memory in a log.
@@ -101,8 +110,8 @@ pub struct Transcript {
     pub copies_dropped: bool,
     /// The interface that the engine uses cards by, where the stand-in for it was asked.
     pub runtime: Option<CardInterface>,
-    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
-    pub without_code: u32,
+    /// What the stand-in saw, which is in no line of the log.
+    pub seen: SeenMemory,
     /// A CUDA runtime inside of the engine, for which nothing can stand in.
     pub(super) static_runtime: bool,
     /// The first context has its compute buffers; its caches came before.
@@ -110,7 +119,6 @@ pub struct Transcript {
     /// Contexts and projectors that have begun: the buffers that follow are those of the last.
     pub(super) parts: u32,
     complaints: Vec<String>,
-    cards: BTreeMap<usize, CardMemory>,
 }
 
 impl Transcript {
@@ -121,6 +129,11 @@ impl Transcript {
             transcript.hear(line);
         }
         transcript
+    }
+
+    #[must_use]
+    pub fn with(self, seen: SeenMemory) -> Self {
+        Self { seen, ..self }
     }
 
     pub(super) fn complain(&mut self, words: &str) {
@@ -143,13 +156,8 @@ impl Transcript {
         }
     }
 
-    pub(super) fn card_mut(&mut self, card: usize) -> Option<&mut CardMemory> {
-        let has_room = self.cards.len() < MOST_BUFFERS || self.cards.contains_key(&card);
-        has_room.then(|| self.cards.entry(card).or_default())
-    }
-
     pub fn card(&self, card: usize) -> CardMemory {
-        self.cards.get(&card).copied().unwrap_or_default()
+        self.seen.cards.get(&card).copied().unwrap_or_default()
     }
 
     /// True once the first context is complete, which is all there is without draft model, projector and adapters.
@@ -170,7 +178,7 @@ impl Transcript {
 
     /// Length of the prompt that the engine computed.
     pub fn prompt(&self) -> Option<u64> {
-        self.cards.values().find_map(|memory| Some(memory.grown?.tokens))
+        self.seen.cards.values().find_map(|memory| Some(memory.grown?.tokens))
     }
 
     /// True if another log reports the same memory.

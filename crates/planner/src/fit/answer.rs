@@ -5,11 +5,11 @@ use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
 use super::change::{RequestChange, changed, saturated};
-use super::price::{CostModel, PlanPrice, headroom};
+use super::price::{CostModel, PlanPrice};
 use super::scale::FitScale;
 use super::search::FitBound;
 use crate::fit::split;
-use crate::{EngineInfo, PlanRequest, Reserve, cost, engine_info, hints, model_name};
+use crate::{EngineInfo, PlanRequest, Reserve, Terms, default_context, engine_info, hints, model_name};
 
 /// Search dimension: a setting of which the largest value that fits is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +98,7 @@ pub struct FitAnswer {
 }
 
 fn as_flags<S: Serializer>(change: &Option<RequestChange>, serializer: S) -> Result<S::Ok, S::Error> {
-    let flags = change.as_ref().map(|change| change.flags().join(" "));
-    flags.serialize(serializer)
+    change.as_ref().map(RequestChange::line).serialize(serializer)
 }
 
 /// Results for all requested dimensions (`plimsoll.fit/1`).
@@ -110,6 +109,8 @@ pub struct Fit {
     pub engine: EngineInfo,
     /// The unchanged request fits.
     pub fits: bool,
+    /// The model's own context, where the flags give none.
+    pub default_context: Option<u64>,
     /// Doubts about the unchanged request, which the caller adds: a price model knows none.
     pub warnings: Vec<Reason>,
     pub cards: Vec<CardLine>,
@@ -141,12 +142,12 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     }
 
     pub(super) fn lines(&self, priced: &PlanPrice) -> Vec<CardLine> {
-        let line = |(card, terms): (&Card, _)| CardLine {
+        let line = |(card, terms): (&Card, &Terms)| CardLine {
             id: card.id.clone(),
             total: card.total,
             free: card.free,
-            peak: cost::peak(terms),
-            headroom: headroom(card, terms),
+            peak: terms.peak(),
+            headroom: terms.headroom(card.free),
         };
         self.request.cards.iter().zip(&priced.cards).map(line).collect()
     }
@@ -174,6 +175,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
             model: model_name(self.request),
             engine: engine_info(self.request),
             fits: self.asked.fits(self.request.cards),
+            default_context: default_context(self.request),
             warnings: Vec::new(),
             cards: self.lines(&self.asked),
             hints: hints::hints(&self),
@@ -185,7 +187,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let found = self.best(scale, true, &[]);
         let change = found.map(|found| scale.change(found.at));
         // Where nothing fits, the answer shows by how much the least of all fails.
-        let failing = found.map_or(Some(scale.least()), |found| found.above);
+        let failing = found.map_or(Some(*scale.range.start()), |found| found.above);
         let next = failing.map(|steps| self.next(scale.value(steps), &[scale.change(steps)]));
         let priced = change.clone().and_then(|change| self.priced(&[change]));
         let cards = priced.map_or(Vec::new(), |priced| self.lines(&priced));
@@ -205,11 +207,11 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     pub(crate) fn best(&self, scale: &FitScale, guarded: bool, beside: &[RequestChange]) -> Option<FitBound> {
         let with = |&steps: &u64| [beside, &[scale.change(steps)]].concat();
         let estimate = |steps| self.price.estimate(&with(&steps));
-        let guess = scale.best(false, None, None, estimate).map(|guess| guess.at);
+        let guess = scale.search(estimate).largest().map(|guess| guess.at);
         let foresee = |steps: &[u64]| self.price.foresee(&steps.iter().map(with).collect::<Vec<_>>());
-        scale.best(guarded, guess, Some(Box::new(foresee)), |steps| {
-            Some(self.priced(&with(&steps))?.slack(self.request.cards))
-        })
+        let slack = |steps| Some(self.priced(&with(&steps))?.slack(self.request.cards));
+        let mut search = scale.search(slack).guess(guess).foreseen(Some(Box::new(foresee)));
+        if guarded && scale.has_gaps() { search.largest_guarded() } else { search.largest() }
     }
 
     /// The failure of `changes` on the tightest card.
@@ -241,7 +243,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         // The change may move the ends of the scale: half the context leaves room for more slots.
         let scale = FitScale::of(dimension, &request)?;
         let found = self.best(&scale, false, turn);
-        let flags: Vec<String> = turn.iter().flat_map(RequestChange::flags).collect();
+        let flags: Vec<String> = turn.iter().map(RequestChange::line).collect();
         (!self.price.is_spent()).then(|| TradeOff {
             flags: flags.join(" "),
             dimension,

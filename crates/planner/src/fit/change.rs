@@ -72,37 +72,32 @@ impl RequestChange {
 
     /// The change as flags of llama-server; empty where a flag is left out.
     pub fn flags(&self) -> Vec<String> {
+        self.line().split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// The flags in one line.
+    pub(crate) fn line(&self) -> String {
         // A test checks that a change and its flags have the same effect.
-        let flag = |name: &str, value: String| vec![name.to_owned(), value];
         match self {
-            Self::Context(tokens) => flag("-c", tokens.to_string()),
-            Self::MicroBatch { tokens, batch } => {
-                // The batch first: the engine cuts the micro-batch to it.
-                let mut flags = batch.map_or(Vec::new(), |batch| flag("-b", batch.to_string()));
-                flags.extend(flag("-ub", tokens.to_string()));
-                flags
-            }
-            Self::Slots { slots, context } => {
-                let mut flags = flag("-np", slots.to_string());
-                flags.extend(context.map_or(Vec::new(), |context| flag("-c", context.to_string())));
-                flags
-            }
-            Self::Cache(kind) => ["-ctk", kind.name, "-ctv", kind.name].map(str::to_owned).to_vec(),
-            Self::FlashAttention => flag("-fa", "auto".to_owned()),
-            Self::Layers(layers) => flag("-ngl", layers.to_string()),
-            Self::ExpertsOnHost(layers) => flag("--n-cpu-moe", layers.to_string()),
-            Self::NoOpOffload => vec!["--no-op-offload".to_owned()],
+            Self::Context(tokens) => format!("-c {tokens}"),
+            // The batch first: the engine cuts the micro-batch to it.
+            Self::MicroBatch { tokens, batch: Some(batch) } => format!("-b {batch} -ub {tokens}"),
+            Self::MicroBatch { tokens, batch: None } => format!("-ub {tokens}"),
+            Self::Slots { slots, context: Some(context) } => format!("-np {slots} -c {context}"),
+            Self::Slots { slots, context: None } => format!("-np {slots}"),
+            Self::Cache(kind) => format!("-ctk {0} -ctv {0}", kind.name),
+            Self::FlashAttention => "-fa auto".to_owned(),
+            Self::Layers(layers) => format!("-ngl {layers}"),
+            Self::ExpertsOnHost(layers) => format!("--n-cpu-moe {layers}"),
+            Self::NoOpOffload => "--no-op-offload".to_owned(),
             // llama-server has no flag for the default.
-            Self::WindowedCache => Vec::new(),
-            Self::ProjectorOnHost => vec!["--no-mmproj-offload".to_owned()],
+            Self::WindowedCache => String::new(),
+            Self::ProjectorOnHost => "--no-mmproj-offload".to_owned(),
+            // A single card takes all layers, whatever the shares.
+            Self::Cards { devices, .. } if devices.len() < 2 => format!("-dev {}", devices.join(",")),
             Self::Cards { devices, layers } => {
-                let mut flags = flag("-dev", devices.join(","));
-                // A single card takes all layers, whatever the shares.
-                if devices.len() > 1 {
-                    let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
-                    flags.extend(flag("-ts", layers.join(",")));
-                }
-                flags
+                let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
+                format!("-dev {} -ts {}", devices.join(","), layers.join(","))
             }
         }
     }
@@ -137,7 +132,7 @@ impl RequestChange {
             Self::NoOpOffload => Advice::NoOpOffload,
             Self::WindowedCache => Advice::WindowedCache,
             Self::ProjectorOnHost => Advice::ProjectorOnHost,
-            Self::Cards { .. } => Advice::DivideLayers(self.flags().join(" ")),
+            Self::Cards { .. } => Advice::DivideLayers(self.line()),
         }
     }
 }

@@ -5,7 +5,7 @@
 use plimsoll_base::{Bytes, Card};
 
 use super::change::{RequestChange, changed};
-use crate::{HostTerms, PlanCalculator, PlanError, PlanRequest, RequestCost, Terms, cost};
+use crate::{HostTerms, PlanCalculator, PlanError, PlanRequest, RequestCost, Terms};
 
 /// Memory terms of a model on every card and on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,35 +17,22 @@ pub struct PlanPrice {
 
 impl PlanPrice {
     pub fn peak(&self, card: usize) -> Bytes {
-        self.cards.get(card).map_or(Bytes::ZERO, cost::peak)
+        self.cards.get(card).map_or(Bytes::ZERO, Terms::peak)
     }
 
     /// Free bytes on the tightest card; below 0, the bytes missing on all cards together.
     pub fn slack(&self, cards: &[Card]) -> i64 {
-        slack_of(cards, self.cards.iter().map(cost::peak))
+        let headrooms = cards.iter().zip(&self.cards).map(|(card, terms)| terms.headroom(card.free));
+        // Missing bytes are summed, because moving work from one short card to another gains nothing.
+        let (short, spare) = headrooms.fold((0_i64, i64::MAX), |(short, spare), headroom| {
+            (short.saturating_add(headroom.min(0)), spare.min(headroom))
+        });
+        if short < 0 { short } else { spare }
     }
 
     pub fn fits(&self, cards: &[Card]) -> bool {
         self.slack(cards) >= 0
     }
-}
-
-/// [`PlanPrice::slack`] of these peaks.
-pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
-    let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
-    // Missing bytes are summed, because moving work from one short card to another gains nothing.
-    let (short, spare) = headrooms.fold((0_i64, i64::MAX), |(short, spare), headroom| {
-        (short.saturating_add(headroom.min(0)), spare.min(headroom))
-    });
-    if short < 0 { short } else { spare }
-}
-
-fn beyond(card: &Card, peak: Bytes) -> i64 {
-    crate::signed_difference(card.free.get(), peak.get())
-}
-
-pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
-    beyond(card, cost::peak(terms))
 }
 
 /// Computes the memory of a request with changes. An error is a refusal by the engine.

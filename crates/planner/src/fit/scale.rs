@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::answer::Dimension;
 use super::change::{RequestChange, saturated};
-use super::search::{FitBound, Foresee, LargestSearch, smallest};
+use super::search::LargestSearch;
 use crate::layout::wanted_layers;
 use crate::reserve::MOST_SEQUENCES;
 use crate::{CELLS, PlanRequest, Reserve};
@@ -14,14 +14,14 @@ const TILE: u64 = 128;
 /// Largest micro-batch that is tried; larger ones are not faster.
 const LARGEST_MICRO_BATCH: u64 = 8192;
 
-/// Numeric scale of a dimension. The range is in steps of `unit`.
+/// Numeric scale of a dimension, in steps of `unit`; more steps are better, and need more memory.
 pub(crate) struct FitScale {
     pub(super) range: RangeInclusive<u64>,
     pub(super) unit: u64,
     /// The requested value, in the dimension's own measure.
     pub(super) asked: u64,
-    /// Fewer is better: experts in host memory.
-    pub(super) fewer: bool,
+    /// The value without a step, where each step takes from it: experts in host memory.
+    from: Option<u64>,
     /// The reason for the end of the range.
     pub(super) end: &'static str,
     dimension: Dimension,
@@ -41,7 +41,7 @@ impl FitScale {
             range,
             unit,
             asked,
-            fewer: false,
+            from: None,
             end,
             dimension,
             per_slot: reserve.per_sequence,
@@ -52,14 +52,11 @@ impl FitScale {
                 // The engine rounds the context of every stream up to whole cells.
                 let step = CELLS * reserve.streams;
                 let trained = u64::from(hyper.context_train) * reserve.streams;
-                let (most, end) = if trained >= reserve.context {
-                    (trained, "the model was not trained for a larger context")
-                } else {
-                    (
-                        reserve.context,
-                        "this is the requested context, which is larger than the model was trained for",
-                    )
+                let end = match trained >= reserve.context {
+                    true => "the model was not trained for a larger context",
+                    false => "this is the requested context, which is larger than the model was trained for",
                 };
+                let most = trained.max(reserve.context);
                 scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)
             }
             Dimension::MicroBatch => {
@@ -82,7 +79,7 @@ impl FitScale {
                 // Experts on the host cost time, so fewer of them are better.
                 hyper.experts.as_ref()?;
                 let asked = u64::from(wish.experts_on_host).min(layers);
-                Self { fewer: true, ..scale(0..=layers, 1, asked, "none is left") }
+                Self { from: Some(layers), ..scale(0..=layers, 1, asked, "none is left") }
             }
             Dimension::Cache | Dimension::Split => return None,
         })
@@ -90,9 +87,8 @@ impl FitScale {
 
     /// The part of the scale that takes no more memory than what was asked for.
     pub(crate) fn up_to_asked(mut self) -> Self {
-        let (start, end) = self.range.into_inner();
-        let asked = self.asked / self.unit;
-        self.range = if self.fewer { asked.max(start)..=end } else { start..=asked.min(end) };
+        let asked = self.from.map_or(self.asked, |all| all.saturating_sub(self.asked)) / self.unit;
+        self.range = *self.range.start()..=asked.min(*self.range.end());
         self
     }
 
@@ -102,22 +98,18 @@ impl FitScale {
         match self.dimension {
             Dimension::Context => RequestChange::Context(value),
             Dimension::MicroBatch => RequestChange::micro_batch(value, self.batch),
-            Dimension::Slots => RequestChange::Slots {
-                slots: value,
-                context: Some(saturated(steps.saturating_mul(self.per_slot))),
-            },
+            Dimension::Slots => {
+                let context = saturated(steps.saturating_mul(self.per_slot));
+                RequestChange::Slots { slots: value, context: Some(context) }
+            }
             Dimension::Layers => RequestChange::Layers(value),
-            Dimension::Experts | Dimension::Cache | Dimension::Split => RequestChange::ExpertsOnHost(value),
+            _ => RequestChange::ExpertsOnHost(value),
         }
     }
 
-    /// The number of steps that needs the least memory.
-    pub(super) fn least(&self) -> u64 {
-        if self.fewer { *self.range.end() } else { *self.range.start() }
-    }
-
     pub(super) fn value(&self, steps: u64) -> u64 {
-        steps.saturating_mul(self.unit)
+        let value = steps.saturating_mul(self.unit);
+        self.from.map_or(value, |all| all.saturating_sub(value))
     }
 
     /// Formats a value with its unit.
@@ -130,10 +122,7 @@ impl FitScale {
             Dimension::Layers if value == 1 => "1 layer on the cards".to_owned(),
             Dimension::Layers => format!("{value} layers on the cards"),
             Dimension::Experts if value == 0 => "all experts on the cards".to_owned(),
-            Dimension::Experts => {
-                format!("experts of {value} of {} layers in host memory", self.range.end())
-            }
-            Dimension::Cache | Dimension::Split => value.to_string(),
+            _ => format!("experts of {value} of {} layers in host memory", self.from.unwrap_or_default()),
         }
     }
 
@@ -146,19 +135,13 @@ impl FitScale {
         format!("{} {}", self.words(value), if several { "fit" } else { "fits" })
     }
 
-    /// The best number of steps. A guarded search also tries a few numbers beyond it.
-    pub(super) fn best(
-        &self,
-        guarded: bool,
-        guess: Option<u64>,
-        foresee: Option<Foresee<'_>>,
-        slack: impl FnMut(u64) -> Option<i64>,
-    ) -> Option<FitBound> {
-        let range = self.range.clone();
-        if self.fewer {
-            return smallest(range, guess, foresee, slack);
-        }
-        let mut search = LargestSearch::new(range, slack).guess(guess).foreseen(foresee);
-        if guarded { search.largest_guarded() } else { search.largest() }
+    /// A search for the most steps.
+    pub(super) fn search<F: FnMut(u64) -> Option<i64>>(&self, slack: F) -> LargestSearch<'_, F> {
+        LargestSearch::new(self.range.clone(), slack)
+    }
+
+    /// True where a few more steps may fit again. Experts on the cards take memory layer by layer, without gaps.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.from.is_none()
     }
 }

@@ -59,13 +59,8 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     }
 
     fn slack(&mut self, number: u64) -> i64 {
-        if let Some(&known) = self.known.get(&number) {
-            return known;
-        }
         // A refusal counts as the worst failure, below every number that has a price.
-        let slack = (self.slack)(number).unwrap_or(i64::MIN);
-        self.known.insert(number, slack);
-        slack
+        *self.known.entry(number).or_insert_with(|| (self.slack)(number).unwrap_or(i64::MIN))
     }
 
     fn fits(&mut self, number: u64) -> bool {
@@ -114,7 +109,8 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
                 }
                 // Lines and halves in turn: a line is quick, and halves end any search.
                 (Some(low), Some(high)) if round % 2 == 1 => {
-                    crossing((low, self.slack(low)), (high, self.slack(high)))
+                    let steps = steps_to_zero((low, self.slack(low)), (high, self.slack(high)));
+                    low + steps.unwrap_or(0).unsigned_abs().clamp(1, high - low - 1)
                 }
                 (Some(low), Some(high)) => low + (high - low) / 2,
                 (None, Some(_)) if self.guess.is_none() => start,
@@ -167,45 +163,15 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     }
 }
 
-/// The zero of a line through both points, strictly between them.
-fn crossing((low, spare): (u64, i64), (high, short): (u64, i64)) -> u64 {
-    let (spare, short) = (u128::from(spare.unsigned_abs()), u128::from(short.unsigned_abs()));
-    // In 128 bits, because bytes times numbers exceed 64.
-    let distance = u128::from(high - low);
-    let step = distance * spare / (spare + short).max(1);
-    let step = u64::try_from(step).unwrap_or(u64::MAX);
-    low + step.clamp(1, high - low - 1)
-}
-
 /// Whole steps from `at` for which a falling line through both points stays at or above zero; negative below zero.
 fn steps_to_zero((at, here): (u64, i64), (other, there): (u64, i64)) -> Option<i64> {
+    // In 128 bits, because bytes times numbers exceed 64.
     let distance = i128::from(other) - i128::from(at);
     let falls = (i128::from(here) - i128::from(there)) * distance.signum();
     if falls <= 0 {
         return None;
     }
     i64::try_from((i128::from(here) * distance.abs()).div_euclid(falls)).ok()
-}
-
-/// The smallest number of `range` that fits, with the number below it, which does not: the search in a mirror.
-pub(crate) fn smallest(
-    range: RangeInclusive<u64>,
-    guess: Option<u64>,
-    foresee: Option<Foresee<'_>>,
-    mut slack: impl FnMut(u64) -> Option<i64>,
-) -> Option<FitBound> {
-    let (start, end) = range.into_inner();
-    // Mirrored, the smallest that fits is the largest: one search serves both.
-    let mirrored = |number: u64| end.saturating_sub(number);
-    let length = end.checked_sub(start)?;
-    let foresee = foresee.map(|mut foresee| -> Foresee<'_> {
-        Box::new(move |numbers| foresee(&numbers.iter().map(|&number| mirrored(number)).collect::<Vec<_>>()))
-    });
-    let mut search = LargestSearch::new(0..=length, |number| slack(mirrored(number)))
-        .guess(guess.map(mirrored))
-        .foreseen(foresee);
-    let found = search.largest()?;
-    Some(FitBound { at: mirrored(found.at), above: found.above.map(mirrored) })
 }
 
 #[cfg(test)]
@@ -301,14 +267,5 @@ mod tests {
         let slack = |n: u64| Some(if fits[usize::try_from(n).unwrap()] { 1 } else { -1 });
         let found = LargestSearch::new(0..=11, slack).largest_guarded();
         assert_eq!(found, Some(FitBound { at: 5, above: Some(6) }));
-    }
-
-    #[test]
-    fn the_smallest_is_the_mirror_of_the_largest() {
-        let found = smallest(3..=60, None, None, |n| i64::try_from(n).ok().map(|n| n - 41));
-        assert_eq!(found, Some(FitBound { at: 41, above: Some(40) }));
-        assert_eq!(smallest(3..=60, None, None, |_| Some(-1)), None);
-        assert_eq!(smallest(3..=60, None, None, |_| None), None);
-        assert_eq!(smallest(3..=60, None, None, |_| Some(0)), Some(FitBound { at: 3, above: None }));
     }
 }

@@ -2,12 +2,10 @@
 //!
 //! Layers move from the tightest card to the roomiest, until the least free memory no longer grows.
 
-use plimsoll_base::CardKind;
-
 use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, spare};
 use super::change::{RequestChange, saturated};
-use super::price::{CostModel, PlanPrice, headroom};
-use crate::layout::wanted_layers;
+use super::price::{CostModel, PlanPrice};
+use crate::layout::{computing, wanted_layers};
 use crate::named::interface;
 
 /// Moves of layers before a division is final.
@@ -15,8 +13,8 @@ const MOVES: usize = 48;
 
 /// A split of the layers over cards, with its planned memory.
 struct Division {
-    devices: Vec<String>,
-    /// Their positions among the request's cards.
+    change: RequestChange,
+    /// Positions of the cards in use among the request's.
     positions: Vec<usize>,
     layers: Vec<u32>,
     priced: PlanPrice,
@@ -25,10 +23,6 @@ struct Division {
 }
 
 impl Division {
-    fn change(&self) -> RequestChange {
-        RequestChange::Cards { devices: self.devices.clone(), layers: self.layers.clone() }
-    }
-
     fn worst(&self) -> i64 {
         self.headrooms.iter().copied().min().unwrap_or(i64::MIN)
     }
@@ -36,19 +30,18 @@ impl Division {
 
 pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     let request = question.request;
-    let cuda: Vec<usize> =
-        (0..request.cards.len()).filter(|&card| request.cards[card].kind == CardKind::Cuda).collect();
+    let cuda = computing(request.cards);
     if cuda.len() < 2 {
         return inapplicable(Dimension::Split, "there is only one card, so no split is needed");
     }
     // Fewer cards first: a card that is not used stays free for another model.
     let divisions = (1..=cuda.len()).filter_map(|count| best_on(question, &cuda, count));
-    let mut tightest = None;
+    let mut tightest: Option<Division> = None;
     for division in divisions {
         if division.priced.fits(request.cards) {
             return fitting(question, &division);
         }
-        if tightest.as_ref().is_none_or(|best: &Division| division.worst() > best.worst()) {
+        if tightest.as_ref().is_none_or(|best| division.worst() > best.worst()) {
             tightest = Some(division);
         }
     }
@@ -56,7 +49,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
         Some(division) => format!(
             "no split across the cards fits; the closest, `{}`, lacks {} on the card with the largest \
                 shortfall",
-            division.change().flags().join(" "),
+            division.change.line(),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),
         None => "the engine refuses every split across the cards".to_owned(),
@@ -65,17 +58,17 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
 }
 
 fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> FitAnswer {
-    let flags = division.change().flags().join(" ");
+    let flags = division.change.line();
     let cards = question.lines(&division.priced);
     let used: Vec<_> = division.positions.iter().map(|&card| cards[card].clone()).collect();
-    let many = match division.devices.len() {
+    let many = match division.positions.len() {
         1 => "one card is enough".to_owned(),
         count => format!("{count} cards are needed"),
     };
     FitAnswer {
         asked: question.request.wish.devices.join(",").into(),
         best: Some(flags.as_str().into()),
-        change: Some(division.change()),
+        change: Some(division.change.clone()),
         text: format!("{many}: `{flags}` fits{}", spare(&used)),
         cards,
         ..nothing(Dimension::Split, "")
@@ -95,10 +88,10 @@ fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: u
     let positions: Vec<usize> = numbers.iter().map(|&number| cuda[number]).collect();
     let price = |layers: Vec<u32>| {
         let change = RequestChange::Cards { devices: devices.clone(), layers: layers.clone() };
-        let priced = question.priced(&[change])?;
-        let room = |&card: &usize| headroom(&cards[card], &priced.cards[card]);
+        let priced = question.priced(std::slice::from_ref(&change))?;
+        let room = |&card: &usize| priced.cards[card].headroom(cards[card].free);
         let headrooms = positions.iter().map(room).collect();
-        Some(Division { devices: devices.clone(), positions: positions.clone(), layers, priced, headrooms })
+        Some(Division { change, positions: positions.clone(), layers, priced, headrooms })
     };
     // Layers on cards, including the output.
     let layers = question.request.model.hyper.layers;
@@ -134,9 +127,7 @@ fn by_share(layers: u32, weights: &[u64]) -> Option<Vec<u32>> {
         shares.push(1 + u32::try_from(until - given).ok()?);
         given = until;
     }
-    if let Some(last) = shares.last_mut() {
-        *last += u32::try_from(rest - given).ok()?;
-    }
+    *shares.last_mut()? += u32::try_from(rest - given).ok()?;
     Some(shares)
 }
 

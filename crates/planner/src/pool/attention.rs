@@ -52,9 +52,9 @@ impl AttentionPool {
 
     /// The probabilities in f16 for the product with V, and its result in f16.
     fn plain(model: &Model, layer: u32, reserve: &Reserve, inputs: PoolInputs) -> Self {
-        let heads = model.hyper.heads.at(layer);
+        let heads = u64::from(model.hyper.heads.at(layer));
         let step = |latent: LatentAttention| latent.heads_a_step(heads, reserve.tokens, inputs.cells);
-        let at_once = inputs.cache.latent.map_or(u64::from(heads), step);
+        let at_once = inputs.cache.latent.map_or(heads, step);
         let value = u64::from(model.hyper.head_lengths(layer).1);
         // cuBLAS reads and writes f16 here.
         let halves = Bytes::new(2) * reserve.tokens * at_once;
@@ -66,14 +66,13 @@ impl AttentionPool {
         self.constant + self.growth * cells
     }
 
-    /// Blocks of a whole micro-batch with this many cells in use, operation by operation.
-    pub(super) fn groups(&self, rules: Rules, cells: u64) -> [DemandGroup<5>; 2] {
-        let group = match self.call {
+    /// Blocks of a whole micro-batch with this many cells in use, of an operation.
+    pub(super) fn group(&self, rules: Rules, cells: u64) -> DemandGroup<5> {
+        match self.call {
             Some(call) => Call { cells, ..call }.group(rules),
             // Without a kernel, copies that grow (of the probabilities, of latent vectors) and the result.
             None => [(self.growth * cells).get(), self.constant.get(), 0, 0, 0],
-        };
-        [group, [0; 5]]
+        }
     }
 }
 

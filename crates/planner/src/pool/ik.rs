@@ -55,7 +55,7 @@ impl LatentPool {
 
     /// Blocks of one pass over `depth` cells, with as many heads as fit it at `cells`.
     fn pass(&self, cells: u64, depth: u64) -> DemandGroup<4> {
-        let heads = self.latent.heads_a_pass(self.heads, cells);
+        let heads = self.latent.heads_a_pass(self.heads.into(), cells);
         let length = heads.saturating_mul(self.latent.restored());
         restored(self.latent.rank, length, self.key.quantised(), depth)
     }

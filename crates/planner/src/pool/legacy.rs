@@ -19,7 +19,7 @@ pub(super) fn replayed(
     mut products: Vec<product::ProductBlocks>,
     tokens: u64,
     cells: u64,
-    attention: impl Fn(u64) -> [DemandGroup<5>; 2],
+    attention: impl Fn(u64) -> DemandGroup<5>,
 ) -> Scopes<GgmlLegacy> {
     let mut pool = Scopes::new(GgmlLegacy::default(), GRANULE);
     first.iter().for_each(|group| pool.group(group));
@@ -31,8 +31,7 @@ pub(super) fn replayed(
     let mut depth = 0;
     while depth < cells {
         depth = depth.saturating_add(step).min(cells);
-        let groups = attention(depth.next_multiple_of(CELLS));
-        groups.iter().for_each(|group| pool.group(group));
+        pool.group(&attention(depth.next_multiple_of(CELLS)));
     }
     pool
 }
@@ -58,7 +57,7 @@ mod tests {
     fn a_grown_prompt_asks_the_driver_for_the_recorded_blocks() {
         let said = include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
         let said: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
-        let copies = |depth| [[2048 * depth, 2048 * depth, 0, 0, 0], [0; 5]];
+        let copies = |depth| [2048 * depth, 2048 * depth, 0, 0, 0];
         let pool = replayed(first([0, 0, 0, 65_536, 1024]), products(), 512, 61_440, copies);
         assert_eq!(pool.driver_sizes(), said);
         assert_eq!(pool.policy().idle().count(), said.len());
@@ -67,7 +66,7 @@ mod tests {
     #[test]
     fn without_copies_only_the_products_are_held() {
         // by guard's page under b8799 with an f16 cache
-        let pool = replayed(first([0, 0, 0, 0, 67_584]), products(), 512, 61_440, |_| [[0; 5]; 2]);
+        let pool = replayed(first([0, 0, 0, 0, 67_584]), products(), 512, 61_440, |_| [0; 5]);
         assert_eq!(pool.policy().idle().sum::<u64>(), 20_744_448);
     }
 }

@@ -68,9 +68,7 @@ fn is_last(tensor: &Tensor) -> bool {
 fn kind(of: TensorType, engine: DemandRules) -> ProductKind {
     let tiles = match engine {
         DemandRules::Ik => ik::has_tiles(of.name),
-        DemandRules::Copying | DemandRules::Reserving | DemandRules::Third => {
-            !["iq1_m", "tq1_0", "tq2_0"].contains(&of.name)
-        }
+        _ => !["iq1_m", "tq1_0", "tq2_0"].contains(&of.name),
     };
     match of.name {
         "f16" => ProductKind::F16,

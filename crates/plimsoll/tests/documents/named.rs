@@ -30,7 +30,7 @@ const NAMED: &[(&str, &str, i32)] = &[
     ("ps", "", 0),
     ("status [--json] [--watch]", "status --json", 0),
     ("status", "", 0),
-    ("load MODEL", "load chat", 1),
+    ("load MODEL", "load chat", 0),
     ("pin MODEL [--for 1h]", "pin chat --for 1h", 0),
     ("unpin MODEL", "unpin chat", 0),
     ("yield SIZE [--card CARD] [--for 2h]", "yield 1MiB --card host --for 2h", 0),
@@ -46,6 +46,7 @@ const NAMED: &[(&str, &str, i32)] = &[
 /// Commands that need a terminal, a network, another user or a card, and the file of the test that runs each.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("top", "crates/plimsoll/tests/serve/top.rs"),
+    ("download USER/REPO:QUANT", "crates/plimsoll/tests/serve/downloads.rs"),
     ("engine install", "crates/plimsoll/tests/real_engine"),
     ("quickstart", "crates/plimsoll/tests/real_engine"),
     ("calibrate", "crates/plimsoll/tests/plan/calibrate.rs"),

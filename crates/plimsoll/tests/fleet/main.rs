@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod certificates;
 #[path = "../../../fleet/tests/simulator/checker.rs"]
 mod checker;
 #[path = "../serve/daemon.rs"]
@@ -12,6 +13,7 @@ mod faults;
 #[path = "../serve/http.rs"]
 #[allow(dead_code)]
 mod http;
+mod intruder;
 mod links;
 mod manifests;
 mod nemesis;
@@ -175,7 +177,7 @@ fn what_makes_no_member_is_refused_at_the_start() {
         more.iter().fold(setup, |setup, argument| setup.argument(argument)).refused()
     };
     let store = &["--fleet", "etcd://127.0.0.1:1"];
-    assert!(refused("", store).contains("`key-file` under [fleet] is not set"));
+    assert!(refused("", store).contains("neither `identity` nor `key-file`"));
     assert!(refused("[fleet]\nkey-file = \"/nowhere/key\"\n", store).contains("/nowhere/key"));
     assert!(refused("[fleet]\nkey-file = \"/dev/null\"\n", store).contains("shorter than 16"));
     assert!(refused("[fleet]\nhost = \"a b\"\n", store).contains("no name of a host"));

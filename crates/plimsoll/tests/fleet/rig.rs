@@ -69,9 +69,7 @@ impl Fleet {
     }
 
     fn range(&self) -> serde_json::Value {
-        // All keys, in base64: "\0" to "\0" is everything.
-        let body = serde_json::json!({ "key": "AA==", "range_end": "AA==" });
-        http::post(self.store.members[0].address.parse().unwrap(), "/v3/kv/range", &body).json()
+        range(&self.store)
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -80,9 +78,7 @@ impl Fleet {
 
     /// All keys and values of the store, as text.
     pub(crate) fn dump(&self) -> String {
-        let pairs = self.range()["kvs"].as_array().unwrap().clone();
-        let text = |value: &serde_json::Value| decode(value.as_str().unwrap_or_default());
-        pairs.iter().map(|pair| format!("{} {}\n", text(&pair["key"]), text(&pair["value"]))).collect()
+        dump_of(&self.store)
     }
 
     /// The token of a model's seat.
@@ -95,7 +91,25 @@ impl Fleet {
     }
 }
 
+fn range(store: &Cluster) -> serde_json::Value {
+    // All keys, in base64: "\0" to "\0" is everything.
+    let body = serde_json::json!({ "key": "AA==", "range_end": "AA==" });
+    http::post(store.members[0].address.parse().unwrap(), "/v3/kv/range", &body).json()
+}
+
+/// All keys and values of a store, as text.
+pub(crate) fn dump_of(store: &Cluster) -> String {
+    let pairs = range(store)["kvs"].as_array().unwrap().clone();
+    let text = |value: &serde_json::Value| decode(value.as_str().unwrap_or_default());
+    pairs.iter().map(|pair| format!("{} {}\n", text(&pair["key"]), text(&pair["value"]))).collect()
+}
+
 fn decode(text: &str) -> String {
+    String::from_utf8_lossy(&decode_bytes(text)).into_owned()
+}
+
+/// Bytes of base64.
+pub(crate) fn decode_bytes(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
     for letter in text.bytes().filter(|letter| *letter != b'=') {
@@ -107,7 +121,7 @@ fn decode(text: &str) -> String {
             bytes.push(u8::try_from((bits >> held) & 0xff).unwrap());
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// A request with these header lines.

@@ -85,7 +85,8 @@ fn an_engine_of_another_user_has_none_of_the_daemons_rights() {
         secret.path().display(),
         std::process::id()
     );
-    let confinement = Confinement { user: Some(nobody.clone()), no_new_privileges: true, folder: None };
+    let confinement =
+        Confinement { user: Some(nobody.clone()), no_new_privileges: true, ..Confinement::default() };
     let lines = said(&script, confinement);
     assert_eq!(lines[0], nobody.uid.to_string(), "{lines:?}");
     assert!(!lines[1].split(' ').any(|group| group == "0"), "{lines:?}");

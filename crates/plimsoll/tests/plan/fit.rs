@@ -62,6 +62,37 @@ fn under_a_budget_the_largest_context_is_the_one_that_survived_on_a_card() {
 }
 
 #[test]
+fn an_answer_that_the_host_cannot_hold_is_none_to_paste() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("q30", folder.path());
+    let model = model.to_str().unwrap();
+    let fit = |host: &[&str]| {
+        let words = ["plan", "--fit", "moe", "--card", "3060", "-m", model, "-c", "16384"];
+        plimsoll(&[&words[..], host].concat())
+    };
+    let small = fit(&["--host", "16GiB"]);
+    assert_eq!((small.status.code(), text(&small.stdout).as_str()), (Some(1), ""));
+    let why = unwrapped(&small.stderr);
+    assert!(why.contains("of host memory are needed, but the machine has only 16384 MiB"), "{why}");
+    let hints = why.lines().filter(|line| line.starts_with("hint:") && line.contains("fits"));
+    assert_eq!(hints.count(), 0, "{why}");
+    let large = fit(&["--host", "64GiB"]);
+    assert_eq!(large.status.code(), Some(0), "{}", text(&large.stderr));
+    assert!(text(&large.stdout).contains("--n-cpu-moe 35"), "{}", text(&large.stdout));
+    let unknown = fit(&[]);
+    assert!(
+        unwrapped(&unknown.stderr).contains("give it with --host SIZE"),
+        "{}",
+        unwrapped(&unknown.stderr)
+    );
+    assert!(text(&unknown.stdout).contains("--n-cpu-moe 35"));
+
+    let plan = plimsoll(&["plan", "--card", "3060", "--host", "16GiB", "-m", model, "-c", "16384"]);
+    let told = unwrapped(&plan.stdout);
+    assert!(told.contains("hint: --n-cpu-moe 35") && !told.contains("MiB, fits  each"), "{told}");
+}
+
+#[test]
 fn each_direction_is_an_answer_with_its_flags_in_json() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("q30", folder.path());

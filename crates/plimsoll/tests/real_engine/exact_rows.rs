@@ -1,7 +1,15 @@
 //! Answers of a real CUDA backend over the stand-in, against the engine's own lines on an H200.
+//!
+//! CI has llama.cpp 0.5.0. The rows of b10605, which the formulas mirror, are asked of the folder of that engine in
+//! `PLIMSOLL_MIRRORED_ENGINE`: a server and llama-fit-params with CUDA. Where its backend lies elsewhere, `GGML_BACKEND_PATH`
+//! names it.
 
+#![allow(clippy::print_stderr, reason = "the number of equal rows is the result of the measurement")]
+
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plimsoll_planner::exact::{BufferKind, BufferPlace, Transcript};
@@ -16,6 +24,8 @@ const CARD: &str = "total=150754820096B,free=150092120064B,cc=9.0";
 /// The lines have two digits of a MiB.
 const OFF: f64 = 0.05;
 
+const MIRRORED: &str = "PLIMSOLL_MIRRORED_ENGINE";
+
 #[derive(Deserialize)]
 struct Recording {
     rows: Vec<Row>,
@@ -23,6 +33,7 @@ struct Recording {
 
 #[derive(Deserialize)]
 struct Row {
+    program: String,
     model: String,
     draft: Option<String>,
     projector: Option<String>,
@@ -31,14 +42,115 @@ struct Row {
     log: Vec<String>,
 }
 
-fn rows() -> Vec<Row> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured/h200-rows-0.5.0.json");
-    serde_json::from_slice::<Recording>(&fs::read(path).unwrap()).unwrap().rows
+/// What llama-fit-params said of one card: whole MiB, cut off.
+#[derive(Deserialize)]
+struct Reserved {
+    model: String,
+    args: String,
+    #[serde(rename = "CUDA0")]
+    card: Sizes,
+    #[serde(rename = "Host")]
+    host: Sizes,
 }
 
-fn plan(row: &Row, folder: &Path) -> Value {
+#[derive(Deserialize)]
+struct Sizes {
+    model: u64,
+    context: u64,
+    compute: u64,
+}
+
+#[derive(Deserialize)]
+struct Totals {
+    #[serde(rename = "static", default)]
+    reserved: Vec<Reserved>,
+    totals: Vec<Total>,
+}
+
+/// MiB of the process by nvidia-smi.
+#[derive(Deserialize)]
+struct Total {
+    model: String,
+    args: String,
+    after_load: u64,
+}
+
+/// The engine of CI, or the folder of another.
+enum Asked {
+    OfCi,
+    Folder(PathBuf),
+}
+
+impl Asked {
+    fn mirrored() -> Option<Self> {
+        let folder = env::var_os(MIRRORED).map(PathBuf::from);
+        if folder.is_none() {
+            eprintln!("skipped: {MIRRORED} names no folder of llama.cpp b10605 with CUDA");
+        }
+        folder.map(Self::Folder)
+    }
+
+    fn program(&self) -> PathBuf {
+        match self {
+            Self::OfCi => cuda::engine().program.clone(),
+            Self::Folder(folder) => folder.join("llama-server"),
+        }
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        match self {
+            Self::OfCi => cuda::engine().prepare(&cuda::engine().backend, command),
+            Self::Folder(folder) => {
+                command.env("LD_LIBRARY_PATH", folder);
+            }
+        }
+    }
+
+    /// The lines of llama-fit-params over the stand-in: place, weights, cache and compute buffer.
+    fn fit_params(&self, model: &str, cards: usize, args: &str, folder: &Path) -> Vec<String> {
+        let Self::Folder(engine) = self else { panic!("the engine of CI has a server alone") };
+        let phantom = built("libplimsoll_phantom.so", "plimsoll-phantom");
+        let names = folder.join("names");
+        if fs::create_dir(&names).is_ok() {
+            for name in ["libcudart.so.13", "libcublas.so.13", "libcuda.so.1"] {
+                symlink(&phantom, names.join(name)).unwrap();
+            }
+        }
+        let card = CARD.replace("B,", ",").replace("B", "");
+        let mut command = Command::new(engine.join("llama-fit-params"));
+        command
+            .arg("-m")
+            .arg(cuda::specimen(model, folder))
+            .args(args.split_whitespace())
+            .args(["-fit", "off"]);
+        if !args.contains("-dev") {
+            let devices: Vec<String> = (0..cards).map(|card| format!("CUDA{card}")).collect();
+            command.args(["-dev", &devices.join(",")]);
+        }
+        command
+            .args(["--fit-print", "on"])
+            .env("LD_PRELOAD", &phantom)
+            .env("LD_LIBRARY_PATH", env::join_paths([&names, engine]).unwrap())
+            .env("PLIMSOLL_PHANTOM_CARDS", vec![card; cards].join(";"));
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let sizes =
+            |line: &&str| line.split(' ').count() == 4 && line.ends_with(|last: char| last.is_ascii_digit());
+        said.lines().filter(sizes).map(str::to_owned).collect()
+    }
+}
+
+fn recorded(name: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured").join(name)).unwrap()
+}
+
+fn rows(name: &str) -> Vec<Row> {
+    serde_json::from_slice::<Recording>(&recorded(name)).unwrap().rows
+}
+
+fn plan(engine: &Asked, row: &Row, folder: &Path) -> Value {
     let mut command: Command = plimsoll();
-    command.args(["plan", "--json"]).arg(format!("--exact={}", cuda::engine().program.display()));
+    command.args(["plan", "--json"]).arg(format!("--exact={}", engine.program().display()));
     for card in 0..row.cards {
         command.arg("--card").arg(format!("name=H200-{card},{CARD}"));
     }
@@ -53,15 +165,20 @@ fn plan(row: &Row, folder: &Path) -> Value {
         .args(["-fit", "off"])
         .env("PLIMSOLL_PHANTOM_LIBRARY", built("libplimsoll_phantom.so", "plimsoll-phantom"))
         .env("XDG_CACHE_HOME", folder);
-    cuda::engine().prepare(&cuda::engine().backend, &mut command);
+    engine.prepare(&mut command);
     let output = command.output().unwrap();
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{} {}: {}", row.model, row.args, String::from_utf8_lossy(&output.stderr)))
 }
 
 /// Terms of a card that differ from the card's, in MiB.
-fn differences(row: &Row, folder: &Path) -> Vec<String> {
-    let (plan, said) = (plan(row, folder), Transcript::read(&row.log.join("\n")));
+fn differences(engine: &Asked, row: &Row, folder: &Path) -> Vec<String> {
+    if row.program == "llama-fit-params" {
+        let said = engine.fit_params(&row.model, row.cards, &row.args, folder);
+        let off = format!("{} {}: {said:?} for {:?}", row.model, row.args, row.log);
+        return if said == row.log { Vec::new() } else { vec![off] };
+    }
+    let (plan, said) = (plan(engine, row, folder), Transcript::read(&row.log.join("\n")));
     let mut off = Vec::new();
     for card in 0..row.cards {
         let mib = |kind| said.sum(BufferPlace::Card(card), kind).get() as f64 / f64::from(1 << 20);
@@ -83,15 +200,17 @@ fn differences(row: &Row, folder: &Path) -> Vec<String> {
     off
 }
 
-fn hold(rows: &[Row]) {
+fn hold(engine: &Asked, rows: &[Row]) {
     let folder = tempfile::tempdir().unwrap();
-    let off: Vec<String> = rows.iter().flat_map(|row| differences(row, folder.path())).collect();
-    assert!(off.is_empty(), "{} of {} rows\n{}", off.len(), rows.len(), off.join("\n"));
+    let off: Vec<Vec<String>> = rows.iter().map(|row| differences(engine, row, folder.path())).collect();
+    let equal = off.iter().filter(|off| off.is_empty()).count();
+    eprintln!("{equal} of {} rows are equal within {OFF} MiB", rows.len());
+    assert!(equal == rows.len(), "{equal} of {} rows\n{}", rows.len(), off.concat().join("\n"));
 }
 
 #[test]
 fn the_engine_without_a_card_asks_for_what_it_asks_of_an_h200() {
-    let rows = rows();
+    let rows = rows("h200-rows-0.5.0.json");
     // Dense, routed and recurrent models, a draft, layers in host memory, and two cards.
     let chosen = [
         ("l8", "-c 4096 -fa on -ngl 10"),
@@ -103,12 +222,63 @@ fn the_engine_without_a_card_asks_for_what_it_asks_of_an_h200() {
     let some: Vec<Row> =
         rows.into_iter().filter(|row| chosen.contains(&(row.model.as_str(), row.args.as_str()))).collect();
     assert!(some.len() >= chosen.len(), "{}", some.len());
-    hold(&some);
+    hold(&Asked::OfCi, &some);
 }
 
 #[test]
 fn long_the_engine_without_a_card_asks_for_what_it_asks_of_an_h200_in_each_row() {
-    let rows = rows();
+    let rows = rows("h200-rows-0.5.0.json");
     assert_eq!(rows.len(), 93);
-    hold(&rows);
+    hold(&Asked::OfCi, &rows);
+}
+
+#[test]
+fn long_the_mirrored_engine_without_a_card_asks_for_what_it_asked_of_an_h200() {
+    let Some(engine) = Asked::mirrored() else {
+        return;
+    };
+    let rows = rows("h200-matrix-b10605.json");
+    assert_eq!((rows.len(), rows.iter().filter(|row| row.cards == 2).count()), (178, 25));
+    hold(&engine, &rows);
+}
+
+#[test]
+fn long_the_mirrored_engine_reserves_without_a_card_what_it_reserved_on_an_h200() {
+    let Some(engine) = Asked::mirrored() else {
+        return;
+    };
+    let rows = serde_json::from_slice::<Totals>(&recorded("h200-b10605.json")).unwrap().reserved;
+    assert_eq!(rows.len(), 42);
+    let folder = tempfile::tempdir().unwrap();
+    let line =
+        |place: &str, sizes: &Sizes| format!("{place} {} {} {}", sizes.model, sizes.context, sizes.compute);
+    let off = |row: &Reserved| {
+        let recorded = [line("CUDA0", &row.card), line("Host", &row.host)];
+        let said = engine.fit_params(&row.model, 1, &format!("-ngl 99 {}", row.args), folder.path());
+        (said != recorded).then(|| format!("{} {}: {said:?} for {recorded:?}", row.model, row.args))
+    };
+    let off: Vec<String> = rows.iter().filter_map(off).collect();
+    eprintln!("{} of {} rows are equal", rows.len() - off.len(), rows.len());
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+/// A process takes its context of the driver beside what the engine asks for; nvidia-smi counts whole MiB.
+#[test]
+fn long_processes_of_the_mirrored_engine_are_planned_by_what_it_asks_for() {
+    const BOUND: u64 = 16;
+    let Some(engine) = Asked::mirrored() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let rows = ["h200-b10605.json", "h200-x2-b10605.json"]
+        .map(|name| serde_json::from_slice::<Totals>(&recorded(name)).unwrap().totals);
+    let rows: Vec<Total> = rows.into_iter().flatten().collect();
+    assert_eq!(rows.len(), 13);
+    for Total { model, args, after_load } in rows {
+        let (program, log) = ("llama-server".to_owned(), Vec::new());
+        let row = Row { program, model, draft: None, projector: None, cards: 1, args, log };
+        let loaded = plan(&engine, &row, folder.path())["cards"][0]["loaded"].as_u64().unwrap() >> 20;
+        eprintln!("{} {}: {loaded} for {after_load} MiB", row.model, row.args);
+        assert!(loaded.abs_diff(after_load) <= BOUND, "{} {}", row.model, row.args);
+    }
 }

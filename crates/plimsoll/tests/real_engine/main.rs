@@ -28,6 +28,7 @@ mod openai;
 mod quickstart;
 mod routes;
 mod shown;
+mod sleeping;
 mod sockets;
 mod upstream;
 mod venv;

@@ -39,13 +39,15 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
     let json: Value = serde_json::from_str(&printed(&plimsoll(&daemon, "", &["ps", "--json"]))).unwrap();
     assert_eq!(json["cards"][0]["claimed"], 612 << 20);
 
-    let again = failed(&plimsoll(&daemon, "", &["load", "alpha-2"]));
-    assert_eq!(again.0, Some(1));
-    assert!(again.1.contains("model is already running"), "{}", again.1);
+    assert_eq!(printed(&plimsoll(&daemon, "", &["load", "alpha-2"])), "alpha-2 is already loaded\n");
+    assert_eq!(printed(&plimsoll(&daemon, "", &["unload", "beta"])), "beta is not loaded\n");
     let unknown = failed(&plimsoll(&daemon, "", &["unload", "gamma"]));
     assert_eq!(unknown.0, Some(2), "{}", unknown.1);
     assert!(unknown.1.contains("\nhint: name one of these models: alpha-2, beta"), "{}", unknown.1);
 
+    let none = plimsoll(&daemon, "", &["logs", "beta"]);
+    assert!(printed(&none).is_empty());
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no line of beta yet"));
     let logs = printed(&plimsoll(&daemon, "", &["logs", "alpha-2"]));
     assert!(!logs.is_empty() && logs.lines().all(|line| line.starts_with("[alpha-2] ")), "{logs}");
     let unknown = failed(&plimsoll(&daemon, "", &["logs", "gamma"]));
@@ -164,12 +166,22 @@ fn a_load_without_room_is_not_said_to_be_under_way() {
 fn a_second_load_is_told_what_the_model_does() {
     let daemon = Setup::new().model("alpha", "612MiB", "load_ms=3000", "").start();
     let load = || plimsoll(&daemon, "", &["load", "alpha"]);
-    printed(&load());
-    let error = failed(&load()).1;
-    assert!(error.contains("model is already loading"), "{error}");
+    for _ in 0..2 {
+        let said = printed(&load());
+        assert!(said.starts_with("alpha is being loaded; ") || said == "alpha is already loaded\n", "{said}");
+    }
     until("alpha is ready", || printed(&plimsoll(&daemon, "", &["ps"])).contains("ready"));
-    let error = failed(&load()).1;
-    assert!(error.contains("model is already running"), "{error}");
+    assert_eq!(printed(&load()), "alpha is already loaded\n");
+}
+
+#[test]
+fn an_engine_that_ends_at_once_is_an_answer_of_load() {
+    let daemon = Setup::new().model("alpha", "612MiB", "fail=crash_at_load", "").start();
+    let (status, error) = failed(&plimsoll(&daemon, "", &["load", "alpha"]));
+    assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: alpha "), "{error}");
+    let listed = printed(&plimsoll(&daemon, "", &["status"]));
+    let failures = listed.lines().filter(|line| line.contains("  failed ") || line.contains("  refused"));
+    assert_eq!(failures.count(), 1, "{listed}");
 }
 
 #[test]
@@ -196,7 +208,7 @@ fn a_pinned_model_is_kept_and_the_refusal_of_others_names_it() {
         .start();
     assert_eq!(chat(daemon.address, "alpha").status, 200);
     let said = printed(&plimsoll(&daemon, "", &["pin", "alpha", "--for", "1h"]));
-    assert_eq!(said, "alpha is pinned for 3600 s\n");
+    assert_eq!(said, "alpha is pinned for 1 h 00 min\n");
     let list = printed(&plimsoll(&daemon, "", &["ps"]));
     assert!(
         list.contains("ready, pinned for 1 h 00 min") || list.contains("ready, pinned for 59 min"),

@@ -108,3 +108,86 @@ fn a_download_that_cannot_be_is_refused_with_its_reason() {
     let answer = post(off.address, "/models", &json!({ "model": "user/x" }));
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (501, &json!("downloads_off")));
 }
+
+/// A daemon that downloads into `folder`, with a card of 1 GiB and an engine that models can be planned for.
+fn planning(folder: &tempfile::TempDir, hub: &FakeHub) -> Daemon {
+    let (folder, engine) = (folder.path().display(), crate::daemon::fake_engine());
+    let config =
+        format!("[serve]\ndownloads = \"{folder}\"\n[engine]\ncommand = [\"{}\"]\n", engine.display());
+    let setup = Setup::with_cards(&["name=RTX3060,total=1GiB,free=1GiB,cc=8.6"]).config(&config);
+    setup.variable("MODEL_ENDPOINT", &hub.address).variable("HF_ENDPOINT", &hub.address).start()
+}
+
+#[test]
+fn a_model_that_fits_on_no_card_is_refused_before_its_first_byte_unless_it_is_forced() {
+    let draft = plimsoll_specimens::shape("l8").expect("a shape").files(1).remove(0);
+    let hub = FakeHub::start(vec![("user/model-GGUF", "m-Q8_0.gguf", HostedFile::of(&draft))]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = planning(&folder, &hub);
+    let answer = post(daemon.address, "/models", &json!({ "model": NAME }));
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    let text = answer.text();
+    assert!(text.contains("1024 MiB") && text.contains("--force"), "{text}");
+    assert!(hub.asked().0 < 1 << 20, "the header alone");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let forced = post(daemon.address, "/models", &json!({ "model": NAME, "force": true }));
+    assert_eq!(forced.status, 200, "{}", forced.text());
+    assert!(forced.json()["memory"].as_str().unwrap().contains("is refused"), "{}", forced.text());
+    let shown = || daemon.status()["downloads"].clone();
+    until("its progress is shown", || shown()[0]["total"].as_u64().is_some_and(|total| total > 1 << 30));
+    assert_eq!(remove(&daemon, NAME), 200);
+    until("it has ended", || shown() == json!([]));
+    assert_eq!(names(&daemon), Vec::<String>::new());
+}
+
+#[test]
+fn a_model_comes_from_an_address_and_says_what_it_will_take() {
+    let file = HostedFile::whole(&tiny());
+    let hub = FakeHub::start(vec![("user/model-GGUF", "tiny-Q8_0.gguf", file)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = planning(&folder, &hub);
+    let order = json!({ "model": hub.plain("user/model-GGUF", "tiny-Q8_0.gguf") });
+    let answer = post(daemon.address, "/models", &order).json();
+    assert_eq!((&answer["success"], &answer["model"]), (&json!(true), &json!("tiny-Q8_0")), "{answer}");
+    assert!(answer["memory"].as_str().is_some_and(|text| text.ends_with("planned")), "{answer}");
+    until("the model is listed", || names(&daemon) == ["tiny-Q8_0"]);
+    let planned = get(daemon.address, "/api/what-if?model=tiny-Q8_0");
+    assert_eq!(planned.json()["fits"], "now", "{}", planned.text());
+    assert_eq!(post(daemon.address, "/models", &order).status, 400, "it exists");
+    assert_eq!(remove(&daemon, "tiny-Q8_0"), 200);
+    until("the model has gone", || names(&daemon).is_empty());
+}
+
+#[test]
+fn a_download_is_followed_in_a_terminal_to_its_end_or_its_failure() {
+    let wrong = HostedFile { digest: Some("ab".repeat(32)), ..HostedFile::whole(&tiny()) };
+    let files = vec![
+        ("user/model-GGUF", "model-Q8_0.gguf", HostedFile::whole(&tiny())),
+        ("user/bad-GGUF", "model-Q8_0.gguf", wrong),
+    ];
+    let hub = FakeHub::start(files).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = planning(&folder, &hub);
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let output =
+            command.args(words).env("PLIMSOLL_URL", format!("http://{}", daemon.address)).output().unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), text)
+    };
+    let (status, said) = run(&["download", NAME]);
+    assert!(status == Some(0) && said.starts_with(&format!("{NAME} is there, and served\n")), "{said}");
+    assert!(said.contains("planned"), "{said}");
+    let (status, said) = run(&["download", "user/bad-GGUF"]);
+    assert!(status == Some(1) && said.contains("SHA-256"), "{said}");
+    let failed = daemon.status()["downloads"].clone();
+    assert!(failed[0]["error"].as_str().is_some_and(|error| error.contains("SHA-256")), "{failed}");
+    let (_, said) = run(&["ps"]);
+    assert!(said.contains("download of user/bad-GGUF failed: "), "{said}");
+    let (status, said) = run(&["download", NAME, "--remove"]);
+    assert_eq!(status, Some(0), "{said}");
+    until("the model has gone", || names(&daemon).is_empty());
+    let (status, said) = run(&["download", "user/none"]);
+    assert!(status == Some(1) && said.contains("refuses"), "{said}");
+}

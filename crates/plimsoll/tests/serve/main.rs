@@ -11,6 +11,7 @@ mod exposed;
 mod faults;
 mod formats;
 mod four;
+mod freeing;
 mod guarded;
 mod guarded_user;
 #[path = "../pages/hand_written.rs"]
@@ -22,11 +23,13 @@ mod import;
 mod isolation;
 mod limits;
 mod log;
+mod measured;
 mod memory;
 mod metrics;
 mod neighbours;
 mod nobody;
 mod operator;
+mod read_ahead;
 #[path = "../pages/real.rs"]
 mod real;
 mod remote;

@@ -104,23 +104,28 @@ fn a_check_refuses_an_address_that_nothing_permits() {
 
 #[test]
 fn what_was_installed_is_removed_and_nothing_else() {
-    let home = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("plimsoll");
     let remove = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        let output = command.args(["engine", "remove"]).env("PLIMSOLL_HOME", home.path()).output().unwrap();
+        let output = command.args(["engine", "remove"]).env("PLIMSOLL_HOME", &home).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(remove(), "nothing is installed\n");
     for folder in ["engines/xllamacpp-1/venv", "quickstart", "own"] {
-        std::fs::create_dir_all(home.path().join(folder)).unwrap();
-        std::fs::write(home.path().join(folder).join("file"), "x").unwrap();
+        std::fs::create_dir_all(home.join(folder)).unwrap();
+        std::fs::write(home.join(folder).join("file"), "x").unwrap();
     }
     // A link leads out of the folder; what it leads to stays.
-    std::os::unix::fs::symlink(home.path().join("own"), home.path().join("engines/link")).unwrap();
-    let place = home.path().display();
+    std::os::unix::fs::symlink(home.join("own"), home.join("engines/link")).unwrap();
+    let place = home.display();
     assert_eq!(remove(), format!("removed {place}/engines\nremoved {place}/quickstart\n"));
-    assert!(home.path().join("own/file").exists() && !home.path().join("engines").exists());
+    assert!(home.join("own/file").exists() && !home.join("engines").exists());
+    std::fs::remove_dir_all(home.join("own")).unwrap();
+    std::fs::create_dir_all(home.join("engines")).unwrap();
+    assert_eq!(remove(), format!("removed {place}/engines\n"));
+    assert!(!home.exists(), "its own folder is empty, and goes too");
 }
 
 #[test]

@@ -81,6 +81,25 @@ fn a_unit_names_this_program_and_needs_print_unit_to_be_asked_for() {
 }
 
 #[test]
+fn a_unit_of_a_user_warns_of_what_is_not_there_and_of_models_that_are_not_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("a.toml");
+    let text = "[serve]\nlog-file = '/no/such/x.log'\n[models.a]\nmodel = '/no/such/a.gguf'\n[models.b]\nmodel = 'b.gguf'\n\
+        flags = '--ctx-sizee 5'\n";
+    std::fs::write(&config, text).unwrap();
+    let output = serve(&["--print-unit", "--user", config.to_str().unwrap()]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !error.contains("will not start"), "{error}");
+    for told in [
+        "the folder of `log-file`: /no/such is not there",
+        "model `a`: /no/such/a.gguf is not there",
+        "model `b` will not be served: ",
+    ] {
+        assert!(error.contains(told), "{told}\n{error}");
+    }
+}
+
+#[test]
 fn a_unit_of_the_machine_names_only_a_program_that_root_alone_may_change() {
     let output = serve(&["--print-unit"]);
     let (unit, error) =

@@ -38,11 +38,11 @@ fn unified(described: &[&str]) -> Setup {
 }
 
 /// Files on a disk: what lies in memory alone is never given back.
-struct Disk(TempDir);
+pub(crate) struct Disk(TempDir);
 
 impl Disk {
     /// `None` where the file system keeps its pages whatever it is told.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         let disk = Self(folder);
         let control = disk.path("control");
@@ -60,14 +60,14 @@ impl Disk {
     }
 
     /// A model that has all of its weights.
-    fn model(&self, name: &str, shards: u16) -> PathBuf {
+    pub(crate) fn model(&self, name: &str, shards: u16) -> PathBuf {
         let changes = plimsoll_specimens::Changes { shards, ..Default::default() };
         let files = plimsoll_specimens::write("tiny", &self.path(name), &changes);
         files.expect("the folder is ours").swap_remove(0).path
     }
 
     /// A file of this length. Of one with a hole in it nobody can say what is cached: looking fills it.
-    fn file(&self, name: &str, length: u64) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, length: u64) -> PathBuf {
         let path = self.path(name);
         let mut file = File::create(&path).expect("it is ours");
         let piece = vec![1; 1 << 20];
@@ -92,8 +92,15 @@ fn warm(path: &Path) {
     while file.read(&mut piece).expect("it can be read") > 0 {}
 }
 
+/// Takes a file out of the page cache, of which it has all on the disk then.
+pub(crate) fn cool(path: &Path) {
+    let file = File::open(path).expect("it is there");
+    file.sync_all().expect("it can be written");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("it is a file");
+}
+
 /// How much of a file, or of the set of which it is one, is in the page cache.
-fn cached(path: &Path) -> Option<u64> {
+pub(crate) fn cached(path: &Path) -> Option<u64> {
     let said = measured(&["--file", &path.to_string_lossy()]);
     let files = said["files"].as_array().expect("files").iter();
     files.map(|file| file["cached"].as_u64()).sum()
@@ -102,7 +109,7 @@ fn cached(path: &Path) -> Option<u64> {
 /// What `reclaim` says of the machine as it is.
 fn measured(arguments: &[&str]) -> Value {
     let said = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["reclaim", "--need", "1", "--dry-run", "--json"])
+        .args(["reclaim", "--need", "1KiB", "--dry-run", "--json"])
         .args(arguments)
         .output()
         .expect("plimsoll runs");

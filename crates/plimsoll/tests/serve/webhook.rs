@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::daemon::Setup;
 use crate::http::chat;
 
-/// A receiver that answers its connections in turn with these; the last answer is repeated.
+/// A receiver that answers its connections one after the other with these; the last answer is repeated.
 pub(crate) fn receiver(answers: &'static [&'static str]) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("as the test has made it");
     let address =
@@ -19,9 +19,8 @@ pub(crate) fn receiver(answers: &'static [&'static str]) -> (String, Receiver<St
     let (sender, received) = channel();
     thread::spawn(move || {
         for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-            let sender = sender.clone();
-            let answer = answers[number.min(answers.len() - 1)];
-            thread::spawn(move || take(stream, answer).map(|request| sender.send(request)));
+            // In this thread: the sender may come again before another one has handed the request over.
+            take(stream, answers[number.min(answers.len() - 1)]).map(|request| sender.send(request));
         }
     });
     (address, received)

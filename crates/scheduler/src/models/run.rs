@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId, Share};
 
 use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
@@ -40,6 +40,9 @@ pub(crate) struct RunState {
     pub(crate) suspect: Option<Moment>,
     /// The run stops so that the memory of its idle slots is freed too.
     pub(crate) restarts: bool,
+    pub(crate) sleep: RunSleep,
+    /// Its claim when it fell asleep, which it needs to wake.
+    pub(crate) needs_awake: Vec<Share>,
     /// Set if the run was killed for its own failure.
     pub(crate) killed_for: Option<Reason>,
     /// The run was started by the configuration, without a request.
@@ -81,6 +84,16 @@ pub(crate) enum RunPhase {
     },
 }
 
+/// Sleep of an idle engine that has freed its memory for the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunSleep {
+    Awake,
+    /// Its claim stands, and may be lent.
+    Asleep,
+    /// Another process has memory of its claim, so that the next request may not wake it.
+    Lent,
+}
+
 /// Cause of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drain {
@@ -111,6 +124,8 @@ impl RunState {
             keep: None,
             suspect: None,
             restarts: false,
+            sleep: RunSleep::Awake,
+            needs_awake: Vec::new(),
             killed_for: None,
             preloaded: false,
             started: Moment::START,
@@ -142,6 +157,8 @@ impl RunState {
     pub(crate) fn send(&mut self, stamp: u64, most: Option<u32>) {
         self.in_flight += 1;
         self.stamp = stamp;
+        // The request wakes the engine, which then takes its whole claim.
+        self.sleep = RunSleep::Awake;
         self.sent = self.sent.saturating_add(1);
         if self.has_served(most) {
             self.draining = Some(Drain::Leave);
@@ -172,7 +189,7 @@ impl RunState {
 
     /// True if another request may be sent to it, of at most `limit` at once.
     pub(crate) fn is_open(&self, limit: u32) -> bool {
-        self.takes_requests() && self.in_flight < limit
+        self.takes_requests() && self.in_flight < limit && self.sleep != RunSleep::Lent
     }
 
     pub(crate) fn is_idle(&self) -> bool {

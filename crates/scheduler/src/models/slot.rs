@@ -70,6 +70,8 @@ pub(crate) struct RoomSearch {
     /// Runs whose memory must be free again before it starts, even if it would fit earlier.
     pub(crate) after: Vec<RunId>,
     pub(crate) neighbours: NeighbourQuery,
+    /// The driver was told to read its files.
+    pub(crate) read_ahead: bool,
 }
 
 impl RoomSearch {
@@ -84,6 +86,7 @@ impl RoomSearch {
             since,
             after,
             neighbours: NeighbourQuery::Before,
+            read_ahead: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Explanation of why a model fits on no card: its memory need, each card's memory and the engines that hold
 //! it.
 
-use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
+use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
 
 use super::ledger::{Account, Ledger};
 use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery};
@@ -35,24 +35,50 @@ pub(super) fn never(
     };
     // Clients retry on `no_room` and give up on `never_fits`.
     let code = if crowded_out { "no_room" } else { "never_fits" };
-    let mut reason = Reason::new(code, text).fact("model", name);
-    // Without this line a model would be refused for a need that neither plan nor configuration shows.
-    if !query.learned.is_zero() {
-        let learned = format!(
-            "the need includes {} more on each card, because the engine took more, or ran out of memory, in an earlier run",
-            query.learned
-        );
-        reason = reason.because(Reason::new("learned", learned).fact("learned", query.learned));
-    }
-    reason = reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
-        Ok(placement) => too_little(ledger, tenants, placement),
-        Err(reason) => reason.clone().fact("cards", names(ledger, set)),
-    }));
+    let reason = Reason::new(code, text).fact("model", name);
+    let mut reason =
+        reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
+            Ok(placement) => too_little(ledger, tenants, placement),
+            Err(reason) => reason.clone().fact("cards", names(ledger, set)),
+        }));
     if asked.len() > SPELT_OUT {
         let more = format!("further sets of cards that are also too small: {}", asked.len() - SPELT_OUT);
         reason = reason.because(Reason::new("more_sets", more));
     }
-    NoPlacement { crowded_out, reason, hints: hints(query, ledger, tenants, crowded_out) }
+    // Without these lines a model would be refused for a need that neither plan nor configuration shows.
+    for (code, bytes, cause) in [
+        ("measured", query.learned.measured, "an earlier run of the engine was measured to take them"),
+        ("lacked", query.learned.lacked, "an earlier run of the engine ran out of memory"),
+    ] {
+        if !bytes.is_zero() {
+            let text =
+                format!("the need includes {bytes} more on each card than planned or declared: {cause}");
+            reason = reason.because(Reason::new(code, text).fact("learned", bytes));
+        }
+    }
+    let mut hints = hints(query, ledger, tenants, crowded_out);
+    if !crowded_out && !query.learned.measured.is_zero() {
+        let placements = asked.iter().filter_map(|(_, placement)| placement.as_ref().ok());
+        hints.extend(placements.take(1).flat_map(|placement| after_measurement(ledger, placement)));
+    }
+    NoPlacement { crowded_out, reason, hints }
+}
+
+/// Remedies for a model that fits by its plan, and was measured to take more than its cards may hold.
+fn after_measurement(ledger: &Ledger, placement: &Placement) -> Vec<Hint> {
+    let small = placement.shares.iter().filter_map(|share| {
+        let account = ledger.account(&share.card)?;
+        // A card of a vendor has no more than it has.
+        let described = account.budget().is_some() || account.card().kind == CardKind::Host;
+        (described && share.bytes > account.limit())
+            .then(|| (&account.card().name, share.bytes + account.reserve()))
+    });
+    let more = small.map(|(card, bytes)| {
+        format!("let models use {bytes} of {card}: `total` or `budget` of its `--card`")
+    });
+    let less =
+        "make the engine take less; after a reload of its changed section, what was measured is forgotten";
+    more.chain([less.to_owned()]).map(|text| Hint::new(Advice::Other(text))).collect()
 }
 
 fn names(ledger: &Ledger, set: &[usize]) -> String {

@@ -18,12 +18,26 @@ pub struct PlacementQuery<'a> {
     pub name: &'a str,
     pub demand: &'a dyn MemoryModel,
     pub cache: &'a DemandCache,
-    /// Added on every card, because runs ran out of memory before.
-    pub learned: Bytes,
+    pub learned: LearnedNeed,
     /// Empty for any card.
     pub allowed: &'a [CardId],
     /// Cards that the model's flags name.
     pub named: &'a NamedDemand,
+}
+
+/// Need on each card beyond the plan, as earlier runs of the model taught it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LearnedNeed {
+    /// A run was measured to take it.
+    pub measured: Bytes,
+    /// A run ran out of memory without it.
+    pub lacked: Bytes,
+}
+
+impl LearnedNeed {
+    pub fn total(self) -> Bytes {
+        self.measured + self.lacked
+    }
 }
 
 /// Readiness of a run to stop for another model; smaller values are readier.
@@ -255,7 +269,7 @@ impl Placer<'_> {
                 // A card that the engine does not use gets no learned memory either, or it would be claimed
                 // for nothing. What was learned on cards says nothing of the host beside them.
                 false if bytes.is_zero() || !cards.iter().any(|of_set| of_set.id == card) => bytes,
-                false => bytes + self.query.learned,
+                false => bytes + self.query.learned.total(),
             };
             Ok(Share::new(card, bytes))
         };

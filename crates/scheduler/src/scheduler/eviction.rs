@@ -98,8 +98,12 @@ impl Scheduler {
             // Every other way would stop a model, which a preload may not.
             _ if !pressing => self.skip_preload(id),
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
-            PlacementVerdict::FitsAfter { placement, evict } => self.commit(id, &placement, evict, reserved),
+            PlacementVerdict::FitsAfter { placement, evict } => {
+                self.read_ahead(id);
+                self.commit(id, &placement, evict, reserved);
+            }
             PlacementVerdict::WaitsFor { placement, busy } => {
+                self.read_ahead(id);
                 let impatient = since + self.settings.patience;
                 if self.clock.now() < impatient {
                     self.set_victims(id, Vec::new());
@@ -151,6 +155,22 @@ impl Scheduler {
         room.neighbours == NeighbourQuery::Pending
     }
 
+    // DECISION: a load takes longest where it reads from the disk, and only its own memory on the card has to wait for
+    // others. The files are read once in each search, and not beside another load, which they would slow down.
+    /// Lets the driver read the files of a model that waits for other runs.
+    fn read_ahead(&mut self, id: ModelId) {
+        let loads = self.models.running().any(|(_, _, run)| run.is_loading());
+        // Where cards share the host's memory, a full page cache obstructs the load.
+        if loads || self.settings.largest_first {
+            return;
+        }
+        if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut)
+            && !std::mem::replace(&mut room.read_ahead, true)
+        {
+            self.emit(SchedulerEffect::ReadAhead { model: id });
+        }
+    }
+
     pub(super) fn neighbours_asked(&mut self, id: ModelId) {
         let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
         if let Some(room) = room.filter(|room| room.neighbours == NeighbourQuery::Pending) {
@@ -178,6 +198,7 @@ impl Scheduler {
                 if !lacking.is_zero() {
                     let wanted = held.saturating_sub(lacking.min(slack.bytes));
                     self.placements.ledger.shrink(*run, &share.card, wanted);
+                    self.lent(*run);
                     self.claim_changed(*run, &share.card);
                 }
             }

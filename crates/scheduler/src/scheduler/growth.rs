@@ -26,6 +26,11 @@ impl Scheduler {
             self.set_depth_wait(id, None);
             return self.dispatch_queue(id);
         };
+        if need.asleep && !self.state().within_reach(id, &need.needs) {
+            // Pinned models have its memory for good: it may fit on another card.
+            self.set_depth_wait(id, None);
+            return self.drain(id, Drain::Leave);
+        }
         if !self.state().within_reach(id, &need.needs) {
             return self.beyond_reach(id, &need, reserved);
         }
@@ -69,6 +74,7 @@ impl Scheduler {
             self.raise(need.run, &share.card, share.bytes);
             self.claim_changed(need.run, &share.card);
         }
+        self.woke(need.run);
         self.set_depth_wait(id, None);
         self.dispatch_queue(id);
     }

@@ -10,7 +10,7 @@ use plimsoll_base::{MemoryModel, Placement, Reason, RunId};
 use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::models::{RequestedState, RoomSearch, RunState, StartFigure};
-use crate::place::{DemandCache, NoPlacement};
+use crate::place::{DemandCache, NoPlacement, PlacementVerdict, Reservations};
 use crate::refusal;
 use crate::time::ModelId;
 
@@ -149,15 +149,21 @@ impl Scheduler {
         }
     }
 
-    /// Refuses a model that fits nowhere. If it does not fit only because of memory that was learned from
-    /// failures, that guess is dropped, and the model may be tried again later like any other that failed to
-    /// load.
+    // DECISION: a need that was measured stays, so that the same request gets the same answer each time. A need that
+    // was inferred from a failure is a guess: it refuses once, as that failure, and is then dropped.
+    /// Refuses a model that fits nowhere. If only a guess of its need keeps it out, it may be tried again later, like
+    /// any other that failed to load.
     pub(super) fn refuse_for_good(&mut self, id: ModelId, never: NoPlacement) {
         let now = self.clock.now();
+        let guessed = self.models.get_mut(id).is_some_and(|slot| slot.record.forget_shortfall());
+        if guessed && self.fits_nowhere(id) {
+            // Decided again in this event, on what is known.
+            return self.placements.mark_dirty();
+        }
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
-        if !slot.record.forget_learned() {
+        if !guessed {
             match never.crowded_out {
                 true => slot.record.lacked_room(never.reason.clone()),
                 false => slot.record.note(never.reason.clone()),
@@ -170,6 +176,11 @@ impl Scheduler {
         let wait = slot.record.held_back(now);
         let refusal = refusal::load_failed(&slot.name, &slot.record, wait);
         self.give_up(id, refusal);
+    }
+
+    fn fits_nowhere(&self, id: ModelId) -> bool {
+        let verdict = self.state().verdict(id, &Reservations::default());
+        matches!(verdict, Some((PlacementVerdict::Never(_), _)))
     }
 
     fn give_up(&mut self, id: ModelId, refusal: RequestRefusal) {

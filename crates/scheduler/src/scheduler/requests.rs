@@ -53,6 +53,7 @@ impl Scheduler {
         }
         self.queue.push_back(&mut slot.line, id, request);
         self.queued(&request);
+        self.is_lent(model);
         if self
             .models
             .get(model)
@@ -172,6 +173,9 @@ impl Scheduler {
     /// Sends queued requests to the run, as far as it takes them.
     pub(super) fn dispatch_queue(&mut self, model: ModelId) {
         let stamp = self.runs.next_stamp();
+        if self.is_lent(model) {
+            return;
+        }
         while self.front_may_go(model) {
             let Some(slot) = self.models.get_mut(model) else {
                 return;

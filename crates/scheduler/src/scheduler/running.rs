@@ -40,7 +40,7 @@ impl Scheduler {
         let queued = slot.line.len();
         // A run that was stopped during its load may still report that it is ready.
         let Some(run) = slot.run.as_mut().filter(|run| run.is_loading()) else {
-            return;
+            return self.woke(run_id);
         };
         run.phase = RunPhase::Ready { since: now, idle_since: now };
         run.ready_at = Some(now);

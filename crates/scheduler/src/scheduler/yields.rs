@@ -106,6 +106,7 @@ impl Scheduler {
                 return;
             }
             self.placements.ledger.shrink(run, card, held.saturating_sub(over.min(slack.bytes)));
+            self.lent(run);
             self.claim_changed(run, card);
         }
     }

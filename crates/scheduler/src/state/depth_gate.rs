@@ -48,7 +48,7 @@ impl StateRef<'_> {
         if !curve.grows() {
             return Err("the model's memory does not grow with the tokens in use".to_owned());
         }
-        Ok(Occupancy::new(curve, slot.record.learned()))
+        Ok(Occupancy::new(curve, slot.record.learned().total()))
     }
 
     pub(crate) fn gate(self, slot: &ModelSlot, id: RequestId) -> DepthGate {

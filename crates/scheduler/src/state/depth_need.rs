@@ -5,6 +5,7 @@ use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 
 use super::StateRef;
 use crate::effect::RequestRefusal;
+use crate::models::RunSleep;
 use crate::place::{CardStanding, CardTenant, EvictionCandidate, Reservations, cheapest};
 use crate::refusal::{self, DepthRefusal};
 use crate::time::ModelId;
@@ -13,6 +14,8 @@ use crate::time::ModelId;
 pub(crate) struct DepthNeed {
     pub(crate) run: RunId,
     pub(crate) in_flight: u32,
+    /// The run sleeps, and others have memory of its claim.
+    pub(crate) asleep: bool,
     /// Memory of the run with this request and all others.
     pub(crate) needs: Vec<Share>,
     /// Memory of a fresh run with this request alone.
@@ -22,6 +25,12 @@ pub(crate) struct DepthNeed {
 impl StateRef<'_> {
     pub(crate) fn depth_need(self, id: ModelId) -> Option<DepthNeed> {
         let slot = self.model(id)?;
+        if let Some(run) = slot.run.as_ref().filter(|run| run.sleep == RunSleep::Lent && run.takes_requests())
+        {
+            slot.line.front()?;
+            let needs = run.needs_awake.clone();
+            return Some(DepthNeed { run: run.id, in_flight: 0, asleep: true, alone: needs.clone(), needs });
+        }
         let (run, occupancy) = slot.tracked().filter(|(run, _)| run.takes_requests())?;
         let request = self.queue.get(slot.line.front()?)?;
         // An upper bound is too coarse to stop other models for.
@@ -30,6 +39,7 @@ impl StateRef<'_> {
         Some(DepthNeed {
             run: run.id,
             in_flight: run.in_flight(),
+            asleep: false,
             needs: occupancy.needs(occupancy.with(tokens)),
             alone: occupancy.needs(occupancy.alone(tokens)),
         })

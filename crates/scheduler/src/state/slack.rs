@@ -14,6 +14,9 @@ impl StateRef<'_> {
     pub(crate) fn slack(self, slot: &ModelSlot) -> Vec<Share> {
         // Each claim then counts only as the memory that its admitted requests need, or as the measured
         // memory if that is larger.
+        if let Some(run) = slot.run.as_ref().filter(|run| run.is_asleep() && slot.line.is_empty()) {
+            return self.unheld(run.id);
+        }
         let Some((run, occupancy)) = slot.tracked() else {
             return Vec::new();
         };
@@ -30,6 +33,17 @@ impl StateRef<'_> {
             Share::new(need.card, held.saturating_sub(floor))
         });
         slack.filter(|share| !share.bytes.is_zero()).collect()
+    }
+
+    /// The part of a sleeping run's claims that it was measured not to hold. In some containers the driver lists no
+    /// processes: a reading of zero measures nothing.
+    fn unheld(self, run: RunId) -> Vec<Share> {
+        let measured = self.ledger.measured_shares(run).into_iter().filter(|share| !share.bytes.is_zero());
+        let unheld = measured.map(|share| {
+            let held = self.held_by(run, &share.card);
+            Share::new(share.card, held.saturating_sub(share.bytes))
+        });
+        unheld.filter(|share| !share.bytes.is_zero()).collect()
     }
 
     /// Slack of all runs but that of `except`; the least recently used first.

@@ -152,7 +152,7 @@ impl StateRef<'_> {
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),
-            learned: slot.record.learned(),
+            learned: slot.record.learned().total(),
             growth: slot.record.growth.learned(),
             depth: self.depth_view(slot),
             // Shown, because a model that is not tracked may run out of memory on a deep request.

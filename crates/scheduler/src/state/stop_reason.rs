@@ -3,7 +3,7 @@
 use plimsoll_base::{Reason, RunId};
 
 use super::StateRef;
-use crate::models::{Drain, ModelSlot};
+use crate::models::{Drain, ModelSlot, RunSleep};
 use crate::time::Moment;
 
 impl StateRef<'_> {
@@ -19,6 +19,10 @@ impl StateRef<'_> {
         }
         if state.restarts {
             let text = "the model's next request fits only after the caches of idle slots are freed";
+            return Some(Reason::new("starts_afresh", text));
+        }
+        if state.sleep == RunSleep::Lent && state.draining == Some(Drain::Leave) && !slot.line.is_empty() {
+            let text = "pinned models have the memory that the engine freed when it fell asleep";
             return Some(Reason::new("starts_afresh", text));
         }
         // A run may have expired and be a victim at once; the model that needs its memory is the better

@@ -64,6 +64,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (0_usize..3, 0_u64..10).prop_map(|(card, gib)| Action::Foreign { card, gib }),
         3 => (0_usize..4, 1_u64..8).prop_map(|(back, gib)| Action::Plead { back, gib }),
         2 => Just(Action::Measure),
+        3 => (0_usize..4).prop_map(|back| Action::Sleep { back }),
         1 => model().prop_map(|model| Action::Replace { model }),
         1 => model().prop_map(|model| Action::Retune { model }),
         1 => model().prop_map(|model| Action::Remove { model }),

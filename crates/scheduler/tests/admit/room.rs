@@ -397,3 +397,46 @@ fn what_a_younger_model_gives_up_is_offered_to_the_older_one_at_once() {
     assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NoRoom);
     assert_eq!(desk.stopped(), graceful(second));
 }
+
+/// The models whose files the last event let the driver read.
+fn read_ahead(desk: &Desk) -> Vec<u32> {
+    let read = desk.effects.iter().filter_map(|effect| match effect {
+        SchedulerEffect::ReadAhead { model } => Some(model.0),
+        _ => None,
+    });
+    read.collect()
+}
+
+#[test]
+fn the_files_of_a_model_that_waits_for_others_are_read_once() {
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    let run = desk.loaded(0);
+    let busy = desk.ask(0);
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!((read_ahead(&desk), desk.stopped().len()), (vec![1], 0));
+    desk.pass(PATIENCE);
+    desk.finish(busy);
+    assert_eq!((read_ahead(&desk), desk.stopped()[0].0), (vec![], run));
+    desk.gone(run);
+    assert!(desk.started().is_some() && read_ahead(&desk).is_empty());
+}
+
+#[test]
+fn no_file_is_read_beside_a_load_or_where_page_cache_obstructs_loads() {
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    desk.ask(0);
+    desk.surveyed(0);
+    let loading = desk.started().unwrap();
+    desk.ask(1);
+    desk.surveyed(1);
+    assert!(read_ahead(&desk).is_empty());
+    desk.ready(loading);
+    assert_eq!(read_ahead(&desk), vec![1], "the load is over, and its request is served");
+
+    let mut desk = Desk::largest_first(&[10], &[8, 8], |_, _| {});
+    desk.loaded(0);
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!((read_ahead(&desk), desk.stopped().len()), (vec![], 1));
+}

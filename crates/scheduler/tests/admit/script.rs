@@ -58,6 +58,10 @@ pub(crate) enum Action {
         gib: u64,
     },
     Measure,
+    /// The n-th living run from the youngest back falls asleep, if it is idle.
+    Sleep {
+        back: usize,
+    },
     Replace {
         model: u32,
     },

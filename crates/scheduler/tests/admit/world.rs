@@ -21,6 +21,8 @@ use crate::host::BesideHost;
 use crate::script::{Action, Client, Fate, Need};
 
 const HUNG: u64 = u64::MAX;
+/// What a sleeping engine keeps of a card.
+const ASLEEP: Bytes = Bytes::mib(512);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -43,6 +45,8 @@ struct Engine {
     host: Option<CardId>,
     /// The scheduler has been told that it ended.
     buried: bool,
+    /// It has freed all but a little until its next request.
+    asleep: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +88,12 @@ enum Happening {
 impl Engine {
     /// What it really takes of a card.
     fn takes(&self, card: &CardId) -> Bytes {
-        match &self.diver {
+        let awake = match &self.diver {
             Some(_) if self.host.as_ref() == Some(card) => self.placement.on(card),
             Some(diver) => diver.takes(card),
             None => self.placement.on(card),
-        }
+        };
+        if self.asleep { awake.min(ASLEEP) } else { awake }
     }
 }
 
@@ -307,6 +312,7 @@ impl World {
                 self.look();
             }
             Action::Measure => self.look(),
+            Action::Sleep { back } => self.sleep(back),
             Action::Replace { model: id } => {
                 self.tell(SchedulerEvent::Configured(vec![(
                     model(id),

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use plimsoll_base::MemoryModel;
 use plimsoll_fleet::{FleetEvent, RunPhase};
 use plimsoll_scheduler::{ModelId, ModelState, SchedulerEffect};
+use serde_json::{Value, json};
 use tokio::task::spawn_local;
 
 use super::{FleetMember, offers};
 use crate::route::{Exposition, MetricKind, ModelService};
 use crate::runtime::{Extension, Runtime};
+
+/// Hosts that displays show: a page of more is read by nobody, and each event of the status stream carries them.
+const MOST_SHOWN: usize = 64;
 
 impl FleetMember {
     fn tell_offers(&self) {
@@ -28,6 +32,31 @@ impl FleetMember {
         if self.offers_changed.take() || is_less {
             self.tell_offers();
         }
+    }
+
+    /// The fleet as this host knows it, for displays: hosts with their memory, and where each model lies.
+    pub(crate) fn overview(&self) -> Value {
+        let node = self.node.borrow();
+        let view = &node.view;
+        let hosts = view.hosts.iter().take(MOST_SHOWN).map(|(name, host)| {
+            let host = &host.record.body;
+            let drain = view
+                .drains
+                .get(name)
+                .map(|drain| if drain.record.body.leave { "drains" } else { "cordoned" });
+            let models = view
+                .seats_on(name, &host.incarnation)
+                .map(|(model, _, seat)| json!({ "model": model, "need": seat.need }));
+            json!({
+                "name": name, "address": host.address, "version": host.version, "capacity": host.capacity,
+                "free": view.free(name, host), "drain": drain, "models": models.collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "host": self.name.to_str().unwrap_or_default(), "store_answers": node.store_answers(),
+            "certificates": self.trust.certificates().is_some(), "passed_on": self.passed_on.get(),
+            "hosts": hosts.collect::<Vec<_>>(), "more": view.hosts.len().saturating_sub(MOST_SHOWN),
+        })
     }
 
     /// Tells the node of a model's run.
@@ -51,6 +80,7 @@ impl Extension for FleetMember {
         let _ = self.me.set(Rc::downgrade(&self));
         spawn_local(Rc::clone(&self).keep_lease());
         spawn_local(Rc::clone(&self).follow_store());
+        spawn_local(Rc::clone(&self).keep_certificate());
         spawn_local(self.tick());
     }
 
@@ -94,5 +124,7 @@ impl Extension for FleetMember {
         );
         let help = "Requests that were passed on to other hosts of the fleet";
         family("plimsoll_fleet_passed_on_total", MetricKind::Counter, help, self.passed_on.get());
+        let help = "Connections and requests that were refused because no host of the fleet sent them";
+        family("plimsoll_fleet_refused_total", MetricKind::Counter, help, self.refused.borrow().count);
     }
 }

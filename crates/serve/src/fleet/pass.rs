@@ -25,7 +25,8 @@ const PAUSE: Duration = Duration::from_millis(30);
 
 /// Permission to send a request to a run of this host, or to another host.
 pub(crate) enum ServePass {
-    Run(RunPass),
+    /// Boxed, because a pass changes hands six times a request.
+    Run(Box<RunPass>),
     Peer(Box<PeerPass>),
 }
 
@@ -39,6 +40,12 @@ pub(crate) struct PeerPass {
     upstream: Rc<Upstream>,
     tries: u32,
     is_declined: Cell<bool>,
+}
+
+impl From<RunPass> for ServePass {
+    fn from(pass: RunPass) -> Self {
+        Self::Run(Box::new(pass))
+    }
 }
 
 impl ServePass {
@@ -127,7 +134,7 @@ impl Pass for ServePass {
 
     async fn bounced(self, prompt: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         match self {
-            Self::Run(pass) => pass.bounced(prompt).await.map(Self::Run),
+            Self::Run(pass) => pass.bounced(prompt).await.map(Self::from),
             Self::Peer(pass) => pass.next(prompt).await,
         }
     }

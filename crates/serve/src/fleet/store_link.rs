@@ -23,9 +23,9 @@ const TICK: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(2);
 
 impl FleetMember {
-    /// Keeps a lease. A lost one is replaced; nothing else ends with it.
+    /// Keeps a lease until the certificate of this host ends. A lost one is replaced; nothing else ends with it.
     pub(super) async fn keep_lease(self: Rc<Self>) {
-        loop {
+        while !self.is_out() {
             if self.lease.get() == 0 {
                 match self.store.grant(LEASE).await {
                     Ok(lease) => {
@@ -39,6 +39,9 @@ impl FleetMember {
                 }
             }
             sleep(RENEW).await;
+            if self.lease.get() == 0 {
+                continue;
+            }
             // No answer: it may have been renewed, and the next attempt tells.
             if let Ok(answer) = self.store.keep_alive(self.lease.get()).await
                 && answer.seconds == 0
@@ -55,13 +58,13 @@ impl FleetMember {
         sleep(pause).await;
     }
 
-    /// Reads the store and then its changes, for ever.
+    /// Reads the store and then its changes, until the certificate of this host ends.
     ///
     /// DECISION: all is read anew after each end of a watch, and no watch goes on where another ended. A store that was
     /// restored from a backup may have passed the revision of that end again, with another history.
     pub(super) async fn follow_store(self: Rc<Self>) {
         let (mut seen, mut is_silent) = (StoreHeader::default(), false);
-        loop {
+        while !self.is_out() {
             match self.store.read().await {
                 Ok((header, records)) => {
                     if std::mem::replace(&mut is_silent, false) {
@@ -74,6 +77,10 @@ impl FleetMember {
                     }
                     seen = header;
                     self.submit(FleetEvent::Read { revision: header.revision, records });
+                    self.hear_revocations().await;
+                    if self.is_out() {
+                        return;
+                    }
                     if let Err(error) = self.watch(&mut seen).await {
                         tracing::debug!("the watch of the fleet's store has ended: {error}");
                     }
@@ -103,6 +110,10 @@ impl FleetMember {
                     let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
                     seen.revision = seen.revision.max(last);
                     self.submit(FleetEvent::Changed(changes));
+                    self.hear_revocations().await;
+                    if self.is_out() {
+                        return Ok(());
+                    }
                 }
                 Err(_) => {
                     let header = self.store.header().await?;

@@ -1,5 +1,5 @@
-//! Requests to other processes under guard (the preloaded library) to release idle memory, before a model is
-//! stopped.
+//! Requests to idle engines that can free memory, and to other processes under guard (the preloaded library), before a
+//! model is stopped.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -29,13 +29,22 @@ impl Neighbours {
 impl Extension for Neighbours {
     fn on_effect(&self, runtime: &Rc<Runtime>, effect: &SchedulerEffect) {
         if let SchedulerEffect::AskNeighbours { model } = effect {
-            let idle = self.guard.idle_pages(runtime);
+            // Without the library no process is guarded, so none could answer.
+            let idle = self.guard.is_available().then(|| self.guard.idle_pages(runtime));
             spawn_local(ask_around(Rc::clone(runtime), *model, idle, self.patience));
         }
     }
 }
 
-async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, patience: Duration) {
+async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Option<Vec<PathBuf>>, patience: Duration) {
+    runtime.free_idle().await;
+    if let Some(idle) = idle {
+        ask_guarded(&runtime, model, idle, patience).await;
+    }
+    runtime.submit(SchedulerEvent::NeighboursAsked { model });
+}
+
+async fn ask_guarded(runtime: &Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, patience: Duration) {
     // DECISION: every guarded process of this user that holds idle memory on a served card gets the request.
     // The daemon's own idle engines are left out, because they make no driver call and could not answer in
     // time.
@@ -47,11 +56,10 @@ async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, pa
     let mut gave: Vec<AskedNeighbour> = asked.into_iter().flatten().collect();
     gave.retain(|asked| !asked.gave.is_zero());
     if !gave.is_empty() {
-        report(&runtime, model, &gave);
+        report(runtime, model, &gave);
         // The scheduler decides on the answer, so it needs the new figures first.
         runtime.read_cards().await;
     }
-    runtime.submit(SchedulerEvent::NeighboursAsked { model });
 }
 
 fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<AskedNeighbour> {

@@ -6,7 +6,6 @@
 
 mod after;
 mod before;
-mod files;
 
 use std::rc::Rc;
 use std::sync::Arc;

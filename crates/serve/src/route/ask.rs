@@ -29,7 +29,7 @@ pub(crate) async fn exchange(
     *request.uri_mut() = path;
     let mut head = HeaderMap::new();
     head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    *request.headers_mut() = headers::to_engine(&head, upstream);
+    *request.headers_mut() = headers::to_engine(&head, upstream, request.body().len());
     let (head, body) = wire.send(request).await.ok()?.into_parts();
     let mut source = StreamSource { wire, body };
     let Ok(Some(answer)) = source.rest(most).await else {

@@ -193,6 +193,8 @@ struct BodyReader<'a> {
     gather: Gather,
     /// The moment at which the credit of time is used up.
     deadline: Instant,
+    /// Time at the start or after the last wait, which is the time of a first piece.
+    now: Instant,
 }
 
 impl<'a> BodyReader<'a> {
@@ -202,6 +204,7 @@ impl<'a> BodyReader<'a> {
         Self {
             limits,
             deadline: upload.began + limits.body_time,
+            now: upload.began,
             received: Received {
                 client: ClientId::default(),
                 rope: Rope::default(),
@@ -214,15 +217,17 @@ impl<'a> BodyReader<'a> {
     }
 
     /// Waits for `next`, which is usually there: only a wait starts a timer.
-    async fn in_time<F: Future>(&self, next: F) -> Result<F::Output, HttpProblem> {
+    async fn in_time<F: Future>(&mut self, next: F) -> Result<F::Output, HttpProblem> {
         let mut next = std::pin::pin!(next);
         if let Some(output) = now_or_never(next.as_mut()).await {
             return Ok(output);
         }
-        tokio::select! {
+        let output = tokio::select! {
             () = self.received.upload.drop.notified() => Err(too_many()),
             next = timeout_at(self.deadline, next) => next.map_err(|_| too_slow()),
-        }
+        };
+        self.now = Instant::now();
+        output
     }
 
     /// Takes a piece; `spare` is the rest of its buffer, if it is known.
@@ -232,7 +237,7 @@ impl<'a> BodyReader<'a> {
         if upload.is_dropped.get() {
             return Err(too_many());
         }
-        let now = Instant::now();
+        let now = if upload.counted.get() == 0 { self.now } else { Instant::now() };
         upload.count(length, now);
         budget.0.held.set(budget.0.held.get() + length);
         if upload.counted.get() > self.limits.body.get() {

@@ -145,18 +145,20 @@ impl ClientConnection {
     }
 
     /// Ends when the connection has to be closed.
+    ///
+    /// DECISION: the time for a head is counted here, because hyper makes a timer for each request. A deadline that passes
+    /// while a request is in flight is only replaced; so none is set when a request ends, and none is missed.
     pub(crate) async fn is_over(&self, limits: &Limits) {
         let mut left = pin!(self.has_left());
         loop {
-            let keyless = self.idle_since.get().filter(|_| !self.has_key.get());
-            let deadline = keyless.map(|since| since + limits.keyless_time);
+            let idle_limit = || if self.has_key.get() { limits.head_time } else { limits.keyless_time };
+            let deadline = self.idle_since.get().unwrap_or_else(Instant::now) + idle_limit();
             tokio::select! {
                 () = self.close.notified() => return,
                 () = &mut left => return,
                 () = self.changed.notified() => {}
-                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    // A request may have begun while this slept; then the connection is in use again.
-                    if self.idle_since.get() == keyless {
+                () = sleep_until(deadline) => {
+                    if self.idle_since.get().is_some_and(|since| since.elapsed() >= idle_limit()) {
                         return;
                     }
                 }
@@ -192,7 +194,7 @@ impl Drop for RequestGuard {
     fn drop(&mut self) {
         // An answer may still lie in the send buffer; closing flushes it.
         self.0.idle_since.set(Some(Instant::now()));
-        // With a key, an idle connection has no deadline to be set.
+        // Without a key the limit may be shorter than the one that `is_over` waits for.
         if !self.0.has_key.get() {
             self.0.changed.notify_one();
         }

@@ -31,7 +31,7 @@ impl<H: ModelService> HttpServer<H> {
         self: &Rc<Self>,
         id: &str,
         model: ModelId,
-        request: ProxyRequest,
+        request: Box<ProxyRequest>,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let conversation = self.conversations.begin(id, model);
         let (tell, told) = oneshot::channel();
@@ -39,7 +39,7 @@ impl<H: ModelService> HttpServer<H> {
         let server = Rc::clone(self);
         spawn_local(async move {
             let outcome = tokio::select! {
-                outcome = server.exchange(model, Rc::new(request), Rc::default()) => {
+                outcome = server.exchange(model, Rc::from(request), Rc::default()) => {
                     outcome.map(|answer| answer.map(ReplyBody::Relay))
                 }
                 () = conversation.cancel.notified() => Err(cancelled()),

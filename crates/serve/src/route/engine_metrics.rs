@@ -1,6 +1,9 @@
-//! Metrics of engines on one page of Prometheus' text format, each series with its model as a label.
+//! Metrics of engines on one page of Prometheus' text format, each series of several engines with its model as a label.
 //!
 //! The pages of engines are foreign text: what is not in the format is left out, and so is what goes beyond the bounds.
+//!
+//! DECISION: where one model is configured, its engine's series are written as the engine has them, without the label.
+//! What reads the page of a llama-server alone (dashboards, its own tests) then reads this one.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -32,8 +35,8 @@ impl MetricFamily {
 pub(crate) struct EngineMetrics(BTreeMap<String, MetricFamily>);
 
 impl EngineMetrics {
-    /// Adds the page of a model's engine.
-    pub(crate) fn add(&mut self, model: &str, page: &str) {
+    /// Adds the page of a model's engine, with the model's name as a label where it is given.
+    pub(crate) fn add(&mut self, model: Option<&str>, page: &str) {
         // Kinds on this page; where another engine says otherwise, the first one counts.
         let (mut kinds, mut seen) = (BTreeMap::new(), HashSet::new());
         for line in page.lines().filter(|line| line.len() <= LONGEST_LINE) {
@@ -76,7 +79,7 @@ impl EngineMetrics {
     /// Adds a sample; `None` for what is none.
     fn sample(
         &mut self,
-        model: &str,
+        model: Option<&str>,
         line: &str,
         kinds: &BTreeMap<String, &'static str>,
         seen: &mut HashSet<String>,
@@ -98,13 +101,7 @@ impl EngineMetrics {
         if family.kind() != kind && family.kind.is_some() {
             return None;
         }
-        let mut series = format!("{name}{{model=\"{}\"", escaped(model));
-        for (label, text) in labels {
-            // The engine's own label of this name, as Prometheus renames it.
-            let label = if label == "model" { "exported_model" } else { label };
-            series += &format!(",{label}=\"{text}\"");
-        }
-        series.push('}');
+        let series = series(name, model, &labels);
         if !seen.insert(series.clone()) {
             return None;
         }
@@ -123,6 +120,20 @@ impl EngineMetrics {
             page.extend(family.samples.iter().map(String::as_str));
         }
         page
+    }
+}
+
+/// A series with its labels.
+fn series(name: &str, model: Option<&str>, labels: &[(&str, &str)]) -> String {
+    let own = model.map(|model| format!("model=\"{}\"", escaped(model)));
+    let engines = labels.iter().map(|(label, text)| {
+        // The engine's own label of this name, as Prometheus renames it.
+        let label = if *label == "model" && model.is_some() { "exported_model" } else { label };
+        format!("{label}=\"{text}\"")
+    });
+    match own.into_iter().chain(engines).collect::<Vec<_>>() {
+        labels if labels.is_empty() => name.to_owned(),
+        labels => format!("{name}{{{}}}", labels.join(",")),
     }
 }
 
@@ -172,7 +183,7 @@ mod tests {
 
     fn merged(pages: &[(&str, &str)]) -> String {
         let mut all = EngineMetrics::default();
-        pages.iter().for_each(|(model, page)| all.add(model, page));
+        pages.iter().for_each(|(model, page)| all.add(Some(model), page));
         all.finish()
     }
 
@@ -191,6 +202,18 @@ mod tests {
              # TYPE t histogram\nt_bucket{model=\"a\",le=\"1\"} 2\nt_bucket{model=\"a\",le=\"+Inf\"} 2\n\
              t_sum{model=\"a\"} 0.5\nt_count{model=\"a\"} 2\n"
         );
+    }
+
+    #[test]
+    fn the_page_of_the_only_engine_keeps_its_series() {
+        let page = "# HELP llamacpp:x how many\n# TYPE llamacpp:x gauge\nllamacpp:x 1\n\
+            # TYPE y counter\ny{model=\"own\",slot=\"1\"} 2\n";
+        let mut all = EngineMetrics::default();
+        all.add(
+            None,
+            &format!("{page}plimsoll_loads_total 99\ny{{model=\"own\",slot=\"1\"}} 3\nz{{a=\"1\"\n"),
+        );
+        assert_eq!(all.finish(), page, "and nothing of ours, nothing twice, nothing unreadable");
     }
 
     #[test]

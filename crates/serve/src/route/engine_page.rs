@@ -34,7 +34,7 @@ pub(crate) async fn ask(
     let mut request = Request::new(Rope::from(body.into()));
     *request.method_mut() = method;
     *request.uri_mut() = path.parse().ok()?;
-    *request.headers_mut() = headers::to_engine(&HeaderMap::new(), upstream);
+    *request.headers_mut() = headers::to_engine(&HeaderMap::new(), upstream, request.body().len());
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let answer = async {
         let mut wire = upstream.connect(PATIENCE).await.ok()?;

@@ -49,8 +49,8 @@ const CORS: [HeaderName; 6] = [
     header::ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// Returns the headers of the request to the engine.
-pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
+/// Returns the headers of the request to the engine, whose body has this length.
+pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) -> HeaderMap {
     // `Accept-Encoding` is removed so that engines do not compress streams.
     let mut headers = HeaderMap::with_capacity(client.len() + 2);
     headers.insert(header::HOST, upstream.host().clone());
@@ -60,9 +60,14 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
     // A set, because a head may hold thousands of tokens, and each header line is looked up among them.
     // `Connection` may name further hop-by-hop lines (RFC 9110, section 7.6.1).
     let named: HashSet<String> = connection_tokens(client).map(str::to_ascii_lowercase).collect();
+    let mut digits = itoa::Buffer::new();
+    let length = digits.format(length);
     for (name, value) in client {
         if !HOP_BY_HOP.contains(name) && !OURS.contains(name) && !named.contains(name.as_str()) {
             headers.append(name.clone(), value.clone());
+        } else if *name == header::CONTENT_LENGTH && value.as_bytes() == length.as_bytes() {
+            // The client's own line, where it is right; otherwise hyper makes one, which takes longer.
+            headers.insert(name.clone(), value.clone());
         }
     }
     for (name, value) in upstream.lines() {
@@ -73,11 +78,13 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
 
 /// Removes headers of the engine's answer that do not go to the client.
 pub(crate) fn to_client(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = connection_tokens(headers).filter_map(|token| token.parse().ok()).collect();
     // An engine's CORS answer would grant pages more than `--allow-origin` does.
     let is_removed = |name: &&HeaderName| HOP_BY_HOP.contains(name) || CORS.contains(name);
-    let removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
-    for name in removed.iter().chain(&named) {
+    let mut removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
+    if removed.contains(&header::CONNECTION) {
+        removed.extend(connection_tokens(headers).filter_map(|token| token.parse().ok()));
+    }
+    for name in &removed {
         headers.remove(name);
     }
     if !has_plain_length(headers) {
@@ -128,6 +135,8 @@ pub(crate) fn forbid_buffering(headers: &mut HeaderMap) {
 
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().trim_ascii_start());
+    // Its first letter tells it from the type of most answers.
+    let kind = kind.filter(|kind| matches!(kind.first(), Some(b't' | b'T')));
     let kind = kind.and_then(|kind| kind.split_at_checked(EVENT_STREAM.len()));
     kind.is_some_and(|(kind, rest)| {
         kind.eq_ignore_ascii_case(EVENT_STREAM)
@@ -172,7 +181,7 @@ mod tests {
             ("content-type", "application/json"),
         ]);
         assert_eq!(
-            to_engine(&client, &upstream),
+            to_engine(&client, &upstream, 7),
             map(&[
                 ("host", "127.0.0.1:4242"),
                 ("authorization", "Bearer child"),
@@ -180,6 +189,23 @@ mod tests {
                 ("content-type", "application/json"),
             ])
         );
+    }
+
+    #[test]
+    fn a_length_goes_to_the_engine_only_where_it_is_that_of_the_body() {
+        let upstream = Upstream::new(EngineAddress::Port(1));
+        let passed = |lines: &[(&'static str, &'static str)]| {
+            let mut client = HeaderMap::new();
+            for (name, value) in lines {
+                client.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            let headers = to_engine(&client, &upstream, 12);
+            headers.get_all(header::CONTENT_LENGTH).into_iter().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(passed(&[("content-length", "12"), ("content-length", "12")]), ["12"]);
+        for wrong in ["", "11", "012", "+12", "12, 12"] {
+            assert_eq!(passed(&[("content-length", wrong)]), Vec::<HeaderValue>::new(), "{wrong}");
+        }
     }
 
     #[test]
@@ -249,7 +275,7 @@ mod tests {
         };
         let once = || {
             let before = now();
-            assert_eq!(to_engine(&client, &upstream).len(), lines + 1);
+            assert_eq!(to_engine(&client, &upstream, 0).len(), lines + 1);
             nanoseconds(now()) - nanoseconds(before)
         };
         (0..3).map(|_| once()).min().unwrap()

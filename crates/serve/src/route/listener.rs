@@ -4,6 +4,7 @@
 //! time limit.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -12,20 +13,25 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
 use plimsoll_nostd::{code, heap};
 use plimsoll_probe::process::{MeasuredProcess, command_line};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::body::BodyBudget;
-use super::connection::{ClientConnection, ClientStream};
+use super::connection::ClientConnection;
 use super::gather::READ_BUFFER;
 use super::limits::Limits;
 use super::model_service::ModelService;
 use super::server::HttpServer;
+use super::stream::BrokenAnswer;
 
 /// Pause after a failed accept. It fails if descriptors or memory are missing, and only waiting helps.
 const BREATH: Duration = Duration::from_millis(50);
@@ -105,7 +111,7 @@ async fn accept(listeners: &[TcpListener], next: &Cell<usize>) -> io::Result<Tcp
 // body.
 /// The client connections that are open now.
 #[derive(Debug, Default)]
-struct OpenConnections {
+pub(super) struct OpenConnections {
     all: RefCell<Vec<Rc<ClientConnection>>>,
     /// Connections that were closed since memory was given back.
     closed: Cell<usize>,
@@ -113,10 +119,10 @@ struct OpenConnections {
 }
 
 /// Place of a client among the open connections, released when dropped.
-struct OpenGuard(Rc<OpenConnections>, Rc<ClientConnection>);
+pub(super) struct OpenGuard(Rc<OpenConnections>, Rc<ClientConnection>);
 
 impl OpenConnections {
-    fn enter(self: &Rc<Self>, connection: &Rc<ClientConnection>) -> OpenGuard {
+    pub(super) fn enter(self: &Rc<Self>, connection: &Rc<ClientConnection>) -> OpenGuard {
         self.all.borrow_mut().push(Rc::clone(connection));
         OpenGuard(Rc::clone(self), Rc::clone(connection))
     }
@@ -125,14 +131,14 @@ impl OpenConnections {
         self.all.borrow().len()
     }
 
-    async fn at_most(&self, count: usize) {
+    pub(super) async fn at_most(&self, count: usize) {
         while self.count() > count {
             self.changed.notified().await;
         }
     }
 
     /// Makes room for one more connection and waits for it.
-    async fn make_room<H: ModelService>(&self, server: &HttpServer<H>) {
+    pub(super) async fn make_room<H: ModelService>(&self, server: &HttpServer<H>) {
         let limits = &server.settings.limits;
         let keyless = self.all.borrow().iter().filter(|one| !one.has_key.get()).count();
         // Half of the places stay for clients that have shown a key, however many others come.
@@ -218,7 +224,9 @@ pub(crate) async fn serve<H: ModelService>(
                     let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection((client, stream), &builder, server, draining).await;
+                        let (its, its_server) = (Rc::clone(&client), Rc::clone(&server));
+                        let service = service_fn(move |request| Rc::clone(&its_server).answer(request, Rc::clone(&its)));
+                        serve_connection((client, stream), &builder, service, server, draining).await;
                         drop(place);
                     });
                 }
@@ -232,12 +240,12 @@ pub(crate) async fn serve<H: ModelService>(
     let _ = tokio::time::timeout(limits.drain_time, open.at_most(0)).await;
 }
 
-fn connection_builder(limits: &Limits) -> http1::Builder {
+pub(super) fn connection_builder(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     let head = usize::try_from(limits.head.get()).unwrap_or(usize::MAX);
     builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
+        // `ClientConnection::is_over` counts the time.
+        .header_read_timeout(None)
         .max_headers(limits.headers)
         // hyper would look for the client's end while an answer is made, with a new read buffer for each request;
         // `ClientConnection::is_over` waits for it anyway.
@@ -250,17 +258,21 @@ fn connection_builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
-async fn serve_connection<H: ModelService>(
-    (client, stream): (Rc<ClientConnection>, ClientStream),
+/// Serves the requests of one connection, whose bytes are those of `stream`.
+pub(super) async fn serve_connection<H, I, S, B>(
+    (client, stream): (Rc<ClientConnection>, I),
     builder: &http1::Builder,
+    service: S,
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
-) {
+) where
+    H: ModelService,
+    I: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    B: Body<Data = Bytes, Error = BrokenAnswer> + 'static,
+{
     let limits = server.settings.limits.clone();
     let io = TokioIo::new(stream);
-    let its = Rc::clone(&client);
-    let its_server = Rc::clone(&server);
-    let service = service_fn(move |request| Rc::clone(&its_server).answer(request, Rc::clone(&its)));
     let mut connection = builder.serve_connection(io, service);
     let (tell, mut told) = oneshot::channel();
     // A task of its own: in this one, each read and write would poll all the timers and signals as well, which

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -17,6 +17,7 @@ use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
 
 use super::connection::StallLimit;
+use super::download_order::DownloadOrder;
 use super::events::Events;
 use super::exposition::Exposition;
 use super::listing::ModelListing;
@@ -40,6 +41,8 @@ pub(crate) struct RouteOptions {
     pub(crate) parent: Option<TraceParent>,
     /// The token of the seat, if another host of the fleet passed the request on.
     pub(crate) hop: Option<SeatToken>,
+    /// Time at which the whole request was there, if the caller has read the clock.
+    pub(crate) asked: Option<Instant>,
 }
 
 pub(crate) trait ModelService: 'static {
@@ -113,7 +116,12 @@ pub(crate) trait ModelService: 'static {
 
     /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card, the only one
     /// is meant, or to end it all are.
-    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem>;
+    fn give_way(
+        &self,
+        card: Option<&str>,
+        size: Bytes,
+        time: Duration,
+    ) -> impl Future<Output = Result<(), HttpProblem>>;
 
     /// Version, process and counters of this server, as JSON.
     fn about(&self) -> Value;
@@ -124,8 +132,8 @@ pub(crate) trait ModelService: 'static {
     /// Reads the configuration again; a note for each thing that changed, or that waits for a restart.
     fn reload(&self) -> impl Future<Output = Result<Vec<String>, HttpProblem>>;
 
-    /// Begins the download of a model of the hub; it is served when it is complete.
-    fn download(&self, name: &str) -> impl Future<Output = Result<(), HttpProblem>>;
+    /// Begins the download of a model; it is served when it is complete. Returns what it will take, in words.
+    fn download(&self, order: &DownloadOrder) -> impl Future<Output = Result<Option<String>, HttpProblem>>;
 
     /// Removes a downloaded model, or cancels its download.
     fn remove(&self, name: &str) -> impl Future<Output = Result<(), HttpProblem>>;

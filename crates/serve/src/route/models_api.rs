@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::api::{self, Own};
 use super::body::ClientBody;
 use super::body::receive;
+use super::download_order::DownloadOrder;
 use super::engine_metrics::EngineMetrics;
 use super::engine_page;
 use super::exposition::Exposition;
@@ -107,7 +108,7 @@ impl<H: ModelService> HttpServer<H> {
             Own::WhatIf => self.what_if(head).await?,
             Own::Yields => self.yields(),
             Own::Yield => self.give_way(head, body).await?,
-            Own::EndYield => self.end_yield(head)?,
+            Own::EndYield => self.end_yield(head).await?,
             Own::StatusStream => {
                 let listener = self.service.events().listen_to_snapshots(self.document(head));
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
@@ -140,12 +141,12 @@ impl<H: ModelService> HttpServer<H> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         let order: Value =
             serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
-        let name = order["model"].as_str().filter(|name| !name.is_empty()).ok_or_else(no_name)?;
-        self.permitted_name(head, name)?;
-        self.service.download(name).await?;
+        let order = DownloadOrder::read(&order)?;
+        self.permitted_name(head, &order.name)?;
+        let memory = self.service.download(&order).await?;
         // Afterwards, because a name that is none may hold anything.
-        self.audit(head, "download", name);
-        Ok(success())
+        self.audit(head, "download", &order.name);
+        Ok(reply::json(&json!({ "success": true, "model": order.name, "memory": memory })))
     }
 
     async fn remove(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
@@ -199,16 +200,16 @@ impl<H: ModelService> HttpServer<H> {
     fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let listing = self.service.listing(model);
         if listing.is_running() {
-            let message = match listing.state {
-                ModelState::Queued => "model already waits for memory or for its check",
-                ModelState::Loading => "model is already loading",
+            let (code, message) = match listing.state {
+                ModelState::Queued => ("model_running", "model already waits for memory or for its check"),
+                ModelState::Loading => ("model_running", "model is already loading"),
                 ModelState::Draining | ModelState::Stopping => {
-                    "model is about to leave; load it again when it has left"
+                    ("model_leaves", "model is about to leave; load it again when it has left")
                 }
                 // The status and the words of llama-server's router (b10605).
-                _ => "model is already running",
+                _ => ("model_running", "model is already running"),
             };
-            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_running", message));
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, code, message));
         }
         self.audit(head, "load", &listing.name);
         self.service.load(model);
@@ -306,8 +307,9 @@ impl<H: ModelService> HttpServer<H> {
         let (mut engines, mut start) = (EngineMetrics::default(), None);
         for (name, page) in answers.iter().filter_map(|(name, page)| Some((name, page.as_ref()?))) {
             if let Ok(of_engine) = str::from_utf8(&page.body) {
-                engines.add(name, of_engine);
-                start = page.headers.get(engine_page::PROCESS_START).filter(|_| models.len() == 1).cloned();
+                let is_only = models.len() == 1;
+                engines.add((!is_only).then_some(name.as_str()), of_engine);
+                start = page.headers.get(engine_page::PROCESS_START).filter(|_| is_only).cloned();
             }
         }
         text.push_str(&engines.finish());

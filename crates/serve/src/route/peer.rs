@@ -1,17 +1,32 @@
-//! Requests that another host of the fleet passes on, with the token of the model's seat.
+//! Requests of other hosts of the fleet: a client's request with the token of the model's seat, or one for a certificate.
 
+use std::convert::Infallible;
+use std::fmt;
+use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Incoming};
 use plimsoll_fleet::SeatToken;
+use plimsoll_identity::{
+    AdmissionRefusal, FleetAuthority, Grant, JOIN, JoinRequest, PeerCertificate, PeerTls, RENEW, RenewRequest,
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::sync::watch;
 
 use super::body::{ClientBody, receive};
+use super::connection::ClientConnection;
 use super::model_service::ModelService;
 use super::naming::in_body::named_in_body;
 use super::problem::{ErrorShape, HttpProblem};
 use super::reply::{self, Reply};
-use super::server::HttpServer;
+use super::server::{HttpServer, handed_over};
+use super::stream::BrokenAnswer;
 
 /// Present in a request that was passed on; it is not passed on again.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("plimsoll-hop");
@@ -26,9 +41,66 @@ pub(crate) const DECLINED: HeaderName = HeaderName::from_static("plimsoll-declin
 
 /// Refusals after which another host may answer.
 const ELSEWHERE: [&str; 3] = ["stale_seat", "host_full", "store_restored"];
+/// Longest request for a certificate.
+const LONGEST: usize = 16 * 1024;
+
+/// Membership of this host, as the port for other hosts sees it.
+pub(crate) trait PeerGate {
+    /// TLS with certificates of the fleet; `None` where hosts share a key.
+    fn tls(&self) -> Option<PeerTls>;
+
+    /// The fleet's authority, if this host has it.
+    fn authority(&self) -> Option<Arc<FleetAuthority>>;
+
+    /// Checks a request that came to this port; gives the token of its seat.
+    fn check(&self, headers: &HeaderMap, shown: Option<&PeerCertificate>) -> Result<SeatToken, HttpProblem>;
+
+    fn is_revoked(&self, shown: &PeerCertificate) -> bool;
+
+    /// Changes with each revocation.
+    fn revocations(&self) -> watch::Receiver<u64>;
+
+    /// Counts and logs what was refused.
+    fn refused(&self, from: Option<IpAddr>, why: &dyn fmt::Display);
+}
+
+/// The other side of a connection to the port for hosts.
+pub(super) struct Peer {
+    pub(super) gate: Rc<dyn PeerGate>,
+    pub(super) shown: Option<PeerCertificate>,
+    pub(super) address: Option<IpAddr>,
+}
 
 impl<H: ModelService> HttpServer<H> {
-    /// Answers a request of another host. Its key was checked, so no key of a client is asked for.
+    /// Answers one request that came to the port for hosts.
+    pub(super) async fn answer_peer(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        client: Rc<ClientConnection>,
+        peer: Rc<Peer>,
+    ) -> Result<Response<impl Body<Data = Bytes, Error = BrokenAnswer> + use<H>>, Infallible> {
+        let in_use = client.begin();
+        let shape = ErrorShape::of(request.uri().path());
+        let (head, incoming) = request.into_parts();
+        let reply = match (&head.method, head.uri.path()) {
+            (&Method::POST, JOIN) => peer.join(incoming).await,
+            (&Method::POST, RENEW) => peer.renew(incoming).await,
+            _ => match peer.gate.check(&head.headers, peer.shown.as_ref()) {
+                Ok(token) => {
+                    client.has_key.set(true);
+                    self.from_peer(token, head, ClientBody { incoming, client: Rc::clone(&client) }).await
+                }
+                Err(problem) => {
+                    peer.gate.refused(peer.address, &problem.message);
+                    Err(problem)
+                }
+            },
+        };
+        let reply = reply.unwrap_or_else(|problem| reply::problem(&problem, shape));
+        Ok(handed_over(reply, &client, in_use))
+    }
+
+    /// Answers a request of another host. The host was checked, so no key of a client is asked for.
     pub(super) async fn from_peer(
         self: &Rc<Self>,
         token: SeatToken,
@@ -56,4 +128,66 @@ impl<H: ModelService> HttpServer<H> {
         reply.headers_mut().extend(self.service.host_name().map(|name| (HOST, name)));
         Ok(reply)
     }
+}
+
+impl Peer {
+    /// Signs the certificate of a host that has an invitation.
+    async fn join<P: super::model_service::Pass>(&self, body: Incoming) -> Result<Reply<P>, HttpProblem> {
+        let authority = self.authority()?;
+        let request: JoinRequest = question(body).await?;
+        let host: String = request.host.chars().take(64).collect();
+        self.granted(&host, move || authority.admit(&request, plimsoll_identity::now())).await
+    }
+
+    /// Signs a new certificate for the host whose present one was shown.
+    async fn renew<P: super::model_service::Pass>(&self, body: Incoming) -> Result<Reply<P>, HttpProblem> {
+        let authority = self.authority()?;
+        let shown =
+            self.shown.clone().filter(|shown| !self.gate.is_revoked(shown)).ok_or_else(no_certificate)?;
+        let request: RenewRequest = question(body).await?;
+        let host = shown.host.clone();
+        let now = plimsoll_identity::now();
+        self.granted(&host, move || authority.renew(&shown.host, &shown.serial, &request.public_key, now))
+            .await
+    }
+
+    fn authority(&self) -> Result<Arc<FleetAuthority>, HttpProblem> {
+        self.gate.authority().ok_or_else(|| {
+            let text = "this host does not have the fleet's authority";
+            HttpProblem::new(StatusCode::NOT_FOUND, "no_authority", text)
+        })
+    }
+
+    async fn granted<P: super::model_service::Pass>(
+        &self,
+        host: &str,
+        sign: impl FnOnce() -> Result<Grant, AdmissionRefusal> + Send + 'static,
+    ) -> Result<Reply<P>, HttpProblem> {
+        // It waits for the disk, and for a command that has the lock.
+        let granted = tokio::task::spawn_blocking(sign).await;
+        let failed =
+            || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "authority_failed", "no signature");
+        match granted.map_err(|_| failed())? {
+            Ok(grant) => {
+                tracing::info!("audit certificate: host '{host}' has certificate {}", grant.serial);
+                Ok(reply::json(&json!(grant)))
+            }
+            Err(refusal) => {
+                self.gate.refused(self.address, &format_args!("no certificate for '{host}': {refusal}"));
+                Err(HttpProblem::new(StatusCode::FORBIDDEN, refusal.code(), refusal.to_string()))
+            }
+        }
+    }
+}
+
+pub(crate) fn no_certificate() -> HttpProblem {
+    let text = "this port is for hosts of the fleet, and they show a certificate";
+    HttpProblem::new(StatusCode::UNAUTHORIZED, "no_certificate", text)
+}
+
+async fn question<T: DeserializeOwned>(body: Incoming) -> Result<T, HttpProblem> {
+    let wrong = |text: String| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_request", text);
+    let body = Limited::new(body, LONGEST).collect().await;
+    let body = body.map_err(|error| wrong(error.to_string()))?.to_bytes();
+    serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))
 }

@@ -3,6 +3,7 @@
 //! A request may be sent again only until the first byte of the answer arrives.
 
 use std::cell::{Cell, RefCell};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -118,8 +119,8 @@ pub(crate) async fn carry_once<P: Pass>(
 }
 
 impl ProxyRequest {
-    /// The options of the request, with its trace context where requests are traced.
-    pub(crate) fn wish(&self, is_traced: bool) -> RouteOptions {
+    /// The options of the request, which was whole at `asked`, with its trace context where requests are traced.
+    pub(crate) fn wish(&self, asked: Instant, is_traced: bool) -> RouteOptions {
         let autoload = query::parameter(self.head.uri.query(), "autoload");
         let autoload = autoload.map(|wanted| matches!(&*wanted, "true" | "1"));
         let header = || TraceParent::read(self.head.headers.get("traceparent")?.as_bytes());
@@ -129,6 +130,7 @@ impl ProxyRequest {
             priority: self.key_use.borrow().as_ref().map(|key_use| key_use.priority()).unwrap_or_default(),
             parent: if is_traced { header() } else { None },
             hop: self.head.extensions.get().cloned(),
+            asked: Some(asked),
         }
     }
 
@@ -182,10 +184,12 @@ impl ProxyRequest {
     }
 
     fn request(&self, upstream: &Upstream) -> Request<Rope> {
-        let mut request = Request::new(self.body_for(upstream));
+        let body = self.body_for(upstream);
+        let headers = headers::to_engine(&self.head.headers, upstream, body.len());
+        let mut request = Request::new(body);
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = Uri::from(self.target.clone());
-        *request.headers_mut() = headers::to_engine(&self.head.headers, upstream);
+        *request.headers_mut() = headers;
         if self.upgrades {
             headers::keep_upgrade(&self.head.headers, request.headers_mut());
         }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
 use super::auth::{ApiKeys, KeyCheck, WrongKeys};
 use super::body::{BodyBudget, ClientBody, Received, receive};
-use super::connection::ClientConnection;
+use super::connection::{ClientConnection, RequestGuard};
 use super::conversations::latest::{self, Conversations};
 use super::cors::Origins;
 use super::feed::Ending;
@@ -104,19 +104,8 @@ impl<H: ModelService> HttpServer<H> {
             Ok(reply) => reply,
             Err(problem) => reply::problem(&problem, shape),
         };
-        if let ReplyBody::Relay(relay) = reply.body_mut() {
-            relay.take_tunnel().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
-        }
         self.settings.origins.grant(origin.as_ref(), reply.headers_mut());
-        // The next request of this connection may be for another model, or for none.
-        reply.body_mut().limit_stalls(&client);
-        // The body carries the mark, because hyper drops it once it has been sent.
-        Ok(reply.map(|body| {
-            body.map_err(move |error| {
-                let _mark = &in_use;
-                error
-            })
-        }))
+        Ok(handed_over(reply, &client, in_use))
     }
 
     async fn dispatch(
@@ -235,13 +224,14 @@ impl<H: ModelService> HttpServer<H> {
         self.send(model, head, received, None).await
     }
 
-    pub(crate) async fn send(
+    // DECISION: no `async fn`, which would have room for the request twice, and would copy it there.
+    pub(crate) fn send(
         self: &Rc<Self>,
         model: ModelId,
         head: Parts,
         received: Received,
         named: Option<(ModelKey, WrittenBytes)>,
-    ) -> Result<Reply<H::Pass>, HttpProblem> {
+    ) -> impl Future<Output = Result<Reply<H::Pass>, HttpProblem>> {
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
         let target = match target.as_str().strip_prefix("/api/v0/") {
@@ -250,7 +240,7 @@ impl<H: ModelService> HttpServer<H> {
         };
         let conversation = latest::named(&head).filter(|_| head.method == Method::POST);
         let upgrades = asks_for_upgrade(&head);
-        let request = ProxyRequest {
+        let request = Box::new(ProxyRequest {
             head,
             target,
             received,
@@ -258,10 +248,12 @@ impl<H: ModelService> HttpServer<H> {
             upgrades,
             holds_head: !upgrades,
             key_use: RefCell::default(),
-        };
-        match conversation {
-            Some(id) => self.converse(&id, model, request).await,
-            None => self.carry(model, request).await,
+        });
+        async move {
+            match conversation {
+                Some(id) => self.converse(&id, model, request).await,
+                None => self.carry(model, request).await,
+            }
         }
     }
 
@@ -290,7 +282,7 @@ impl<H: ModelService> HttpServer<H> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         self.carry(
             model,
-            ProxyRequest {
+            Box::new(ProxyRequest {
                 upgrades: asks_for_upgrade(&head),
                 head,
                 target,
@@ -299,7 +291,7 @@ impl<H: ModelService> HttpServer<H> {
                 named: None,
                 holds_head: false,
                 key_use: RefCell::default(),
-            },
+            }),
         )
         .await
     }
@@ -320,12 +312,12 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) async fn carry(
         self: &Rc<Self>,
         model: ModelId,
-        request: ProxyRequest,
+        request: Box<ProxyRequest>,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         self.charge(model, &request)?;
         // Taken before admission: the time to the first byte includes the wait for the model.
         let asked = Instant::now();
-        let bounced = match self.service.admit_at_once(model, request.wish(self.service.traces())) {
+        let bounced = match self.service.admit_at_once(model, request.wish(asked, self.service.traces())) {
             Some(pass) => match proxy::carry_once(&request, pass, &self.settings.limits).await {
                 Ok(answer) => {
                     return self.counted(model, asked, answer).map(|answer| answer.map(ReplyBody::Relay));
@@ -341,12 +333,12 @@ impl<H: ModelService> HttpServer<H> {
     async fn carry_later(
         self: &Rc<Self>,
         model: ModelId,
-        request: ProxyRequest,
+        request: Box<ProxyRequest>,
         asked: Instant,
         bounced: Option<H::Pass>,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let every = heartbeat::every(&request.head.headers, self.settings.heartbeat);
-        let (request, waits) = (Rc::new(request), Rc::new(Cell::new(true)));
+        let (request, waits) = (Rc::<ProxyRequest>::from(request), Rc::new(Cell::new(true)));
         let (own, its_waits) = (Rc::clone(&request), Rc::clone(&waits));
         let mut exchange = Box::pin(Rc::clone(self).exchange_since(asked, model, own, its_waits, bounced));
         let Some(every) = every else {
@@ -392,7 +384,7 @@ impl<H: ModelService> HttpServer<H> {
             Some(pass) => pass.bounced(request.prompt()).await,
             None => {
                 Rc::clone(&self.service)
-                    .admit(model, request.wish(self.service.traces()), request.prompt())
+                    .admit(model, request.wish(asked, self.service.traces()), request.prompt())
                     .await
             }
         };
@@ -415,6 +407,26 @@ impl<H: ModelService> HttpServer<H> {
         self.tally.count(model, status, asked.elapsed());
         answer
     }
+}
+
+/// The reply as the connection sends it.
+pub(super) fn handed_over<P: Pass>(
+    mut reply: Reply<P>,
+    client: &Rc<ClientConnection>,
+    in_use: RequestGuard,
+) -> Response<impl Body<Data = Bytes, Error = BrokenAnswer> + use<P>> {
+    if let ReplyBody::Relay(relay) = reply.body_mut() {
+        relay.take_tunnel().into_iter().for_each(|tunnel| client.upgrade_to(tunnel));
+    }
+    // The next request of this connection may be for another model, or for none.
+    reply.body_mut().limit_stalls(client);
+    // The body carries the mark, because hyper drops it once it has been sent.
+    reply.map(|body| {
+        body.map_err(move |error| {
+            let _mark = &in_use;
+            error
+        })
+    })
 }
 
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -28,8 +29,26 @@ type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 #[error("the engine's answer ended early: {0}")]
 pub(crate) struct BrokenAnswer(hyper::Error);
 
-// The stream holds its pass (the permission to use the engine) until the last byte.
+/// Answer of an engine on its way to the client.
+///
+/// DECISION: small, because hyper moves it several times. An answer that is complete holds its bytes alone, and only one that
+/// is still read has memory of its own.
 pub(crate) struct Relay<P: Pass> {
+    answer: RelayedAnswer<P>,
+    stall_limit: StallLimit,
+}
+
+enum RelayedAnswer<P: Pass> {
+    Whole(Bytes),
+    Open(Box<OpenRelay<P>>),
+    /// The end of HTTP on the client's connection, which takes it.
+    Tunnel(Box<Tunnel>),
+    Over,
+}
+
+// The stream holds its pass (the permission to use the engine) until the last byte.
+/// An answer that is read while its client gets it.
+struct OpenRelay<P: Pass> {
     source: Option<StreamSource>,
     /// Held until the answer is over.
     pass: Option<P>,
@@ -38,13 +57,10 @@ pub(crate) struct Relay<P: Pass> {
     guard: Option<(EventGuard, EventDialect)>,
     /// The use of the client's key by this request.
     key_use: Option<Box<KeyUse>>,
-    /// Last bytes of the answer; none where there is no answer, or where it came in one piece.
-    tail: Option<PromptTail>,
+    /// Last bytes of the answer.
+    tail: PromptTail,
     /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
-    stall_limit: StallLimit,
-    /// The end of HTTP on the client's connection, which takes it.
-    tunnel: Option<Tunnel>,
 }
 
 impl<P: Pass> Relay<P> {
@@ -56,62 +72,74 @@ impl<P: Pass> Relay<P> {
         first: Bytes,
         dialect: Option<EventDialect>,
     ) -> Self {
+        let stall_limit = pass.stall_limit();
+        // A body with a length ends with it, before a further read says so.
+        if dialect.is_none() && source.body.is_end_stream() {
+            end(source, pass, key_use, AnswerTokens::in_end_of(&first), first.len());
+            let answer = if first.is_empty() { RelayedAnswer::Over } else { RelayedAnswer::Whole(first) };
+            return Self { answer, stall_limit };
+        }
         if dialect.is_some() {
             pass.streams();
         }
-        let stall_limit = pass.stall_limit();
-        let mut relay = Self {
+        let mut open = Box::new(OpenRelay {
             source: Some(source),
             pass: Some(pass),
             key_use,
             // `EventGuard::feed` usually passes two pieces at most: what it held back, and the new one.
             ready: VecDeque::with_capacity(2),
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
-            tail: None,
+            tail: PromptTail::default(),
             fate: None,
-            stall_limit,
-            tunnel: None,
-        };
-        // Most answers without a stream come in one piece, whose end need not be kept.
-        if relay.is_read() {
-            let tokens = AnswerTokens::in_end_of(&first);
-            relay.take(first);
-            relay.finish(tokens);
-        } else {
-            relay.tail = Some(PromptTail::default());
-            relay.take(first);
+        });
+        open.take(first);
+        if open.is_read() {
+            open.finish();
         }
-        relay
+        Self { answer: RelayedAnswer::Open(open), stall_limit }
     }
 
     /// An answer without a body, after which the connection is the tunnel's.
     pub(crate) fn upgraded(tunnel: Tunnel) -> Self {
-        Self {
-            source: None,
-            pass: None,
-            key_use: None,
-            ready: VecDeque::new(),
-            guard: None,
-            tail: None,
-            fate: None,
-            stall_limit: StallLimit::default(),
-            tunnel: Some(tunnel),
-        }
+        Self { answer: RelayedAnswer::Tunnel(Box::new(tunnel)), stall_limit: StallLimit::default() }
     }
 
     pub(crate) fn take_tunnel(&mut self) -> Option<Tunnel> {
-        self.tunnel.take()
+        match mem::replace(&mut self.answer, RelayedAnswer::Over) {
+            RelayedAnswer::Tunnel(tunnel) => Some(*tunnel),
+            other => {
+                self.answer = other;
+                None
+            }
+        }
     }
 
     /// The time that the client may take nothing of this answer.
     pub(crate) fn stall_limit(&self) -> StallLimit {
         self.stall_limit.clone()
     }
+}
 
+/// Ends a request whose answer was read to its end; `bytes` of it were not counted yet.
+fn end<P: Pass>(
+    source: StreamSource,
+    pass: P,
+    key_use: Option<Box<KeyUse>>,
+    tokens: Option<AnswerTokens>,
+    bytes: usize,
+) {
+    // First, because `finished` may let the next request in, which then finds an idle connection.
+    pass.upstream().give_back(source.wire);
+    if let Some(mut key_use) = key_use {
+        key_use.passed(bytes);
+        key_use.answered(tokens.map(|tokens| tokens.total));
+    }
+    pass.finished(tokens);
+}
+
+impl<P: Pass> OpenRelay<P> {
     fn take(&mut self, data: Bytes) {
-        if let Some(tail) = &mut self.tail {
-            tail.feed(&data);
-        }
+        self.tail.feed(&data);
         self.key_use.iter_mut().for_each(|key_use| key_use.passed(data.len()));
         match &mut self.guard {
             _ if data.is_empty() => {}
@@ -120,24 +148,14 @@ impl<P: Pass> Relay<P> {
         }
     }
 
-    /// True if the engine has sent the last byte. A body with a length ends with it, before a further read says so.
+    /// True if the engine has sent the last byte.
     fn is_read(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.body.is_end_stream())
     }
 
-    fn kept_tokens(&self) -> Option<AnswerTokens> {
-        self.tail.as_ref().and_then(PromptTail::tokens)
-    }
-
-    fn finish(&mut self, tokens: Option<AnswerTokens>) {
+    fn finish(&mut self) {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
-            // First, because `finished` may let the next request in, which then finds an idle connection.
-            pass.upstream().give_back(source.wire);
-            self.key_use
-                .take()
-                .into_iter()
-                .for_each(|key_use| key_use.answered(tokens.map(|tokens| tokens.total)));
-            pass.finished(tokens);
+            end(source, pass, self.key_use.take(), self.tail.tokens(), 0);
         }
         // The engine ended the stream itself, so an event without its blank line still belongs to the client.
         if let Some((guard, _)) = &mut self.guard {
@@ -170,11 +188,11 @@ impl<P: Pass> Relay<P> {
                     self.take(data);
                 }
                 if self.is_read() {
-                    self.finish(self.kept_tokens());
+                    self.finish();
                 }
             }
             Some(Err(error)) => self.break_off(error)?,
-            None => self.finish(self.kept_tokens()),
+            None => self.finish(),
         }
         Poll::Ready(Ok(()))
     }
@@ -191,20 +209,14 @@ impl<P: Pass> Relay<P> {
     }
 }
 
-impl<P: Pass> Body for Relay<P> {
-    type Data = Bytes;
-    type Error = BrokenAnswer;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
+impl<P: Pass> OpenRelay<P> {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         loop {
             // Pieces first: an error event is queued behind what came before it.
             if let Some(piece) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
-            if self.is_end_stream() {
+            if self.is_over() {
                 return Poll::Ready(None);
             }
             ready!(self.poll_fate(context));
@@ -214,11 +226,12 @@ impl<P: Pass> Body for Relay<P> {
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.source.is_none() && self.fate.is_none() && self.ready.is_empty()
     }
 
-    fn size_hint(&self) -> SizeHint {
+    /// Bytes that are still to come, if that is known.
+    fn length(&self) -> Option<u64> {
         let ready: usize = self.ready.iter().map(Bytes::len).sum();
         let ready = u64::try_from(ready).unwrap_or(u64::MAX);
         // A guarded stream may gain an error event, so its length is unknown.
@@ -228,15 +241,48 @@ impl<P: Pass> Body for Relay<P> {
             None if self.fate.is_none() => Some(0),
             None => None,
         };
-        rest.map_or_else(SizeHint::default, |rest| SizeHint::with_exact(rest + ready))
+        rest.map(|rest| rest + ready)
+    }
+}
+
+impl<P: Pass> Body for Relay<P> {
+    type Data = Bytes;
+    type Error = BrokenAnswer;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
+        if let RelayedAnswer::Open(open) = &mut self.answer {
+            return open.poll_frame(context);
+        }
+        let answer = mem::replace(&mut self.answer, RelayedAnswer::Over);
+        Poll::Ready(match answer {
+            RelayedAnswer::Whole(answer) => Some(Ok(Frame::data(answer))),
+            _ => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.answer {
+            RelayedAnswer::Whole(_) => false,
+            RelayedAnswer::Open(open) => open.is_over(),
+            RelayedAnswer::Tunnel(_) | RelayedAnswer::Over => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length = match &self.answer {
+            RelayedAnswer::Whole(answer) => Some(u64::try_from(answer.len()).unwrap_or(u64::MAX)),
+            RelayedAnswer::Open(open) => open.length(),
+            RelayedAnswer::Tunnel(_) | RelayedAnswer::Over => Some(0),
+        };
+        length.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
 impl<P: Pass> fmt::Debug for Relay<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relay")
-            .field("over", &self.source.is_none())
-            .field("ready", &self.ready.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Relay").field("over", &self.is_end_stream()).finish_non_exhaustive()
     }
 }

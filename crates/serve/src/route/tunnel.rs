@@ -4,9 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 
 use bytes::Bytes;
-use tokio::io::{AsyncWriteExt, copy, split};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
 
-use super::connection::ClientStream;
 use super::read_limit::LimitedStream;
 
 /// Upgraded connection to an engine. The model is busy until the tunnel is dropped.
@@ -24,7 +23,11 @@ impl Tunnel {
     }
 
     /// Passes bytes on until one side has closed; `early` is what the client sent behind its request.
-    pub(crate) async fn join(mut self, mut client: ClientStream, early: Bytes) -> std::io::Result<()> {
+    pub(crate) async fn join(
+        mut self,
+        mut client: impl AsyncRead + AsyncWrite + Unpin,
+        early: Bytes,
+    ) -> std::io::Result<()> {
         self.engine.write_all(&early).await?;
         client.write_all(&self.early).await?;
         let (mut from_client, mut to_client) = split(client);

@@ -16,6 +16,7 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use plimsoll_identity::{DistrustedHost, PeerTls};
 use plimsoll_launch::{EngineAddress, EngineStream};
 use rustix::io::Errno;
 
@@ -49,6 +50,8 @@ pub(crate) struct Upstream {
     authorization: Option<HeaderValue>,
     model: Option<String>,
     group: Option<u32>,
+    /// The host of the fleet that has to answer, and this one's proof.
+    host_of_fleet: Option<Rc<PeerHost>>,
     /// Lines that go with every request.
     lines: Vec<(HeaderName, HeaderValue)>,
     /// Shared by all that have the same address.
@@ -68,6 +71,7 @@ impl Upstream {
             authorization: None,
             model: None,
             group: None,
+            host_of_fleet: None,
             lines: Vec::new(),
             idle: Rc::default(),
         }
@@ -84,6 +88,18 @@ impl Upstream {
         self
     }
 
+    /// Connections are those of TLS to this host of the fleet; `distrusted` is told what answers in its place.
+    pub(crate) fn of_host(
+        mut self,
+        tls: PeerTls,
+        name: &str,
+        distrusted: impl Fn(&io::Error) + 'static,
+    ) -> Self {
+        let (name, distrusted) = (name.to_owned(), Box::new(distrusted));
+        self.host_of_fleet = Some(Rc::new(PeerHost { tls, name, distrusted }));
+        self
+    }
+
     /// The same address and connections, with these lines in every request.
     pub(crate) fn with_lines(&self, lines: Vec<(HeaderName, HeaderValue)>) -> Self {
         Self {
@@ -92,6 +108,7 @@ impl Upstream {
             authorization: self.authorization.clone(),
             model: self.model.clone(),
             group: self.group,
+            host_of_fleet: self.host_of_fleet.clone(),
             lines,
             idle: Rc::clone(&self.idle),
         }
@@ -183,7 +200,21 @@ impl Upstream {
                     self.idle.borrow_mut().clear();
                     tokio::time::sleep(BREATH).await;
                 }
-                outcome => return outcome,
+                outcome => return self.secured(outcome?).await,
+            }
+        }
+    }
+
+    /// The stream within TLS, where another host is to show that it is the one.
+    async fn secured(&self, stream: EngineStream) -> io::Result<EngineStream> {
+        let Some(host) = &self.host_of_fleet else { return Ok(stream) };
+        match host.tls.connect(stream, &host.name).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => {
+                if DistrustedHost::is(&error) {
+                    (host.distrusted)(&error);
+                }
+                Err(error)
             }
         }
     }
@@ -195,6 +226,13 @@ impl Upstream {
             idle.push(wire);
         }
     }
+}
+
+/// Another host of the fleet, as TLS shows it.
+struct PeerHost {
+    tls: PeerTls,
+    name: String,
+    distrusted: Box<dyn Fn(&io::Error)>,
 }
 
 impl fmt::Debug for Upstream {

@@ -72,15 +72,15 @@ impl<H: ModelService> HttpServer<H> {
             order.size().ok_or_else(|| bad("`size` is no size such as \"8GiB\", or a number of bytes"))?;
         let time =
             order.time().ok_or_else(|| bad("`for` is no time such as \"2h\", or a number of seconds"))?;
-        self.service.give_way(order.card.as_deref(), size, time)?;
+        self.service.give_way(order.card.as_deref(), size, time).await?;
         self.audit(head, "yield", &size.to_string());
         Ok(self.yields())
     }
 
     /// `?card=NAME` ends one; without it all end.
-    pub(crate) fn end_yield(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
+    pub(crate) async fn end_yield(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         let card = query::parameter(head.uri.query(), "card");
-        self.service.give_way(card.as_deref(), Bytes::ZERO, Duration::ZERO)?;
+        self.service.give_way(card.as_deref(), Bytes::ZERO, Duration::ZERO).await?;
         self.audit(head, "end yield", card.as_deref().unwrap_or_default());
         Ok(self.yields())
     }

@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use plimsoll_base::Reason;
@@ -235,7 +235,7 @@ impl Runtime {
     /// The pass for a run that takes the request at once.
     pub(crate) fn pass_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
         let run = self.state.borrow().scheduler.free_run(model)?;
-        let run = self.run(run)?;
+        let run = self.run(run).filter(|run| !run.is_held_asleep())?;
         let upstream = run.upstream()?;
         let mut record = RequestRecord::begin(self, model, &wish);
         let RouteOptions { client, priority, .. } = wish;
@@ -303,14 +303,16 @@ impl Pass for RunPass {
     fn finished(mut self, tokens: Option<AnswerTokens>) {
         // Set before the events, which may drop other passes.
         self.over = true;
-        self.record.iter_mut().for_each(|record| record.finished(tokens));
+        let now = Instant::now();
+        self.record.iter_mut().for_each(|record| record.finished(tokens, now));
         let tokens = tokens.filter(|_| self.counts_tokens).map(|tokens| tokens.total);
         if let Some(tokens) = tokens {
             for extension in &self.runtime.extensions {
                 extension.answered(&self.runtime, &self.run, tokens);
             }
         }
-        self.runtime.submit(SchedulerEvent::Finished { request: self.request, tokens });
+        let now = self.runtime.moment(now);
+        self.runtime.submit_at(now, SchedulerEvent::Finished { request: self.request, tokens });
     }
 
     /// Waits for the death first, so that the request is not sent to the dying run again.

@@ -19,7 +19,9 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
 use plimsoll_doctor::EngineVerdict;
 use plimsoll_probe::{HOST_CARD, HostMemory, Reading, resident};
-use plimsoll_scheduler::{CardView, End, ModelId, ModelState, RunId, SchedulerEffect};
+use plimsoll_scheduler::{
+    CardView, End, ModelId, ModelState, RequestRefusal, RequestRefusalKind, RunId, SchedulerEffect,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -125,6 +127,10 @@ impl Runtime {
             if !hints.is_empty() {
                 shown["hints"] = json!(hints);
             }
+            let failed = view.last_failure.as_ref();
+            if let Some(at) = failed.and_then(|reason| self.board.marks.stands(view.id, &reason.text)) {
+                shown["failed_at"] = json!(at);
+            }
         }
         for (view, shown) in snapshot.cards.iter().zip(list(&mut document["cards"])) {
             let used = self.used(view);
@@ -133,11 +139,20 @@ impl Runtime {
             shown["parts"] = json!(used.map(|used| self.parts_of(view, used)));
         }
         document["host"] = json!(self.host_bar());
+        document["downloads"] = json!(self.downloads_shown());
+        if let Some(fleet) = self.fleet.get() {
+            document["fleet"] = fleet.overview();
+        }
         document
     }
 
     /// Memory in use on the card by the driver's last reading; `None` without one.
+    ///
+    /// DECISION: a described part of the host's memory has no reading of its own, so what its models hold is in use.
     fn used(&self, card: &CardView) -> Option<Bytes> {
+        if self.is_part_of_host(&card.id) {
+            return Some(card.holders.iter().map(|holder| holder.measured.unwrap_or(holder.claim)).sum());
+        }
         let free = self.reading.borrow().free_on(&card.id)?;
         Some(card.total.saturating_sub(free))
     }
@@ -147,7 +162,16 @@ impl Runtime {
         self.state.borrow().scheduler.ledger().account(card).map(|account| account.limit())
     }
 
+    /// True for host memory of which the user described a part.
+    fn is_part_of_host(&self, card: &CardId) -> bool {
+        let mut limits = self.settings.scheduler.cards.iter();
+        limits.any(|limit| {
+            limit.card.id == *card && limit.card.kind == CardKind::Host && limit.budget.is_some()
+        })
+    }
+
     fn parts_of(&self, card: &CardView, used: Bytes) -> Vec<CardPart> {
+        let is_part = self.is_part_of_host(&card.id);
         let terms = self.board.terms.borrow();
         let planned = |run: RunId| {
             let of_run = terms.get(&run)?.iter().find(|(id, _)| *id == card.id)?;
@@ -156,7 +180,8 @@ impl Runtime {
         let models = card.holders.iter().filter_map(|holder| {
             let terms = planned(holder.run).unwrap_or_default();
             let (kind, name) = (HolderKind::Model, holder.model.as_str());
-            Some(HolderReading { kind, name, process: None, bytes: holder.measured?, terms })
+            let bytes = holder.measured.or(is_part.then_some(holder.claim))?;
+            Some(HolderReading { kind, name, process: None, bytes, terms })
         });
         let reading = self.reading.borrow();
         let foreign = self.foreign(&reading, &card.id);
@@ -243,7 +268,9 @@ impl Runtime {
                 let why = self.state.borrow().scheduler.stop_reason(*run, now);
                 marks.add(now, "stop", Some(model), why.map_or(String::new(), |why| in_a_line(&why)));
             }
-            SchedulerEffect::Refuse { refusal, .. } => {
+            // DECISION: a request that is refused because its model failed is not a failure of its own. The mark of the
+            // model has the engine's words, and requests that failed are counted elsewhere.
+            SchedulerEffect::Refuse { refusal, .. } if !is_of_a_failed_model(refusal) => {
                 self.mark_failure("refused", None, &refusal.reason, &refusal.hints);
             }
             SchedulerEffect::StateChanged { model, state: ModelState::Ready } => {
@@ -277,7 +304,10 @@ impl Runtime {
     fn mark_failed(&self, model: ModelId) {
         let view = self.state.borrow().scheduler.view(model, self.now());
         let failure = view.and_then(|view| view.last_failure);
-        if let Some(failure) = failure.filter(|failure| !self.board.marks.told(model, &failure.text)) {
+        let marks = &self.board.marks;
+        let is_told =
+            |failure: &Reason| marks.told(model, &failure.text) || marks.caused(self.now(), failure);
+        if let Some(failure) = failure.filter(|failure| !is_told(failure)) {
             self.mark_failure("failed", Some(model), &failure, &[]);
         }
     }
@@ -304,6 +334,11 @@ impl Runtime {
         let cards: Vec<Card> = served.filter(|card| placement.cards().any(|id| *id == card.id)).collect();
         demand.map(|demand| demand.terms(&cards)).unwrap_or_default()
     }
+}
+
+/// True where the model's own failure has a mark.
+fn is_of_a_failed_model(refusal: &RequestRefusal) -> bool {
+    matches!(refusal.kind, RequestRefusalKind::LoadFailed | RequestRefusalKind::EngineDied)
 }
 
 fn list(value: &mut Value) -> impl Iterator<Item = &mut Value> {

@@ -1,11 +1,13 @@
-//! Downloads of models by name into the folder of downloads, and the removal of what lies there.
+//! Downloads of models by name or address into the folder of downloads, and the removal of what lies there.
+
+mod fit;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -17,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::{JoinError, spawn_blocking, spawn_local};
 
 use super::Runtime;
-use crate::route::{HttpProblem, ModelService};
+use crate::route::{DownloadOrder, HttpProblem, ModelService};
 
 /// Downloads at a time; each has a thread.
 const MOST: usize = 4;
@@ -26,15 +28,41 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between two events of a download.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Downloads in progress, by the name of the model.
+/// Failed downloads that displays show.
+const MOST_FAILED: usize = 8;
+
+/// Downloads by the name of the model.
 #[derive(Debug, Default)]
-pub(super) struct Downloads(RefCell<BTreeMap<String, Arc<RunningDownload>>>);
+pub(super) struct Downloads {
+    running: RefCell<BTreeMap<String, Arc<RunningDownload>>>,
+    /// The last that failed, with the cause, until they are asked for again.
+    failed: RefCell<VecDeque<(String, String)>>,
+}
+
+impl Downloads {
+    fn forget_failure(&self, name: &str) {
+        self.failed.borrow_mut().retain(|(failed, _)| failed != name);
+    }
+
+    fn note_failure(&self, name: &str, error: &str) {
+        self.forget_failure(name);
+        let mut failed = self.failed.borrow_mut();
+        if failed.len() >= MOST_FAILED {
+            failed.pop_front();
+        }
+        failed.push_back((name.to_owned(), error.to_owned()));
+    }
+}
 
 #[derive(Debug, Default)]
 struct RunningDownload {
     cancelled: AtomicBool,
     /// Bytes of each file that have come, and of all of it.
     files: Mutex<BTreeMap<String, (u64, u64)>>,
+    /// Bytes of all files.
+    total: OnceLock<u64>,
+    /// What the model will take, in words.
+    memory: OnceLock<String>,
 }
 
 impl RunningDownload {
@@ -54,13 +82,23 @@ impl RunningDownload {
     }
 }
 
+impl RunningDownload {
+    /// The download for displays, of which all files are one.
+    fn shown(&self, name: &str) -> Value {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let done: u64 = files.values().map(|(done, _)| done).sum();
+        json!({ "name": name, "done": done, "total": self.total.get(), "memory": self.memory.get() })
+    }
+}
+
 impl Runtime {
-    /// Begins the download of a model. Its headers were read, so that it is one, and fits on the disk.
-    pub(super) async fn begin_download(&self, name: &str) -> Result<(), HttpProblem> {
+    /// Begins the download of a model. Its headers are read first, so that it is one, and fits on the disk and on a card.
+    pub(super) async fn begin_download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
         let folder = self.downloads_folder()?;
+        let name = &order.name;
         let running = Arc::<RunningDownload>::default();
         {
-            let mut downloads = self.downloads.0.borrow_mut();
+            let mut downloads = self.downloads.running.borrow_mut();
             if self.resolve(name).is_some() || downloads.contains_key(name) {
                 return Err(refused("model_exists", format!("model '{name}' already exists")));
             }
@@ -68,19 +106,24 @@ impl Runtime {
                 let text = format!("{MOST} downloads are in progress; try again when one has ended");
                 return Err(HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_downloads", text));
             }
-            downloads.insert(name.to_owned(), Arc::clone(&running));
+            downloads.insert(name.clone(), Arc::clone(&running));
         }
         // A client that leaves meanwhile drops this future, and the place with it.
-        let place = DownloadPlace { runtime: self.me(), name: name.to_owned() };
-        let asked = name.to_owned();
+        let place = DownloadPlace { runtime: self.me(), name: name.clone() };
+        let asked = order.asked.clone();
         let planned = spawn_blocking(move || {
             let hub = Hub::of_environment(None, Bounds { patience: PATIENCE, ..Bounds::default() })?;
             hub.plan_download(&asked, Dialect::Ggml).map(|plan| (hub, plan))
         });
         let (hub, plan) = flat(planned.await).map_err(|error| refused("download_refused", error))?;
-        tracing::info!("download {name}: {} begin to come", plan.size());
+        let memory = self.foresee_download(order).await?;
+        self.downloads.forget_failure(name);
+        let _ = running.total.set(plan.size().get());
+        let words = memory.as_ref().map_or_else(String::new, |text| format!("; the model {text}"));
+        tracing::info!("download {name}: {} begin to come{words}", plan.size());
+        memory.clone().map(|text| running.memory.set(text));
         spawn_local(Rc::clone(&place.runtime).finish_download(place, (hub, plan), folder, running));
-        Ok(())
+        Ok(memory)
     }
 
     async fn finish_download(
@@ -91,8 +134,10 @@ impl Runtime {
         running: Arc<RunningDownload>,
     ) {
         let name = place.name.clone();
-        let tell =
-            || self.events.download(&name, "download_progress", json!({ "progress": running.progress() }));
+        let tell = || {
+            self.events.download(&name, "download_progress", json!({ "progress": running.progress() }));
+            self.board.touch();
+        };
         let taker = Arc::clone(&running);
         let mut task = spawn_blocking(move || hub.download(&plan, &folder, &|progress| taker.take(progress)));
         let ended = loop {
@@ -112,15 +157,19 @@ impl Runtime {
             }
             Err(error) => {
                 tracing::warn!("download {name}: {error}");
+                if !running.cancelled.load(Ordering::Relaxed) {
+                    self.downloads.note_failure(&name, &error);
+                }
                 self.events.download(&name, "download_failed", json!({ "error": error }));
             }
         }
+        self.board.touch();
     }
 
     /// Cancels the download of this name, or removes the downloaded model.
     pub(super) async fn remove_download(&self, name: &str) -> Result<(), HttpProblem> {
         let folder = self.downloads_folder()?;
-        if let Some(running) = self.downloads.0.borrow().get(name) {
+        if let Some(running) = self.downloads.running.borrow().get(name) {
             running.cancelled.store(true, Ordering::Relaxed);
             return Ok(());
         }
@@ -147,7 +196,7 @@ impl Runtime {
 
     /// Entries of models that are being downloaded, as in llama-server's `/v1/models`.
     pub(super) fn downloads_as_models(&self) -> Vec<Value> {
-        let downloads = self.downloads.0.borrow();
+        let downloads = self.downloads.running.borrow();
         let entry = |(name, running): (&String, &Arc<RunningDownload>)| {
             json!({
                 "id": name, "aliases": [], "tags": [], "object": "model", "owned_by": "llamacpp",
@@ -156,6 +205,15 @@ impl Runtime {
             })
         };
         downloads.iter().map(entry).collect()
+    }
+
+    /// Downloads in progress, for displays.
+    pub(super) fn downloads_shown(&self) -> Vec<Value> {
+        let running = self.downloads.running.borrow();
+        let shown = running.iter().filter(|(_, running)| running.total.get().is_some());
+        let failed = self.downloads.failed.borrow();
+        let failed = failed.iter().map(|(name, error)| json!({ "name": name, "error": error }));
+        shown.map(|(name, running)| running.shown(name)).chain(failed).collect()
     }
 
     /// True if the model lies in the folder of downloads.
@@ -180,7 +238,7 @@ struct DownloadPlace {
 
 impl Drop for DownloadPlace {
     fn drop(&mut self) {
-        self.runtime.downloads.0.borrow_mut().remove(&self.name);
+        self.runtime.downloads.running.borrow_mut().remove(&self.name);
     }
 }
 

@@ -3,12 +3,16 @@
 //!
 //! It is logged at start and after a reload, and printed by `serve --check`.
 
+mod parts;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, Reason};
 use plimsoll_config::ConfiguredModel;
-use plimsoll_scheduler::place::{DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, place};
+use plimsoll_scheduler::place::{
+    DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
+};
 use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 use super::Runtime;
@@ -22,12 +26,27 @@ use crate::route::ModelProfile;
 pub struct Forecast {
     pub name: String,
     pub text: String,
+    /// What the need consists of, a line for each card, where a plan knows it.
+    pub parts: Vec<String>,
+    /// What its flags lead to, and was hardly meant.
+    pub warnings: Vec<Reason>,
+    /// What explains a part of it.
+    pub note: Option<String>,
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
+    /// It fits on no set of cards, even on empty ones.
+    never: bool,
     pub(crate) profile: Option<ModelProfile>,
     /// The need, if it is known.
     demand: Option<Arc<dyn MemoryModel>>,
+}
+
+impl Forecast {
+    /// True for a model that fits on no set of cards, even on empty ones.
+    pub(crate) fn never_fits(&self) -> bool {
+        self.never
+    }
 }
 
 /// Looks at every model as if it were the only one.
@@ -77,11 +96,14 @@ impl Runtime {
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
-            let Forecast { name, text, refused, hints, profile, demand } = forecast;
+            let Forecast { name, text, warnings, refused, hints, profile, demand, .. } = forecast;
             for extension in &self.extensions {
                 extension.foreseen(model, demand.as_ref().filter(|_| refused.is_none()));
             }
             self.statuses.with(model, |status| status.profile = profile.map(Rc::new));
+            for warning in warnings {
+                tracing::warn!("{name}: {}", in_a_line(&warning));
+            }
             // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
                 tracing::info!("model {name:width$}  {text}");
@@ -140,8 +162,12 @@ fn foresee(
     let forecast = |text: String, refused: Option<Reason>, hints| Forecast {
         name: entry.name.clone(),
         text,
+        parts: Vec::new(),
+        warnings: known.as_ref().map_or(Vec::new(), |demand| demand.doubts(&asked(entry, cards, &**demand))),
+        note: None,
         refused,
         hints,
+        never: false,
         profile,
         demand: known.clone(),
     };
@@ -160,9 +186,12 @@ fn foresee(
         }
         PlacementVerdict::Never(never) => {
             let text = format!("is refused: {}", in_a_line(&never.reason));
-            forecast(text, Some(never.reason), never.hints)
+            Forecast { never: true, ..forecast(text, Some(never.reason), never.hints) }
         }
-        _ => forecast(need(entry, cards, &*demand), None, Vec::new()),
+        _ => {
+            let (text, parts) = need(entry, cards, &*demand);
+            Forecast { parts, note: parts::note(&*demand), ..forecast(text, None, Vec::new()) }
+        }
     }
 }
 
@@ -180,19 +209,19 @@ fn verdict(
         demand,
         cache: &DemandCache::default(),
         // Nothing is learned from runs here: the forecast comes before the first one.
-        learned: Bytes::ZERO,
+        learned: LearnedNeed::default(),
         allowed: &allowed,
         named: demand.named(),
     };
     place(&query, ledger, &Reservations::default(), &[])
 }
 
-fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> String {
+/// The need in a sentence, and its parts.
+fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> (String, Vec<String>) {
     // A number would be made up.
     if demand.alone() {
-        return "memory need unknown: the model is loaded alone on a card until its memory is \
-            measured"
-            .to_owned();
+        let text = "memory need unknown: the model is loaded alone on a card until its memory is measured";
+        return (text.to_owned(), Vec::new());
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
@@ -210,10 +239,16 @@ fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> St
     let own = asked(entry, cards, demand);
     let shares = match demand.on(&own) {
         Ok(shares) => shares,
-        Err(reason) => return in_a_line(&reason),
+        Err(reason) => return (in_a_line(&reason), Vec::new()),
     };
-    let total: Bytes = shares.iter().map(|(_, bytes)| *bytes).sum();
-    format!("{total} {said}{}", growth(entry, &own, total, demand))
+    let beside = parts::beside(&shares, &own);
+    let total = shares.iter().map(|(_, bytes)| *bytes).sum::<Bytes>().saturating_sub(beside);
+    let of_host = match beside.is_zero() {
+        true => String::new(),
+        false => format!(", and {beside} of host memory"),
+    };
+    let text = format!("{total} {said}{of_host}{}", growth(entry, &own, total, demand));
+    (text, parts::lines(&shares, &own, demand))
 }
 
 /// The part of its need that grows with depth, if that is tracked.

@@ -17,6 +17,8 @@ use rustix::process::getuid;
 use tokio::sync::mpsc;
 
 use super::Runtime;
+use super::host_bound::host_bound;
+use super::model_files;
 use super::private_folder::{PrivateFolder, hand_over};
 use super::run::EngineRun;
 use super::slots::RunSlots;
@@ -62,10 +64,11 @@ impl Starter<'_> {
         let found = tokio::task::spawn_blocking(move || {
             let engine = engine_command(&model, configured.as_deref())?;
             let program = single_program(&model, &engine);
-            Ok::<_, EngineError>((engine, program))
+            Ok::<_, EngineError>((engine, program, model_files::size_of_entry(&model)))
         });
         let found = found.await.map_err(|error| unstartable(&entry.name, &error))?;
-        let (engine, program) = found.map_err(|error| unstartable(&entry.name, &error))?;
+        let (engine, program, files) = found.map_err(|error| unstartable(&entry.name, &error))?;
+        self.run.file_bytes.set(files);
         let vulkan = self.vulkan(program.clone()).await?;
         let privacy = Privacy { vulkan, ..self.privacy(program).await };
         let slots = self.slots(privacy.program.clone()).await;
@@ -200,6 +203,11 @@ impl Starter<'_> {
                 no_new_privileges: user.is_some() || privacy.program.is_some(),
                 folder: folder.map(PathBuf::from),
                 user,
+                host_memory: host_bound(
+                    &self.runtime.settings,
+                    self.run.placement(),
+                    self.run.file_bytes.get(),
+                ),
             },
         };
         Ok((spec, key))

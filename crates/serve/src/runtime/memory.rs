@@ -10,7 +10,7 @@ use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_probe::{HOST_CARD, Holder, Reading, resident, resident_less_cache};
 use plimsoll_scheduler::{ModelState, Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, spawn_local};
 
 use super::Runtime;
 use super::run::EngineRun;
@@ -48,6 +48,15 @@ pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Sh
 }
 
 impl Runtime {
+    /// Replaces the last reading, for what is counted from it. The scheduler gets the next one of [`watch`].
+    pub(super) fn read_after_load(&self) {
+        let runtime = self.me();
+        spawn_local(async move {
+            let reading = runtime.sampler.read().await;
+            runtime.reading.replace(reading);
+        });
+    }
+
     /// Reads the cards once.
     pub(crate) async fn read_cards(&self) {
         // The time before the question: memory that is taken after it may be missing from the answer.
@@ -61,9 +70,10 @@ impl Runtime {
         self.take_reading(reading, taken);
     }
 
-    /// Keeps what an engine takes whose need nothing tells but its run.
+    /// Keeps what an engine takes whose need nothing tells but its run, and tells what is beyond its card.
     fn keep_need(&self, run: RunId) {
         let Some(run) = self.run(run) else { return };
+        self.log_beyond(&run);
         let entry = self.entry(run.model);
         if entry.memory.is_some() || entry.part().is_some() {
             return;

@@ -121,6 +121,28 @@ impl Runtime {
         }
     }
 
+    /// Tells once that a run takes more of a card than models may use of it.
+    pub(super) fn log_beyond(&self, run: &super::run::EngineRun) {
+        let beyond = {
+            let state = self.state.borrow();
+            let ledger = state.scheduler.ledger();
+            let mut taken = ledger.measured_shares(run.id).into_iter();
+            taken.find_map(|share| {
+                let account = ledger.account(&share.card).filter(|account| share.bytes > account.limit())?;
+                Some((share.bytes, account.card().name.clone(), account.limit()))
+            })
+        };
+        if let Some((taken, card, limit)) = beyond
+            && !run.told_beyond.replace(true)
+        {
+            tracing::warn!(
+                "{} takes {taken} of {card}, of which models may use {limit}: its next load will be refused; \
+                 enlarge `total` or `budget` of that card, or make the engine take less",
+                run.entry.name
+            );
+        }
+    }
+
     pub(super) fn log_ready(&self, run: &super::run::EngineRun) {
         let took = run.age().as_millis();
         tracing::info!("ready {} in {took} ms", run.entry.name);

@@ -18,8 +18,6 @@ use crate::route::{AnswerTokens, RouteOptions, TraceParent};
 
 /// Cause of a wait while the model's files and its engine are checked.
 const CHECK: &str = "check";
-/// Room for what stands behind the model's name in most lines.
-const USUAL: usize = 64;
 
 /// Requests since the start: the ended ones by number, and the open ones.
 #[derive(Debug, Default)]
@@ -31,6 +29,8 @@ pub(crate) struct RequestCounts {
     /// Requests that have not ended, by number.
     open: RefCell<IdMap<u64, Rc<OpenRequest>>>,
     arrivals: Cell<u64>,
+    /// Memory of the last line, for the next one.
+    line: RefCell<String>,
 }
 
 /// A request that waits or is being answered.
@@ -69,6 +69,8 @@ pub(super) struct RequestRecord {
     tokens: Option<AnswerTokens>,
     /// The first piece of its event stream.
     first: Option<Instant>,
+    /// End of its answer.
+    ended: Option<Instant>,
     outcome: RequestOutcome,
 }
 
@@ -84,7 +86,8 @@ impl RequestRecord {
         let counts = &runtime.counts;
         let id = counts.arrivals.get() + 1;
         counts.arrivals.set(id);
-        let open = Rc::new(OpenRequest { model, arrived: Instant::now(), sent: Cell::default() });
+        let arrived = wish.asked.unwrap_or_else(Instant::now);
+        let open = Rc::new(OpenRequest { model, arrived, sent: Cell::default() });
         counts.open.borrow_mut().insert(id, Rc::clone(&open));
         Self {
             runtime: Rc::clone(runtime),
@@ -96,6 +99,7 @@ impl RequestRecord {
             parent: wish.parent,
             tokens: None,
             first: None,
+            ended: None,
             // A client may leave at any time; every other end is told.
             outcome: RequestOutcome::Abandoned,
         }
@@ -155,9 +159,9 @@ impl RequestRecord {
         self.first = Some(Instant::now());
     }
 
-    pub(super) fn finished(&mut self, tokens: Option<AnswerTokens>) {
-        (self.tokens, self.outcome) = (tokens, RequestOutcome::Answered);
-        let first = self.first.map(|first| (first - self.open.arrived, first.elapsed()));
+    pub(super) fn finished(&mut self, tokens: Option<AnswerTokens>, now: Instant) {
+        (self.tokens, self.ended, self.outcome) = (tokens, Some(now), RequestOutcome::Answered);
+        let first = self.first.map(|first| (first - self.open.arrived, now - first));
         self.runtime.statuses.with(self.open.model, |status| status.answers.add(tokens, first));
     }
 
@@ -179,7 +183,7 @@ impl RequestRecord {
             loaded: sent.and_then(|(_, loaded)| loaded),
             sent: sent.map(|(waited, _)| arrived + waited),
             first: self.first,
-            ended: Instant::now(),
+            ended: self.ended.unwrap_or_else(Instant::now),
             waits_for: self.cause,
             status: self.status.map(|status| status.as_u16()),
             tokens: self.tokens,
@@ -191,10 +195,9 @@ impl RequestRecord {
         });
     }
 
-    /// The message of its line, put together by hand: each piece that `format!` writes costs a call.
-    fn line(&self, name: &str, took: Duration, (waited, loaded): (Duration, bool)) -> String {
+    /// Writes the message of its line, put together by hand: each piece that `format!` writes costs a call.
+    fn write(&self, line: &mut String, name: &str, took: Duration, (waited, loaded): (Duration, bool)) {
         let mut digits = itoa::Buffer::new();
-        let mut line = String::with_capacity(name.len() + USUAL);
         line.extend(["request ", name, ": "]);
         if let Some(status) = &self.status {
             line.extend([status.as_str(), " "]);
@@ -207,12 +210,11 @@ impl RequestRecord {
         if let Some(tokens) = self.tokens {
             line.extend([", ", digits.format(tokens.total), " tokens"]);
         }
-        line += match self.outcome {
+        line.push_str(match self.outcome {
             RequestOutcome::Answered => "",
             RequestOutcome::Abandoned => ", abandoned by the client",
             RequestOutcome::Broken => ", broken off by the engine",
-        };
-        line
+        });
     }
 
     fn count(&self) {
@@ -238,10 +240,13 @@ impl Drop for RequestRecord {
             return;
         }
         let entry = self.runtime.entry(self.open.model);
-        let took = self.open.arrived.elapsed();
+        // The clock was read just now where the answer ended.
+        let took = self.ended.unwrap_or_else(Instant::now) - self.open.arrived;
         // A request that was never sent has waited all its time.
         let (waited, loaded) = self.open.sent.get().unwrap_or((took, None));
         let loaded = loaded.is_some();
+        let mut line = self.runtime.counts.line.take();
+        self.write(&mut line, &entry.name, took, (waited, loaded));
         tracing::info!(
             model = entry.name,
             status = self.status.map(|status| u64::from(status.as_u16())),
@@ -250,9 +255,10 @@ impl Drop for RequestRecord {
             loaded,
             tokens = self.tokens.map(|tokens| tokens.total),
             ms = millis(took),
-            "{}",
-            self.line(&entry.name, took, (waited, loaded))
+            "{line}"
         );
+        line.clear();
+        self.runtime.counts.line.replace(line);
     }
 }
 

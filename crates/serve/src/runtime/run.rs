@@ -50,11 +50,19 @@ pub(crate) struct EngineRun {
     pid: Cell<Option<u32>>,
     placement: Placement,
     pub(super) arguments: RefCell<Vec<String>>,
+    /// The operator knows that it takes more of a card than models may use.
+    pub(super) told_beyond: Cell<bool>,
+    /// Size of the files from which it reads weights.
+    pub(super) file_bytes: Cell<Bytes>,
     /// Free memory of its cards when its process was started.
     free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
     /// llama-server's `--sleep-idle-seconds`.
     asleep: Cell<bool>,
+    /// It was asked to sleep, and answers only after it was woken.
+    pub(super) needs_wake: Cell<bool>,
+    /// Held while it is woken.
+    pub(super) waking: tokio::sync::Mutex<()>,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
@@ -86,9 +94,13 @@ impl EngineRun {
             pid: Cell::new(None),
             placement,
             arguments: RefCell::default(),
+            told_beyond: Cell::default(),
+            file_bytes: Cell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
             asleep: Cell::new(false),
+            needs_wake: Cell::new(false),
+            waking: tokio::sync::Mutex::default(),
             orders,
             inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
@@ -285,10 +297,11 @@ impl Starter<'_> {
                         self.ready(upstream, about);
                     }
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
-                    // It wakes by itself; its memory stays claimed until it ends.
+                    // It wakes by itself with its next request.
                     Some(ChildEvent::Sleeping(_)) => {
                         self.run.asleep.set(true);
                         self.runtime.events.asleep(&self.run.entry.name);
+                        self.runtime.submit(SchedulerEvent::Slept { run: self.run.id });
                     }
                     // The supervisor ends without a report only when the daemon ends.
                     None => return EXPECTED,
@@ -354,6 +367,9 @@ impl Starter<'_> {
         self.runtime.log_depth(self.run);
         // The upstream is set by now, so that the requests dispatched by this event find it.
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
+        // The last reading may lie within the load. What has to be free again after this run is counted from one that
+        // does not: from less used memory than there was, more would be awaited than can come back.
+        self.runtime.read_after_load();
         self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);

@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 use super::{Runtime, RuntimeSettings};
 use crate::fleet::ServePass;
 use crate::route::{
-    Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
-    RouteOptions, Upstream, WhatIfError,
+    DownloadOrder, Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService,
+    RequestPrompt, RouteOptions, Upstream, WhatIfError,
 };
+
+/// Time that an order to keep memory free waits for idle engines to free theirs.
+const FREE_FIRST: Duration = Duration::from_millis(800);
 
 impl ModelService for Runtime {
     type Pass = ServePass;
@@ -71,7 +74,7 @@ impl ModelService for Runtime {
     fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<ServePass> {
         match self.fleet.get() {
             Some(fleet) => fleet.admit_at_once(self, model, &wish),
-            None => self.pass_at_once(model, wish).map(ServePass::Run),
+            None => self.pass_at_once(model, wish).map(ServePass::from),
         }
     }
 
@@ -84,7 +87,7 @@ impl ModelService for Runtime {
         if let Some(fleet) = self.fleet.get().cloned() {
             return fleet.admit(self, model, wish, prompt).await;
         }
-        self.admit_here(model, wish, prompt).await.map(ServePass::Run)
+        self.admit_here(model, wish, prompt).await.map(ServePass::from)
     }
 
     fn wait_line(&self, model: ModelId) -> String {
@@ -149,7 +152,11 @@ impl ModelService for Runtime {
         self.submit(SchedulerEvent::KeepWanted { model, time });
     }
 
-    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+    async fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+        if !self.yielding_cards(card, size)?.is_empty() && !size.is_zero() {
+            // Engines that can free memory need not be stopped for it. The others are not kept waiting for them.
+            let _ = tokio::time::timeout(FREE_FIRST, self.me().free_idle()).await;
+        }
         self.yield_memory(card, size, time)
     }
 
@@ -177,8 +184,8 @@ impl ModelService for Runtime {
         self.read_config(config).await.map_err(|error| bad(&error))
     }
 
-    async fn download(&self, name: &str) -> Result<(), HttpProblem> {
-        self.begin_download(name).await
+    async fn download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
+        self.begin_download(order).await
     }
 
     async fn remove(&self, name: &str) -> Result<(), HttpProblem> {

@@ -15,7 +15,7 @@ mod remote;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
+use plimsoll_base::{Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
@@ -67,6 +67,18 @@ pub(super) async fn hear(runtime: Rc<Runtime>, mut news: mpsc::UnboundedReceiver
             survey(Rc::clone(&runtime), model).await;
         }
         Rc::clone(&runtime).foresee(vec![model]).await;
+    }
+}
+
+impl Runtime {
+    /// Access to the answers of engines; `None` where they are not asked.
+    pub(super) fn asking(&self, patience: Patience) -> Option<Asking> {
+        self.settings.asking(&self.answers, patience)
+    }
+
+    /// Ends the engine that is being asked.
+    pub(crate) fn end_questions(&self) {
+        self.answers.end();
     }
 }
 
@@ -141,7 +153,7 @@ fn planned(
     let host = host_cache::host(machine);
     let planned = PlannedModel {
         host: host.map(|host| host.id.clone()),
-        prompt_cache: host.map_or(Bytes::ZERO, |host| host_cache::prompt_cache(&flags, host)),
+        prompt_cache: host.map(|host| host_cache::prompt_cache(&flags, host)),
         model,
         draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
         projector: wish.projector.as_deref().map(read).transpose()?.or(found.projector),

@@ -43,13 +43,13 @@ impl Decoder<'_> {
         // A layer that shares an earlier layer's cache stores nothing.
         if caches {
             let flat = self.graph.view(p.key, [key_row, tokens, 1, 1]);
-            self.graph.store(flat, inputs.key_rows, key_cache);
+            self.graph.write(&[flat, inputs.key_rows, key_cache], key_cache);
             if latent.is_none() {
                 // Transposed, each row of one element lands in a row of its own.
                 let all = value_row.saturating_mul(tokens);
                 let shape = if transposed { [1, all, 1, 1] } else { [value_row, tokens, 1, 1] };
                 let flat = self.graph.view(p.value, shape);
-                self.graph.store(flat, inputs.value_rows, value_cache);
+                self.graph.write(&[flat, inputs.value_rows, value_cache], value_cache);
             }
         }
         let width = latent.unwrap_or(value_row / heads_kv);
@@ -97,8 +97,7 @@ impl Decoder<'_> {
             value = self.graph.own_of(F16, [width, tokens, heads, 1], &[value]);
         } else {
             // The product with the scores reads V by columns.
-            let turned = self.graph.view(value, [tokens, width, heads, 1]);
-            value = self.graph.own([tokens, width, heads, 1], &[turned]);
+            value = self.graph.turned(value, [tokens, width, heads, 1]);
         }
         CacheViews { key, value, width, copies: [0, 0] }
     }

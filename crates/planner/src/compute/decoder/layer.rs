@@ -19,14 +19,16 @@ enum Mixer {
 
 impl Decoder<'_> {
     pub(super) fn layer(&mut self, input: Id, is_last: bool) -> Id {
-        if norms_after_sums(self.block(), self.layers.model.hyper.cached) {
+        let hyper = &self.layers.model.hyper;
+        // BERT and its relatives norm after their sums. Grok has norms of the same names before them.
+        if !hyper.cached && self.block().has("layer_output_norm.weight") {
             return self.encoder_layer(input, is_last);
         }
         if self.variant.side_by_side {
             return self.layer_side_by_side(input, is_last);
         }
         let mixer = mixer(self.layers.model, self.block());
-        let mut current = match self.attends_beside() {
+        let mut current = match hyper.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends) {
             true => self.mix_beside_attention(input),
             false => {
                 let normed = self.norm("attn_norm", input);
@@ -92,11 +94,6 @@ impl Decoder<'_> {
         blocks.any(|block| mixer(layers.model, block) == Mixer::DeltaNet)
     }
 
-    fn attends_beside(&self) -> bool {
-        let recurrent = self.layers.model.hyper.recurrent.as_ref();
-        recurrent.is_some_and(|recurrent| recurrent.attends)
-    }
-
     /// Attention and Mamba 2 in parallel, each applying the same norm to the same input (Falcon-H1).
     fn mix_beside_attention(&mut self, input: Id) -> Id {
         let Some(weights) = self.norm_weights("attn_norm") else { return input };
@@ -112,38 +109,31 @@ impl Decoder<'_> {
         let current =
             if self.layers.model.hyper.scales_residual { self.graph.in_place(&[current]) } else { current };
         // The first operand is the one whose memory the sum reuses, if both die here.
-        if self.variant.residual_first[which] {
-            self.graph.in_place(&[residual, current])
-        } else {
-            self.graph.in_place(&[current, residual])
-        }
+        let residual_first = self.variant.residual_first[which];
+        self.graph.in_place(&if residual_first { [residual, current] } else { [current, residual] })
     }
 }
 
-/// Reads the mixer off a layer's tensors.
+/// Tensors that tell a layer's mixer, the first that it has. Both Mambas have `ssm_in`; only the first computes its steps
+/// from a matrix of their own.
+const MIXERS: [(&str, Mixer); 7] = [
+    ("ssm_ba.weight", Mixer::DeltaNet),
+    ("ssm_beta.weight", Mixer::DeltaNet),
+    ("ssm_x.weight", Mixer::Mamba),
+    ("ssm_in.weight", Mixer::Mamba2),
+    ("shortconv.conv.weight", Mixer::ShortConvolution),
+    ("attn_q.weight", Mixer::Attention),
+    ("attn_qkv.weight", Mixer::Attention),
+];
+
 fn mixer(model: &Model, block: &Layer<'_>) -> Mixer {
-    let attends = || block.has("attn_q.weight") || block.has("attn_qkv.weight");
-    if model.hyper.recurrent.is_none() {
-        Mixer::Attention
-    } else if block.has("ssm_ba.weight") || block.has("ssm_beta.weight") {
-        Mixer::DeltaNet
-    // Both Mambas have `ssm_in`; only the first computes its steps from a matrix of their own.
-    } else if block.has("ssm_x.weight") {
-        Mixer::Mamba
-    } else if block.has("ssm_in.weight") {
-        Mixer::Mamba2
-    } else if block.has("shortconv.conv.weight") {
-        Mixer::ShortConvolution
-    } else if !attends() && has_feed_forward(block) {
-        Mixer::FeedForward
-    } else {
-        Mixer::Attention
+    let named = MIXERS.iter().find(|(tensor, _)| block.has(tensor));
+    match named {
+        _ if model.hyper.recurrent.is_none() => Mixer::Attention,
+        Some((_, mixer)) => *mixer,
+        None if has_feed_forward(block) => Mixer::FeedForward,
+        None => Mixer::Attention,
     }
-}
-
-/// BERT and its relatives norm after their sums. Grok has norms of the same names before them.
-fn norms_after_sums(block: &Layer<'_>, cached: bool) -> bool {
-    !cached && block.has("layer_output_norm.weight")
 }
 
 fn has_feed_forward(block: &Layer<'_>) -> bool {

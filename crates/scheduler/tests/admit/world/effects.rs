@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plimsoll_base::{Bytes, End, Placement, Reason, Stage};
 use plimsoll_scheduler::{
-    ModelId, RequestId, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
+    ModelId, ModelState, RequestId, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
 };
 
 use super::diving::tokens;
@@ -26,6 +26,12 @@ impl World {
     fn carry_out(&mut self, effect: SchedulerEffect) {
         match effect {
             SchedulerEffect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
+            SchedulerEffect::ReadAhead { model } => {
+                let models = self.scheduler.snapshot(moment(self.now)).models;
+                let waits = models.iter().any(|view| view.id == model && view.state == ModelState::Queued);
+                assert!(waits, "{model:?} waits for no memory");
+                assert!(!self.settings.largest_first, "page cache obstructs loads there");
+            }
             SchedulerEffect::Start { run, model, placement } => self.start(run, model, placement),
             SchedulerEffect::Dispatch { request, run } => self.dispatch(request, run),
             SchedulerEffect::MeasureDepth { request, run, exact } => {
@@ -89,6 +95,7 @@ impl World {
             diver,
             host: self.host.clone(),
             buried: false,
+            asleep: false,
         };
         assert!(self.engines.insert(run, engine).is_none(), "{run:?} is used twice");
         for (index, total) in self.totals.iter().enumerate() {
@@ -120,6 +127,14 @@ impl World {
         }
     }
 
+    /// What engines take of a card together never passes it.
+    fn check_room(&self) {
+        for (index, total) in self.totals.iter().enumerate() {
+            let held: Bytes = self.engines.values().map(|engine| engine.takes(&card_id(index))).sum();
+            assert!(held <= gib(*total), "{held} of card {index} at {}", self.now);
+        }
+    }
+
     fn dispatch(&mut self, request: RequestId, run: RunId) {
         let index = usize::try_from(request.0).unwrap();
         let asked = self.asked[index];
@@ -137,11 +152,13 @@ impl World {
             return self.later(self.now, Happening::Bounces(request));
         }
         engine.requests.insert(request);
+        engine.asleep = false;
         if let Some(diver) = &mut engine.diver {
             diver.enter(request, tokens(asked.prompt));
         }
         assert!(limit.is_none_or(|limit| engine.requests.len() <= usize::try_from(limit).unwrap()));
         self.later(self.now + asked.takes, Happening::Answered(request));
+        self.check_room();
     }
 
     fn stop(&mut self, run: RunId, how: Stopping) {

@@ -1,9 +1,9 @@
 //! Readings of the simulated cards.
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, RunId};
 use plimsoll_scheduler::SchedulerEvent;
 
-use super::{Life, World, card_id, moment};
+use super::{Engine, Life, World, card_id, moment};
 use crate::desk::gib;
 
 impl World {
@@ -34,5 +34,22 @@ impl World {
         let cards = free.collect();
         let taken = moment(self.now);
         self.tell(SchedulerEvent::CardsRead { free: cards, taken });
+    }
+
+    /// An idle engine frees its memory.
+    pub(super) fn sleep(&mut self, back: usize) {
+        let ready = |engine: &Engine| {
+            engine.stage == Life::Ready && engine.requests.is_empty() && !engine.told_to_stop
+        };
+        let idle: Vec<RunId> =
+            self.engines.iter().filter(|(_, engine)| ready(engine)).map(|(run, _)| *run).collect();
+        let Some(run) = idle.into_iter().rev().nth(back) else { return };
+        let (model, placement) = (self.engines[&run].model.0, self.engines[&run].placement.clone());
+        let diver = self.diver(model, &placement);
+        let engine = self.engines.get_mut(&run).unwrap();
+        // It comes back with an empty cache.
+        (engine.asleep, engine.diver) = (true, diver);
+        self.tell(SchedulerEvent::Slept { run });
+        self.look();
     }
 }

@@ -17,7 +17,7 @@ use plimsoll_probe::headers::read_model;
 use plimsoll_reclaim::{FileCache, advise};
 use tokio::task::{spawn_blocking, spawn_local};
 
-use super::files::{self, FileIdentity};
+use crate::runtime::model_files::{self as files, FileIdentity};
 use crate::runtime::{EngineRun, Runtime, named};
 
 /// Drops the page cache that the load of a ready run has left.

@@ -18,7 +18,8 @@ use plimsoll_scheduler::SchedulerEvent;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::{Unified, files};
+use super::Unified;
+use crate::runtime::model_files as files;
 use crate::runtime::{EngineRun, Runtime, in_a_line};
 
 /// Reclaim of memory for one load.

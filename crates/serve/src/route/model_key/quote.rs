@@ -37,6 +37,10 @@ fn first_unescaped(text: &[u8]) -> Option<usize> {
         // much again.
         if !is_quoted {
             let ahead = memchr(b'"', &text[start..])?;
+            // Most strings are short, and their first quote is their last.
+            if !ends_in_odd_backslashes(&text[..start + ahead]) {
+                return Some(start + ahead);
+            }
             start += ahead - ahead % BLOCK;
         }
         let end = text.len().min(start + BLOCK);

@@ -11,6 +11,8 @@ use super::{LONGEST_MODEL, ModelKey};
 
 /// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
 const LONGEST_KEY: usize = 30;
+/// Length of `model` with one of its letters escaped: an escape of a letter has six bytes.
+const SHORTEST_ESCAPED: usize = 10;
 
 /// Position of the reader in the JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,8 +212,7 @@ impl KeyWalk {
     fn string_ends(&mut self, end: usize) {
         self.at = match self.at {
             JsonPosition::Key => {
-                // Compared when decoded, because an escape may spell the same key.
-                self.key_is_model = self.recorded().as_deref() == Some("model");
+                self.key_is_model = self.is_model();
                 JsonPosition::AfterKey
             }
             JsonPosition::Model => {
@@ -227,6 +228,14 @@ impl KeyWalk {
     fn record(&mut self, limit: usize) {
         self.raw.clear();
         self.raw_limit = limit;
+    }
+
+    /// True if the recorded key is `model`, also where escapes spell it.
+    fn is_model(&self) -> bool {
+        match self.raw.len() {
+            0..SHORTEST_ESCAPED => self.raw == b"model",
+            _ => self.recorded().as_deref() == Some("model"),
+        }
     }
 
     /// Returns the recorded string, decoded; `None` when it was too long or is not a JSON string.

@@ -162,7 +162,7 @@ fn the_engines_metrics_stand_behind_this_servers() {
             drop(engine);
             let page = read_to_close(&mut client).await;
             assert!(page.contains("plimsoll_loads_total{model=\"real\"} 7\n"), "{page}");
-            assert_eq!(page.contains("llamacpp:x{model=\"real\"} 1\n"), told, "{answer}: {page}");
+            assert_eq!(page.contains("\nllamacpp:x 1\n"), told, "{answer}: {page}");
             assert_eq!(page.contains("Process-Start-Time-Unix: 7"), told);
         }
         assert_eq!(stage.service.wishes.borrow().len(), 0, "a look is no use of the model");

@@ -20,9 +20,9 @@ use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
 use crate::route::{
-    AnswerTokens, ApiKeys, Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind,
-    ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream, WhatIfError, bind,
-    serve,
+    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HttpProblem, HttpServer, HttpSettings,
+    MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream,
+    WhatIfError, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -154,7 +154,7 @@ impl ModelService for StubService {
         self.kept.borrow_mut().push(time);
     }
 
-    fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
+    async fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
         self.orders.borrow_mut().push(if size.is_zero() { "end yield" } else { "yield" });
         match card {
             None | Some("GPU-1") if time < Duration::MAX => Ok(()),
@@ -175,9 +175,9 @@ impl ModelService for StubService {
         Ok(vec!["1 model changed".to_owned()])
     }
 
-    async fn download(&self, name: &str) -> Result<(), HttpProblem> {
-        self.orders.borrow_mut().push(if name == "u/r:Q4" { "download" } else { "other download" });
-        Ok(())
+    async fn download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
+        self.orders.borrow_mut().push(if order.name == "u/r:Q4" { "download" } else { "other download" });
+        Ok(None)
     }
 
     async fn remove(&self, name: &str) -> Result<(), HttpProblem> {

@@ -89,6 +89,24 @@ impl Marks {
         self.failures.borrow().iter().cloned().collect()
     }
 
+    /// True if a failure of the last minute is the cause of this one, and is told already.
+    pub(super) fn caused(&self, now: Moment, reason: &Reason) -> bool {
+        let failures = self.failures.borrow();
+        let is_cause = |mark: &Mark| {
+            now.since(mark.at) < APART && reason.because.iter().any(|cause| cause.text == mark.text)
+        };
+        failures.iter().any(is_cause)
+    }
+
+    /// The time of the newest failure that reads like this one, unless the model was ready since.
+    pub(super) fn stands(&self, model: ModelId, text: &str) -> Option<Moment> {
+        let failed =
+            self.failures.borrow().iter().filter(|mark| mark.text == text).map(|mark| mark.at).max()?;
+        let marks = self.marks.borrow();
+        let was_ready = |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed;
+        (!marks.iter().any(was_ready)).then_some(failed)
+    }
+
     /// True if a failure of this moment reads like this one.
     pub(super) fn just_told(&self, now: Moment, text: &str) -> bool {
         let failures = self.failures.borrow();
@@ -140,6 +158,24 @@ mod tests {
         assert_eq!((failure.id, failure.times), (1, 1000));
         marks.fail(at(200), "refused", None, &reason, &[]);
         assert_eq!(marks.after(1000).len(), 1, "minutes later it is another one");
+    }
+
+    #[test]
+    fn a_failure_that_follows_from_another_is_told_already_and_a_later_load_ends_it() {
+        let (marks, model) = (Marks::default(), ModelId(1));
+        let died = Reason::new("engine_died", "a died");
+        let refused = Reason::new("load_failed", "a could not be loaded").because(died.clone());
+        assert!(!marks.caused(at(1), &refused));
+        marks.fail(at(1), "failed", Some(model), &died, &[]);
+        assert!(marks.caused(at(2), &refused) && !marks.caused(at(100), &refused));
+        assert!(!marks.caused(at(2), &Reason::new("no_room", "no room")));
+        assert_eq!((marks.stands(model, "a died"), marks.stands(model, "b died")), (Some(at(1)), None));
+        marks.add(at(3), "ready", Some(ModelId(2)), String::new());
+        assert!(marks.stands(model, "a died").is_some());
+        marks.add(at(4), "ready", Some(model), String::new());
+        assert!(marks.stands(model, "a died").is_none());
+        marks.fail(at(5), "failed", Some(model), &died, &[]);
+        assert_eq!(marks.stands(model, "a died"), Some(at(5)));
     }
 
     #[test]

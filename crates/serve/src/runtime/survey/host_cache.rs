@@ -1,6 +1,6 @@
 //! llama-server's cache of idle prompts in host memory (`--cache-ram`): its claim, and a limit where flags give none.
 
-use plimsoll_base::{Bytes, Card, CardKind};
+use plimsoll_base::{Bytes, Card, CardKind, PromptCache};
 use plimsoll_flags::Options;
 use plimsoll_launch::Environment;
 use plimsoll_probe::HOST_CARD;
@@ -23,7 +23,11 @@ pub(super) fn host(cards: &[Card]) -> Option<&Card> {
 }
 
 /// The most that the engine keeps of idle prompts.
-pub(super) fn prompt_cache(flags: &Options, host: &Card) -> Bytes {
+pub(super) fn prompt_cache(flags: &Options, host: &Card) -> PromptCache {
+    PromptCache { bytes: bytes(flags, host), is_set: flags.get(FLAG).is_some() }
+}
+
+fn bytes(flags: &Options, host: &Card) -> Bytes {
     if WITHOUT.iter().any(|flag| flags.get(flag).is_some()) {
         return Bytes::ZERO;
     }
@@ -57,7 +61,7 @@ mod tests {
     fn cache(flags: &str, total: &str) -> Bytes {
         let host = format!("name=host,kind=host,total={total}").parse().unwrap();
         let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-        prompt_cache(&Options::from_argv(&words).unwrap(), &host)
+        bytes(&Options::from_argv(&words).unwrap(), &host)
     }
 
     #[test]

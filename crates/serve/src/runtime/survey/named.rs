@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, Reason};
+use plimsoll_base::{
+    Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason,
+};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
@@ -191,5 +193,13 @@ impl MemoryModel for OnNamed {
 
     fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
         self.demand.terms(cards)
+    }
+
+    fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
+        self.demand.doubts(cards)
+    }
+
+    fn prompt_cache(&self) -> Option<PromptCache> {
+        self.demand.prompt_cache()
     }
 }

@@ -18,8 +18,7 @@ impl MemoryModel for PartOfCards {
             return Err(Reason::new("other_number_of_cards", text));
         }
         // The engine takes the part of the whole card, whatever budget there is on it.
-        let part = |card: &Card| card.total.scaled(self.0.millionths, CardPart::WHOLE);
-        Ok(cards.iter().map(|card| (card.id.clone(), part(card))).collect())
+        Ok(cards.iter().map(|card| (card.id.clone(), self.0.of(card.total))).collect())
     }
 }
 
@@ -32,7 +31,7 @@ mod tests {
         let cards: Vec<Card> = ["name=a,total=100GiB,cc=9.0", "name=b,total=50GiB,cc=9.0"]
             .map(|text| text.parse().unwrap())
             .into();
-        let part = |count| PartOfCards(CardPart { millionths: 450_000, cards: count });
+        let part = |count| PartOfCards(CardPart { millionths: 450_000, cards: count, beside: None });
         let on = |count, cards: &[Card]| {
             part(count).on(cards).map(|shares| shares.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>())
         };

@@ -2,12 +2,17 @@
 //!
 //! A context that is too large is lowered to a size that fits the empty cards.
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, Reason};
+use plimsoll_base::{
+    Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason,
+};
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::exact::priced;
-use plimsoll_planner::{CardPlan, EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest, Terms};
+use plimsoll_planner::exact::EngineSizes;
+use plimsoll_planner::{
+    CardPlan, EngineBuild, HostPlan, HostTerms, MeasuredContext, Plan, PlanError, PlanRequest, PlanTerm,
+    Terms,
+};
 
 use super::named;
 use super::questions::ModelQuestions;
@@ -37,7 +42,7 @@ pub(super) struct PlannedModel {
     /// The host's memory, where it is one of the cards that are served from.
     pub(super) host: Option<CardId>,
     /// The most that the engine's cache of idle prompts takes of it.
-    pub(super) prompt_cache: Bytes,
+    pub(super) prompt_cache: Option<PromptCache>,
     /// The model's engine, where it can be asked.
     pub(super) questions: Option<ModelQuestions>,
 }
@@ -68,12 +73,17 @@ impl PlannedModel {
     /// Adds what the model takes of the host's memory to its shares of other cards.
     fn with_host(&self, plan: &Plan, mut shares: Vec<(CardId, Bytes)>) -> Vec<(CardId, Bytes)> {
         let Some(host) = &self.host else { return shares };
+        let prompts = self.prompts();
         match shares.iter_mut().find(|(card, _)| card == host) {
             // The plan of a model that computes there has all but the cache of prompts.
-            Some((_, bytes)) => *bytes += self.prompt_cache,
-            None => shares.push((host.clone(), plan.host.peak + self.prompt_cache)),
+            Some((_, bytes)) => *bytes += prompts,
+            None => shares.push((host.clone(), plan.host.peak + prompts)),
         }
         shares
+    }
+
+    fn prompts(&self) -> Bytes {
+        self.prompt_cache.map_or(Bytes::ZERO, |cache| cache.bytes)
     }
 
     fn plan(&self, cards: &[Card]) -> Result<Plan, Reason> {
@@ -113,7 +123,9 @@ impl PlannedModel {
             }
             let options = named::seen_by(&self.flags, &self.machine, &empty).ok()?;
             let said = questions.ask(options, &empty)?;
-            let price = self.answer(&empty, |request| priced(request, &said, "")).ok()?;
+            let sizes =
+                |request: &PlanRequest<'_>| EngineSizes { request, transcript: &said, program: "" }.price();
+            let price = self.answer(&empty, sizes).ok()?;
             let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
             let each = plan.cards.iter().enumerate();
             Some(each.map(|(at, card)| signed(price.peak(at)) - signed(card.peak)).collect())
@@ -249,6 +261,15 @@ impl MemoryModel for PlannedModel {
         self.plan(&computing(cards)).map(|plan| plan.hints).unwrap_or_default()
     }
 
+    fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
+        // How far the formulas may be off is no fault of a configuration.
+        let is_of_flags = |doubt: &Reason| {
+            matches!(doubt.code, "attention_on_host" | "flash_attention_off" | "context_beyond_training")
+        };
+        let plan = self.plan(&computing(cards));
+        plan.map(|plan| plan.warnings.into_iter().filter(is_of_flags).collect()).unwrap_or_default()
+    }
+
     fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
         let cards = &computing(cards)[..];
         let Ok(plan) = self.plan(cards) else { return Vec::new() };
@@ -259,18 +280,35 @@ impl MemoryModel for PlannedModel {
 
     fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
         let Ok(plan) = self.plan(&computing(cards)) else { return Vec::new() };
-        let of = |card: &CardPlan| {
-            let Terms { weights, kv, compute, pool, context } = &card.terms;
-            let named = [
-                ("context", context),
-                ("weights", weights),
-                ("compute", compute),
-                ("kv", kv),
-                ("pool", pool),
-            ];
-            // An unknown term is left out, never shown as zero.
-            named.into_iter().filter_map(|(name, term)| Some((name, term.bytes?))).collect()
-        };
-        plan.cards.iter().map(|card| (card.id.clone(), of(card))).collect()
+        let mut terms: Vec<_> = plan.cards.iter().map(|card| (card.id.clone(), card_terms(card))).collect();
+        let Some(host) = &self.host else { return terms };
+        if !terms.iter().any(|(card, _)| card == host) {
+            terms.push((host.clone(), host_terms(&plan.host)));
+        }
+        let prompts = self.prompt_cache.map(|cache| (PROMPTS, cache.bytes));
+        terms.iter_mut().filter(|(card, _)| card == host).for_each(|(_, terms)| terms.extend(prompts));
+        terms
     }
+
+    fn prompt_cache(&self) -> Option<PromptCache> {
+        self.prompt_cache.filter(|_| self.host.is_some())
+    }
+}
+
+/// Name of the term of idle prompts.
+const PROMPTS: &str = "prompts";
+
+fn card_terms(card: &CardPlan) -> Vec<(&'static str, Bytes)> {
+    let Terms { weights, kv, compute, pool, context } = &card.terms;
+    known([("context", context), ("weights", weights), ("compute", compute), ("kv", kv), ("pool", pool)])
+}
+
+fn host_terms(host: &HostPlan) -> Vec<(&'static str, Bytes)> {
+    let HostTerms { weights, kv, compute, output } = &host.terms;
+    known([("weights", weights), ("compute", compute), ("kv", kv), ("output", output)])
+}
+
+/// The terms with a value: an unknown one is left out, never shown as zero.
+fn known<const N: usize>(named: [(&'static str, &PlanTerm); N]) -> Vec<(&'static str, Bytes)> {
+    named.into_iter().filter_map(|(name, term)| Some((name, term.bytes?))).collect()
 }

@@ -1,0 +1,285 @@
+//! Subcommands of `plimsoll`, one file each. Only this module prints and sets the exit status.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
+use plimsoll_config::LogLevel;
+use plimsoll_launch::{LogOutput, LogWish};
+use tokio::runtime::Runtime;
+
+use crate::report::ErrorReport;
+
+pub(crate) mod calibrate;
+pub(crate) mod doctor;
+pub(crate) mod engine;
+pub(crate) mod exec_child;
+pub(crate) mod fleet;
+pub(crate) mod import;
+pub(crate) mod look;
+pub(crate) mod plan;
+pub(crate) mod quickstart;
+pub(crate) mod raise_signal;
+pub(crate) mod reclaim;
+pub(crate) mod reclaim_step;
+mod reference;
+pub(crate) mod run;
+mod rungs;
+pub(crate) mod serve;
+mod server_verbs;
+pub(crate) mod soak;
+pub(crate) mod sweep;
+pub(crate) mod warden;
+pub(crate) mod watch;
+
+const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no (such \
+    as a model that does not fit), 2 for bad input, 3 for no verdict. `run` and `doctor -- COMMAND` end \
+    with the exit status of their program.";
+
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, about = "The load line for GPU memory", after_help = STATUSES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure the memory of a CUDA context on this machine's cards, for later plans
+    #[command(after_help = "Example: plimsoll calibrate --engine /opt/llama.cpp/llama-server\n\n\
+            Exit status: 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing \
+            to measure.")]
+    Calibrate(calibrate::Arguments),
+    /// Diagnose failed allocations: in a log, a program, a process or this machine
+    Doctor(doctor::Arguments),
+    /// Let a running server download a model, and show the progress
+    Download(server_verbs::Download),
+    /// Install, list and remove engines, and print the path of the one that is used
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll engine install\n\
+            \x20 plimsoll engine list --json\n\
+            \x20 plimsoll engine remove\n\n\
+            Exit status: 0, or 1 if there is no engine or the installation failed.")]
+    Engine(engine::Arguments),
+    /// List, drain and move what a fleet of hosts serves, or try a fleet on this machine
+    Fleet(fleet::Arguments),
+    /// Write a configuration from llama-swap's YAML, a preset of llama-server, or Ollama's models
+    Import(import::Arguments),
+    /// Load a model in a running server
+    #[command(after_help = "Example: plimsoll load qwen3-4b\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Load(server_verbs::Load),
+    /// Print the log lines of the engines of a running server
+    #[command(after_help = "Example: plimsoll logs -f qwen3-4b\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Logs(server_verbs::Logs),
+    /// Keep a model of a running server loaded: it is not stopped for others or for being idle
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll pin qwen3-4b\n\
+            \x20 plimsoll pin qwen3-4b --for 1h\n\n\
+            A pin ends with `plimsoll unpin`, with its time or with the server. To keep a model for \
+            good, set `pin = true` in its section.\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Pin(server_verbs::Pin),
+    /// Compute the memory of a model on each card, and whether the model fits
+    Plan(Box<plan::Arguments>),
+    /// List the cards and models of a running server
+    Ps(server_verbs::List),
+    /// Take a tour: two small models, a budget that holds one of them, and requests to both
+    #[command(after_help = "Example: plimsoll quickstart --once\n\n\
+            `plimsoll engine remove` deletes what the tour installs and writes.\n\n\
+            Exit status: 0 after the tour or a signal, 1 on failure.")]
+    Quickstart(quickstart::Arguments),
+    /// Free memory on a machine whose GPU shares the host's memory
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll reclaim --dry-run\n\
+            \x20 plimsoll reclaim --need 5GiB --with sudo\n\n\
+            Exit status: 0 if there is enough memory (with --dry-run: if there would be), 1 if there is \
+            not, 2 for bad input.")]
+    Reclaim(reclaim::Arguments),
+    /// Make a running server read its configuration again
+    #[command(after_help = "Example: plimsoll reload --url http://127.0.0.1:8080\n\n\
+            Exit status: 0, or 1 if the server does not answer or refuses.")]
+    Reload(server_verbs::Reload),
+    /// Run an unmodified CUDA program under guard, which counts its memory and enforces a budget
+    // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
+    Run(Box<run::Arguments>),
+    /// Serve several models behind one address, each in its own process
+    Serve(serve::Arguments),
+    /// Put load on a server and look for memory leaks
+    #[command(after_help = "Example: plimsoll soak 127.0.0.1:8080 --for 30m --html soak.html\n\n\
+            Exit status: 0 if no leak was found, 1 if there is a leak or the load ended early, 2 for \
+            bad input, 3 if too little was seen for a verdict.")]
+    Soak(Box<soak::Arguments>),
+    /// Measure a server's memory and speed over prompt depth
+    #[command(after_help = "Example: plimsoll sweep 127.0.0.1:8080 --depths 1k,8k,32k --svg sweep.svg\n\n\
+            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input.")]
+    Sweep(sweep::Arguments),
+    /// Show a running server: its process, requests, cards and models
+    Status(server_verbs::List),
+    /// End a running server of yours after the answers in progress
+    Stop(server_verbs::Stop),
+    /// Watch a running server or this machine's cards, full screen
+    Top(server_verbs::Top),
+    /// Unload a model in a running server
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll unload qwen3-4b\n\
+            \x20 plimsoll unload --all\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Unload(server_verbs::Unload),
+    /// End the pin of a model in a running server
+    #[command(after_help = "Example: plimsoll unpin qwen3-4b\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Unpin(server_verbs::Unpin),
+    /// Record the memory of a program or of this machine
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll watch -o run.watch -- llama-server -m model.gguf\n\
+            \x20 plimsoll watch show run.watch --html run.html\n\n\
+            Exit status: that of the program; without a program, 0, or 1 on failure and 2 for bad input.")]
+    Watch(Box<watch::Arguments>),
+    /// Keep memory of a card free for other programs
+    Yield(server_verbs::Yield),
+    #[command(hide = true)]
+    Look(look::Arguments),
+    #[command(hide = true)]
+    ReclaimStep(reclaim_step::Arguments),
+    #[command(hide = true)]
+    RaiseSignal(raise_signal::Arguments),
+    #[command(hide = true)]
+    Reference(reference::Arguments),
+    #[command(hide = true)]
+    Warden(warden::Arguments),
+}
+
+/// The verbs that a server consists of, parsed by themselves: the descriptions of all the others take a tenth of its
+/// start.
+#[derive(clap::Parser)]
+enum OftenStarted {
+    Serve(Box<serve::Arguments>),
+    Look(look::Arguments),
+    Warden(warden::Arguments),
+}
+
+impl OftenStarted {
+    /// `None` for other verbs, and for what only the whole command line can answer: help, and mistakes.
+    fn read() -> Option<Self> {
+        let verb = std::env::args_os().nth(1)?;
+        let is_often_started = ["serve", "look", "warden"].iter().any(|often| verb == *often);
+        is_often_started.then(|| Self::try_parse().ok()).flatten()
+    }
+}
+
+/// Parses the command line and runs the subcommand.
+pub fn main() -> ExitCode {
+    // Every load of a model waits for this verb. It also changes its user and its mounts, for which a process must have
+    // one thread, and the log has another.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
+        return exec_child::run(&exec_child::Arguments::parse_from(std::env::args_os().skip(1)));
+    }
+    let command = match OftenStarted::read() {
+        Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),
+        Some(OftenStarted::Look(arguments)) => Command::Look(arguments),
+        Some(OftenStarted::Warden(arguments)) => Command::Warden(arguments),
+        None => match Cli::try_parse_from(plan::spelled(std::env::args_os())) {
+            Ok(cli) => cli.command,
+            Err(error) => return misread(plan::meant(error)),
+        },
+    };
+    // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
+    let wish = match &command {
+        Command::Serve(arguments) => arguments.log(),
+        Command::Calibrate(_)
+        | Command::Doctor(_)
+        | Command::Quickstart(_)
+        | Command::Reclaim(_)
+        | Command::Run(_)
+        | Command::Soak(_)
+        | Command::Sweep(_)
+        | Command::Watch(_) => LogWish { usual: LogLevel::Warn, ..LogWish::default() },
+        _ => LogWish::default(),
+    };
+    // Without a thread there are no lines, and everything else still works.
+    let (log, _flushed) = LogOutput::start(wish).ok().unzip();
+    let result = match command {
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Download(arguments) => server_verbs::download(&arguments).map_err(server_verbs::report),
+        Command::Engine(arguments) => engine::run(arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Fleet(arguments) => fleet::run(arguments),
+        Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
+        Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
+        Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
+        Command::Plan(arguments) => plan::run(*arguments),
+        Command::Ps(arguments) => server_verbs::list(&arguments),
+        Command::Quickstart(arguments) => quickstart::run(arguments),
+        Command::Reclaim(arguments) => reclaim::run(&arguments),
+        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments),
+        Command::Reference(arguments) => reference::run(&arguments),
+        Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(server_verbs::report),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Serve(arguments) => serve::run(arguments, log.unwrap_or_default()),
+        Command::Soak(arguments) => soak::run(&arguments),
+        Command::Status(arguments) => server_verbs::status(&arguments),
+        Command::Stop(arguments) => server_verbs::stop(&arguments).map_err(server_verbs::report),
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Top(arguments) => server_verbs::top(&arguments).map_err(server_verbs::report),
+        Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
+        Command::Yield(arguments) => server_verbs::give_way(&arguments),
+        Command::Unpin(arguments) => server_verbs::unpin(&arguments).map_err(server_verbs::report),
+        Command::Watch(arguments) => watch::run(&arguments),
+        Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
+        Command::Look(arguments) => return look::run(&arguments),
+        Command::Warden(arguments) => return warden::run(&arguments),
+    };
+    // Every subcommand returns its error to here, so no subcommand has an error format of its own.
+    result.unwrap_or_else(|report| report.print())
+}
+
+/// Prints help, or a wrong command line in the words of every other failure.
+/// The usage of the verb on the command line.
+fn usage() -> Option<StyledStr> {
+    let verb = std::env::args().nth(1)?;
+    let mut command = Cli::command();
+    command.build();
+    Some(command.find_subcommand_mut(&verb)?.render_usage())
+}
+
+fn misread(mut error: clap::Error) -> ExitCode {
+    // clap's own line names each option that was given, also by a variable, as if it had to be.
+    if error.get(ContextKind::Usage).is_some()
+        && let Some(usage) = usage()
+    {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
+    let text = error.render().ansi().to_string();
+    // A failed write has no reader.
+    let _ = match error.use_stderr() {
+        true => write!(anstream::stderr(), "{}", text.replacen("error:", "plimsoll:", 1)),
+        false => write!(anstream::stdout(), "{text}"),
+    };
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+/// The run-time of a subcommand that is a client or waits for a program.
+fn runtime() -> Result<Runtime, ErrorReport> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(ErrorReport::of("cannot start"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_help_of_every_verb_has_an_example_and_its_exit_statuses() {
+        for verb in Cli::command().get_subcommands_mut().filter(|verb| !verb.is_hide_set()) {
+            let help = verb.render_long_help().to_string();
+            assert!(help.contains("Example") && help.contains("Exit status: "), "{help}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `plimsoll fleet`: the hosts of a fleet and their models, as the fleet's store has them, and a trial of a fleet.
+//!
+//! The commands read and write the store themselves; a move is the same claim that a daemon makes.
+
+mod membership;
+mod trial;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use plimsoll_base::Bytes;
+use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
+use plimsoll_fleet::{
+    Claim, Drain, FleetKey, FleetView, KeySpace, Record, SeatCause, SeatWish, Transaction,
+    TransactionOutcome, Write, place,
+};
+use serde_json::{Value, json};
+
+use crate::report::{ErrorReport, print, print_as};
+
+const MORE: &str = "\
+Examples:
+  plimsoll fleet try --once
+  plimsoll fleet init 10.0.0.11
+  plimsoll fleet invite
+  plimsoll fleet join plimsoll-join-1.eyJmbGVldCI6...
+  plimsoll fleet status --store etcd://10.0.0.1,10.0.0.2,10.0.0.3
+  plimsoll fleet drain host-2
+  plimsoll fleet move qwen3-4b host-1
+
+A fleet is several `plimsoll serve --fleet STORE` with the same models. Each answers for all of them.
+
+Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.";
+
+/// Claims that are tried for one move.
+const MOVE_TRIES: u32 = 20;
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Begin a fleet: make its authority, and the certificate of this host
+    Init(membership::Init),
+    /// Print an invitation, with which one host joins the fleet; on the host that began it
+    Invite(membership::Invite),
+    /// Join a fleet with an invitation: get a certificate for this host
+    Join(membership::Join),
+    /// Revoke the certificates of a host; on the host that began the fleet
+    Revoke(membership::Revoke),
+    /// List the hosts, their models, and what is drained
+    #[command(visible_alias = "ps")]
+    Status {
+        #[command(flatten)]
+        store: Store,
+        /// Print JSON (plimsoll.fleet/1), or write it to FILE
+        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+        json: Option<PathBuf>,
+    },
+    /// Seat nothing more on a host, and let its idle models leave
+    Drain(Host),
+    /// Seat nothing more on a host
+    Cordon(Host),
+    /// End a drain or a cordon
+    Uncordon(Host),
+    /// Drain a host and wait until no model has a seat there; the host may then be stopped
+    Leave(Host),
+    /// Move a model to a host; requests in progress finish where they are
+    Move {
+        model: String,
+        host: String,
+        #[command(flatten)]
+        store: Store,
+    },
+    /// Start three members of a store and three hosts on this machine, and ask through one that has no model
+    Try(trial::Arguments),
+}
+
+#[derive(Debug, Args)]
+struct Store {
+    /// The fleet's store
+    #[arg(long, value_name = "STORE", env = "PLIMSOLL_FLEET", default_value = "etcd://127.0.0.1")]
+    store: String,
+}
+
+#[derive(Debug, Args)]
+struct Host {
+    /// Name of the host
+    host: String,
+    #[command(flatten)]
+    store: Store,
+}
+
+impl Store {
+    fn open(&self) -> Result<Etcd, ErrorReport> {
+        let wrong = |error: StoreAddressError| ErrorReport::input(error);
+        let address: StoreAddress = self.store.parse().map_err(wrong)?;
+        let keys = KeySpace::of(&address.fleet).unwrap_or_else(|| unreachable!("an address has a good name"));
+        Ok(Etcd::new(&address, keys))
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+    let runtime = super::runtime()?;
+    match arguments.verb {
+        Verb::Try(arguments) => return trial::run(&runtime, arguments),
+        Verb::Init(arguments) => membership::init(arguments)?,
+        Verb::Invite(arguments) => membership::invite(&arguments)?,
+        Verb::Join(arguments) => runtime.block_on(membership::join_fleet(arguments))?,
+        Verb::Revoke(arguments) => runtime.block_on(membership::revoke(arguments))?,
+        Verb::Status { store, json } => {
+            let view = runtime.block_on(view(&store.open()?))?;
+            print_as(json.as_deref(), &as_json(&view), || in_words(&view))?;
+        }
+        Verb::Drain(host) => runtime.block_on(drain(&host, Some(true)))?,
+        Verb::Cordon(host) => runtime.block_on(drain(&host, Some(false)))?,
+        Verb::Uncordon(host) => runtime.block_on(drain(&host, None))?,
+        Verb::Leave(host) => runtime.block_on(async {
+            drain(&host, Some(true)).await?;
+            until_empty(&host).await
+        })?,
+        Verb::Move { model, host, store } => runtime.block_on(move_seat(&store.open()?, &model, &host))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn view(store: &Etcd) -> Result<FleetView, ErrorReport> {
+    let (header, records) = store.read().await?;
+    Ok(FleetView::at(header.revision, records))
+}
+
+async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
+    let (store, name) = (host.store.open()?, &host.host);
+    if !KeySpace::is_name(name) {
+        return Err(ErrorReport::input(ErrorReport::new(format!("`{name}` is no name of a host"))));
+    }
+    let is_known = view(&store).await?.hosts.contains_key(name);
+    let key = FleetKey::Drain(name.clone());
+    let write = match leave {
+        Some(leave) => Write::put(key, Record::new(Drain { leave }).write()),
+        None => Write::delete(key),
+    };
+    let done = store.transact(&Transaction { compares: Vec::new(), writes: vec![write] }, 0).await;
+    if done == TransactionOutcome::Full {
+        return Err(ErrorReport::new(
+            "the store is full, and takes no wish; hint: compact and defragment etcd",
+        ));
+    }
+    if done == TransactionOutcome::Unknown {
+        return Err(ErrorReport::new(
+            "the store does not answer; it is not known whether the wish was written",
+        ));
+    }
+    let what = match leave {
+        Some(true) => "takes no more models, and its idle ones leave",
+        Some(false) => "takes no more models",
+        None => "takes models",
+    };
+    let absent = if is_known { "" } else { " (it is not registered now)" };
+    print(format!("{name} {what}{absent}\n"))
+}
+
+async fn until_empty(host: &Host) -> Result<(), ErrorReport> {
+    let store = host.store.open()?;
+    loop {
+        let view = view(&store).await?;
+        let life = view.host(&host.host).map(|host| host.incarnation.clone()).unwrap_or_default();
+        if view.seats_on(&host.host, &life).next().is_none() {
+            return print(format!("{} has no model any more, and may be stopped\n", host.host));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorReport> {
+    for attempt in 0..MOVE_TRIES {
+        let view = view(store).await?;
+        if view.seat(model).is_some_and(|seat| seat.record.body.host == host) {
+            return print(format!("{model} is seated on {host}\n"));
+        }
+        let wish =
+            SeatWish { model, only: Some(host), cause: SeatCause::Moved, held: Bytes::ZERO, random: 0 };
+        let plan = place(&view, &wish).map_err(|reason| ErrorReport::new(reason.to_string()))?;
+        let nonce = format!("move-{}-{attempt}", std::process::id());
+        let claim = Claim::new(&view, model, plan, nonce);
+        let claim = claim.ok_or_else(|| ErrorReport::new("a later version wrote the model's seat"))?;
+        // A conflict, or no answer: the next reading tells.
+        store.transact(&claim.transaction, 0).await;
+    }
+    Err(ErrorReport::new(format!("the seat of {model} changed {MOVE_TRIES} times meanwhile; try again")))
+}
+
+fn drained(view: &FleetView, host: &str) -> Option<&'static str> {
+    let drain = view.drains.get(host)?;
+    Some(if drain.record.body.leave { "drains" } else { "cordoned" })
+}
+
+fn as_json(view: &FleetView) -> Value {
+    let hosts = view.hosts.iter().map(|(name, host)| {
+        let host = &host.record.body;
+        let seats = view.seats_on(name, &host.incarnation);
+        let models: Vec<Value> = seats
+            .map(|(model, token, seat)| json!({ "model": model, "token": token, "need": seat.need }))
+            .collect();
+        json!({
+            "name": name, "address": host.address, "version": host.version, "capacity": host.capacity,
+            "unseated": host.unseated, "drain": drained(view, name), "models": models,
+        })
+    });
+    json!({ "schema": "plimsoll.fleet/1", "revision": view.revision, "hosts": hosts.collect::<Vec<_>>() })
+}
+
+fn in_words(view: &FleetView) -> String {
+    let mut text = String::new();
+    if view.hosts.is_empty() {
+        text.push_str("no host is registered\n");
+    }
+    for (name, host) in &view.hosts {
+        let host = &host.record.body;
+        let seats: Vec<_> = view.seats_on(name, &host.incarnation).collect();
+        let taken: Bytes = seats.iter().map(|(_, _, seat)| seat.need).sum();
+        let drained = drained(view, name).map(|word| format!(", {word}")).unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{name} at {}: {taken} of {} seated{drained} (plimsoll {})",
+            host.address, host.capacity, host.version
+        );
+        for (model, token, seat) in seats {
+            let _ = writeln!(text, "  {model}: {} (seat {token})", seat.need);
+        }
+    }
+    text
+}

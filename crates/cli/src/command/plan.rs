@@ -1,0 +1,305 @@
+//! `plimsoll plan`: memory of a model on each card, and whether it fits.
+//!
+//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
+//! stderr.
+
+mod asked;
+pub(crate) mod check;
+mod exact;
+pub(crate) mod fit;
+mod models;
+mod quants;
+mod remote;
+mod spelling;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_base::{Bytes, Card, CardSpec};
+use plimsoll_config::reserve_size;
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
+use plimsoll_planner::{EngineBuild, EngineKind, Plan};
+
+use self::asked::{HostSize, Room};
+use self::exact::ExactQuery;
+use self::models::Models;
+use self::remote::RemoteFiles;
+pub(crate) use self::spelling::{meant, spelled};
+use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
+use crate::screen;
+
+const MORE: &str = "\
+Examples:
+  plimsoll plan model.gguf --card 3090 -c 65536
+  plimsoll plan --card 2x3060 -- llama-server -m model.gguf -c 65536 -ctk q8_0 -ctv q8_0
+  plimsoll plan -hf ggml-org/gemma-3-4b-it-GGUF --quants --card 3060
+  plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
+
+Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
+
+/// More tokens than any context has.
+const LONGEST_PROMPT: i64 = 1 << 24;
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Arguments {
+    /// Model to plan: a file, or the http or https address of one
+    #[arg(value_name = "MODEL", conflicts_with = "named")]
+    model: Option<String>,
+    /// Model to plan, as llama-server takes it
+    #[arg(short = 'm', long = "model", value_name = "MODEL", id = "named")]
+    named: Option<String>,
+    /// Model on Hugging Face's hub (-hf). Its header is fetched, unless it has been downloaded
+    #[arg(long, value_name = "USER/REPO[:QUANT]", conflicts_with_all = ["model", "named"])]
+    hf_repo: Option<String>,
+    /// File of that repository, instead of a quantisation (-hff)
+    #[arg(long, value_name = "FILE", requires = "hf_repo")]
+    hf_file: Option<String>,
+    /// List the quantisations of the repository with what each takes on these cards, the best that fits first
+    #[arg(long, conflicts_with_all = ["fit", "svg", "html", "check", "exact"])]
+    quants: bool,
+    /// Fetch at most this much of a file for its header
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    header_limit: Bytes,
+    /// Print the plan as JSON (plimsoll.plan/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// Draw the plan into an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write the plan as an HTML page with a slider for the context
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all.
+    /// Prints flags to paste on stdout, and the reasons on stderr
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", value_parser = fit::directions)]
+    fit: Option<fit::FitDirections>,
+    /// Compare the plan with the memory of a running engine: a process id, or the address of a llama-server
+    /// or plimsoll serve on this machine
+    #[arg(long, value_name = "PID|URL", conflicts_with_all = ["fit", "svg", "html"])]
+    check: Option<String>,
+    /// With --check: largest difference that is accepted, e.g. 48MiB
+    #[arg(long, value_name = "SIZE", requires = "check")]
+    margin: Option<Bytes>,
+    /// Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as
+    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine
+    #[arg(long = "card", alias = "gpu", value_name = "SPEC")]
+    cards: Vec<CardSpec>,
+    /// Host memory of the machine in the plan, e.g. 32GiB. By default this machine's, if the plan is for this
+    /// machine's cards
+    #[arg(long, value_name = "SIZE", conflicts_with = "check")]
+    host: Option<HostSize>,
+    /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as
+    /// guard counts
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size, conflicts_with = "check")]
+    budget: Option<Bytes>,
+    /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
+    /// --exact asks
+    #[arg(long = "build", alias = "engine", value_name = "ENGINE[@BUILD]", value_parser = engine)]
+    engine: Option<EngineBuild>,
+    /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default
+    /// the program named before the flags, or llama-server
+    #[arg(long, value_parser = program)]
+    program: Option<ProgramKind>,
+    /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
+    /// --check the running one
+    #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
+    exact: Option<Option<PathBuf>>,
+    /// With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own
+    #[arg(long, value_name = "TOKENS", requires = "exact", conflicts_with_all = ["fit", "check"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=LONGEST_PROMPT))]
+    prompt: Option<u32>,
+    /// With --exact: neither read nor write the cache of the engine's answers
+    #[arg(long, requires = "exact")]
+    no_cache: bool,
+    /// Flags of the engine, optionally after the engine's name. `--` is needed only in front of that name
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+/// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
+pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+    let (flags, program) = asked::flags(&arguments.sources(), &arguments.flags);
+    (arguments.flags, arguments.program) = (flags, arguments.program.or(program));
+    planned(&arguments).map_err(|report| match report.status() {
+        // An engine runs, and nothing of it was measured.
+        NO_VERDICT => report,
+        _ => ErrorReport::input(report),
+    })
+}
+
+fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    if let Some(target) = &arguments.check {
+        return check::run(arguments, target);
+    }
+    let mut room = Room::find(arguments)?;
+    // Before `--fit` and the plan, so that both search within the budget.
+    room.cards = arguments.held(room.cards);
+    let given = Options::from_argv(&arguments.flags)?;
+    if arguments.quants {
+        return quants::run(arguments, &given, &room.cards);
+    }
+    let remote = RemoteFiles::fetch(arguments, &given)?;
+    let options = remote.local(&given)?;
+    if let Some(directions) = &arguments.fit {
+        return fit::run(arguments, directions, (&given, &options), &room);
+    }
+    let cards = &room.cards;
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        None => (None, None),
+    };
+    let mut plan = match &asking {
+        Some(asking) => asking.plan()?,
+        None => wished(&options.wish(arguments.program())?, arguments.engine(), arguments.program(), cards)?,
+    };
+    // First, because it says what the figures below are not.
+    plan.warnings.extend(unasked);
+    room.doubt(&options, &mut plan);
+    room.doubt_hints(&options, &mut plan.hints, |options| arguments.plan_of(options, cards));
+    // Files before stdout: a plan is printed only if everything that was asked for has been written.
+    if let Some(path) = &arguments.svg {
+        write_file(path, screen::svg(&plan))?;
+    }
+    if let Some(path) = &arguments.html {
+        let page = match &asking {
+            Some(asking) => screen::html(&plan, &asking.course(&plan)?),
+            None => page(arguments, &options, &plan, cards)?,
+        };
+        write_file(path, page)?;
+    }
+    // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
+    if let Some(asking) = &asking {
+        asking.tell()?;
+    }
+    remote.tell()?;
+    print_as(arguments.json.as_deref(), &remote.with(&plan)?, || {
+        screen::plan(&plan, screen::Paper::of_stdout())
+    })?;
+    Ok(status(plan.fits))
+}
+
+/// Contexts on a page, which are the steps of its slider.
+const POINTS: u64 = 64;
+
+/// The plan as a page, with the planned memory of every context on the slider.
+fn page(
+    arguments: &Arguments,
+    options: &Options,
+    plan: &Plan,
+    cards: &[Card],
+) -> Result<String, ErrorReport> {
+    let wish = options.wish(arguments.program())?;
+    let models = Models::read(&wish, arguments.engine())?;
+    let request = models.request(&wish, arguments.engine(), arguments.program(), cards);
+    // The largest context that fits rarely is a multiple of the step, and it is the one that users look for.
+    let besides: Vec<u64> = plan.largest_context.into_iter().collect();
+    let points = plimsoll_planner::fit::course(
+        &request,
+        &plimsoll_planner::fit::ClosedForms(request),
+        POINTS,
+        &besides,
+    );
+    Ok(screen::html(plan, &points))
+}
+
+impl Arguments {
+    /// The model's source as flags of llama-server.
+    fn sources(&self) -> Vec<String> {
+        let is_address = |model: &&String| model.starts_with("http://") || model.starts_with("https://");
+        let model = self.model.as_ref().or(self.named.as_ref());
+        let sources = [
+            ("--model-url", model.filter(is_address)),
+            ("-m", model.filter(|model| !is_address(model))),
+            ("--hf-repo", self.hf_repo.as_ref()),
+            ("--hf-file", self.hf_file.as_ref()),
+        ];
+        let given = sources.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?.clone()]));
+        given.flatten().collect()
+    }
+
+    fn engine(&self) -> EngineBuild {
+        self.engine.unwrap_or(EngineBuild::LLAMA_CPP)
+    }
+
+    fn program(&self) -> ProgramKind {
+        self.program.unwrap_or_default()
+    }
+
+    /// The plan of these flags by the formulas, where there is one.
+    fn plan_of(&self, options: &Options, cards: &[Card]) -> Option<Plan> {
+        let wish = options.wish(self.program()).ok()?;
+        wished(&wish, self.engine(), self.program(), cards).ok()
+    }
+
+    /// The cards as seen by a program that is held to a budget.
+    fn held(&self, cards: Vec<Card>) -> Vec<Card> {
+        match self.budget {
+            Some(budget) => cards.into_iter().map(|card| card.guarded(budget)).collect(),
+            None => cards,
+        }
+    }
+
+    /// The described cards, else the ones that `others` returns.
+    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
+        let cards = if self.cards.is_empty() { others() } else { asked::described(&self.cards) };
+        match cards.is_empty() {
+            true => Err(no_card()),
+            false => Ok(cards),
+        }
+    }
+}
+
+/// Plans the memory of an engine with these flags on these cards.
+pub(super) fn made(
+    words: &[String],
+    engine: EngineBuild,
+    program: ProgramKind,
+    cards: &[Card],
+) -> Result<Plan, ErrorReport> {
+    wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
+}
+
+/// The same for flags that have been read.
+pub(super) fn wished(
+    wish: &ModelParams,
+    engine: EngineBuild,
+    program: ProgramKind,
+    cards: &[Card],
+) -> Result<Plan, ErrorReport> {
+    let models = Models::read(wish, engine)?;
+    Ok(plimsoll_planner::plan(&models.request(wish, engine, program, cards))?)
+}
+
+fn no_card() -> ErrorReport {
+    ErrorReport::new(
+        "no GPU was found on this machine, and the host's memory cannot be read\nhint: describe a card with \
+            --card",
+    )
+}
+
+fn engine(text: &str) -> Result<EngineBuild, String> {
+    let (name, build) = text.split_once('@').map_or((text, None), |(name, build)| (name, Some(build)));
+    let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp].into_iter().find(|kind| kind.name() == name);
+    let kind = kind.ok_or_else(|| {
+        format!(
+            "`{name}` is not a known engine; the known engines are llama.cpp \
+        and ik_llama.cpp"
+        )
+    })?;
+    let number = |build: &str| {
+        EngineBuild::number_in(build)
+            .ok_or_else(|| format!("`{build}` is not a build; write for example llama.cpp@10605"))
+    };
+    Ok(EngineBuild { kind, build: build.map(number).transpose()?.flatten() })
+}
+
+fn program(name: &str) -> Result<ProgramKind, String> {
+    ProgramKind::from_name(name).ok_or_else(|| {
+        format!(
+            "`{name}` is not a program for which plans can be made; the known programs are {}",
+            ProgramKind::NAMES
+        )
+    })
+}

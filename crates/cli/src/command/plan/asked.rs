@@ -1,0 +1,223 @@
+//! Input of `plimsoll plan`: the engine's flags, the cards and the host memory, with warnings about uncertain
+//! input.
+
+use std::str::FromStr;
+
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Hint, Reason};
+use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_planner::{HostPlan, Plan};
+
+use super::{Arguments, no_card};
+use crate::report::ErrorReport;
+
+/// Host memory that a plan may need without a word, where nothing is known of the machine.
+const UNCHECKED: Bytes = Bytes::gib(4);
+
+/// `--host`: `32GiB` or `total=32GiB`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostSize(Bytes);
+
+impl FromStr for HostSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let size = text.strip_prefix("total=").unwrap_or(text);
+        let bytes: Bytes = size.parse().map_err(|error| format!("{error}"))?;
+        match bytes < Bytes::mib(1) {
+            true => Err(format!("`{text}` is {bytes}; did you mean {size}GiB?")),
+            false => Ok(Self(bytes)),
+        }
+    }
+}
+
+/// Host memory of the machine that is planned for.
+#[derive(Clone, Copy, Debug)]
+struct HostRoom {
+    total: Bytes,
+    free: Bytes,
+    /// The cards take their memory from it.
+    is_shared: bool,
+}
+
+/// Cards and host memory to plan for.
+pub(super) struct Room {
+    pub(super) cards: Vec<Card>,
+    host: Option<HostRoom>,
+    doubts: Vec<Reason>,
+}
+
+impl Room {
+    /// The described cards, else those of this machine, else its host memory.
+    pub(super) fn find(arguments: &Arguments) -> Result<Self, ErrorReport> {
+        let given = arguments.host.map(|HostSize(total)| HostRoom { total, free: total, is_shared: false });
+        if !arguments.cards.is_empty() {
+            let doubts = arguments.cards.iter().flat_map(|spec| &spec.doubts);
+            return Ok(Self {
+                cards: described(&arguments.cards),
+                host: given,
+                doubts: doubts.map(|doubt| Reason::new("card_in_doubt", doubt.clone())).collect(),
+            });
+        }
+        // NVML needs no CUDA context, so planning takes no memory of the card.
+        let machine = plimsoll_probe::look();
+        let seen = machine.host.as_ref().map(|host| HostRoom {
+            total: host.total,
+            free: host.free,
+            is_shared: machine.unified,
+        });
+        if !machine.cards.is_empty() {
+            return Ok(Self { cards: machine.cards, host: given.or(seen), doubts: Vec::new() });
+        }
+        let host = machine.host.ok_or_else(no_card)?;
+        let why = machine.notes.first();
+        let text = format!(
+            "{}, so the plan is for host memory; describe another machine's card with --card, or examine \
+                this machine with `plimsoll doctor`",
+            why.map_or("no card was found", String::as_str)
+        );
+        Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
+    }
+
+    /// Puts the doubts about cards, flags and host memory before those of the planner.
+    pub(super) fn doubt(&self, options: &Options, plan: &mut Plan) {
+        let mut doubts = self.doubts(options);
+        if let Some((doubt, fits)) = self.host(plan, options) {
+            doubts.push(doubt);
+            plan.fits &= fits;
+        }
+        plan.warnings.splice(0..0, doubts);
+    }
+
+    /// Doubts that hold for every plan of these flags.
+    pub(super) fn doubts(&self, options: &Options) -> Vec<Reason> {
+        let flags = options.remarks();
+        let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
+        flags.chain(self.doubts.iter().cloned()).collect()
+    }
+
+    /// Takes back that a hint is enough where it moves more to the host than the host has.
+    pub(super) fn doubt_hints(
+        &self,
+        options: &Options,
+        hints: &mut [Hint],
+        planned: impl Fn(&Options) -> Option<Plan>,
+    ) {
+        if self.host.is_none() {
+            return;
+        }
+        for hint in hints.iter_mut().filter(|hint| hint.enough) {
+            let words =
+                hint.advice.flags().map(|flags| flags.split(' ').map(str::to_owned).collect::<Vec<_>>());
+            let changed = words.and_then(|words| Options::from_argv(&words).ok());
+            let Some(changed) = changed.map(|changed| changed.merged_over(options)) else { continue };
+            let doubt = planned(&changed).and_then(|plan| self.host(&plan, &changed));
+            hint.enough = doubt.is_none_or(|(_, fits)| fits);
+        }
+    }
+
+    /// Doubt about host memory, and whether the plan still fits.
+    pub(super) fn host(&self, plan: &Plan, options: &Options) -> Option<(Reason, bool)> {
+        let HostPlan { peak, .. } = plan.host;
+        if self.cards.iter().any(|card| card.kind == CardKind::Host) {
+            // The host is one of the cards, and its verdict is that of a card.
+            return None;
+        }
+        let Some(room) = self.host else {
+            let text = format!(
+                "{peak} of host memory are needed too, but the host memory of the planned machine is \
+                unknown; give it with --host SIZE"
+            );
+            return (peak > UNCHECKED).then(|| (Reason::new("host_memory_unchecked", text), true));
+        };
+        let shared: Bytes = plan.cards.iter().map(|card| card.peak).sum();
+        let need = if room.is_shared { peak + shared } else { peak };
+        if need <= room.free {
+            return None;
+        }
+        let text = if need <= room.total {
+            format!("{need} of host memory are needed, but only {} of {} are free now", room.free, room.total)
+        } else if mapped(options) {
+            format!(
+                "{need} of host memory are needed, but the machine has only {}, so weights would be read \
+                from disk again and again",
+                room.total
+            )
+        } else {
+            format!("{need} of host memory are needed, but the machine has only {}", room.total)
+        };
+        let reason = Reason::new("host_memory_short", text)
+            .fact("need", need)
+            .fact("free", room.free)
+            .fact("total", room.total);
+        Some((reason, need <= room.total))
+    }
+}
+
+/// True where the weights are pages of the file, which the kernel may drop.
+fn mapped(options: &Options) -> bool {
+    options.wish(ProgramKind::LlamaServer).is_ok_and(|wish| wish.mmap)
+}
+
+/// The described cards; those of one name are numbered: two `name=H200` are `H200` and `H200#2`.
+pub(super) fn described(specs: &[CardSpec]) -> Vec<Card> {
+    let mut cards: Vec<Card> = Vec::with_capacity(specs.len());
+    for card in specs.iter().flat_map(|spec| &spec.cards) {
+        let same = cards
+            .iter()
+            // A UUID tells cards apart already; only cards without one, or with the same one, need a number.
+            .filter(|other| other.name == card.name && other.uuid == card.uuid)
+            .count();
+        let id = if same == 0 { card.id.clone() } else { CardId::new(&format!("{}#{}", card.id, same + 1)) };
+        cards.push(Card { id, ..card.clone() });
+    }
+    cards
+}
+
+/// The engine's flags after those that stand outside of them for the model, and without the program's name before them;
+/// and the program that was named there.
+pub(super) fn flags(model: &[String], after: &[String]) -> (Vec<String>, Option<ProgramKind>) {
+    let (mut words, mut program) = (after.to_vec(), None);
+    // A whole command line was pasted: `llama-server -m model.gguf`.
+    if let Some(first) = words.first().filter(|first| !first.starts_with('-')) {
+        program = ProgramKind::from_name(first);
+        if program.is_some() {
+            words.remove(0);
+        } else if first.ends_with(".gguf") {
+            words.insert(0, "-m".to_owned());
+        }
+    }
+    words.splice(0..0, model.iter().cloned());
+    (words, program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_found_wherever_it_stands() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let model = words("-m m.gguf");
+        let server = Some(ProgramKind::LlamaServer);
+        for (given, after, found, program) in [
+            (&model[..], "-c 5", "-m m.gguf -c 5", None),
+            (&[], "/x/llama-server -m m.gguf", "-m m.gguf", server),
+            (&[], "m.gguf -c 5", "-m m.gguf -c 5", None),
+            (&[], "library -m m.gguf", "-m m.gguf", Some(ProgramKind::Library)),
+            (&[], "serve -m m.gguf", "serve -m m.gguf", None),
+            (&[], "", "", None),
+        ] {
+            assert_eq!(flags(given, &words(after)), (words(found), program), "{after}");
+        }
+    }
+
+    #[test]
+    fn a_host_needs_a_unit_and_may_be_named_total() {
+        for text in ["32GiB", "total=32GiB"] {
+            assert_eq!(text.parse::<HostSize>().unwrap().0, Bytes::gib(32));
+        }
+        for text in ["32", "", "total=", "much"] {
+            assert!(text.parse::<HostSize>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
+//!
+//! Stdout has one command line, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works.
+//! Stderr has all results. Exits 1 if nothing fits.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use plimsoll_base::{Card, Reason};
+use plimsoll_flags::Options;
+use plimsoll_planner::fit;
+use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
+use serde_json::{Value, json};
+
+use super::Arguments;
+use super::asked::Room;
+use super::exact::{ExactQuery, or_why};
+use super::models::Models;
+use crate::report::{ErrorReport, print, print_as, status};
+use crate::screen;
+
+/// Requested search dimensions, in their order.
+#[derive(Clone, Debug)]
+pub(crate) struct FitDirections(Vec<Dimension>);
+
+/// Reads `ctx,np` or `all`.
+pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
+    if text == "all" {
+        return Ok(FitDirections(Dimension::ALL.to_vec()));
+    }
+    let find = |name: &str| {
+        Dimension::from_name(name).ok_or_else(|| {
+            let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
+            format!("`{name}` is not a value of --fit; use {} or all", known.join(", "))
+        })
+    };
+    text.split(',').map(find).collect::<Result<_, _>>().map(FitDirections)
+}
+
+pub(super) fn run(
+    arguments: &Arguments,
+    directions: &FitDirections,
+    (given, options): (&Options, &Options),
+    room: &Room,
+) -> Result<ExitCode, ErrorReport> {
+    if let Some(misread) = options.misread() {
+        return Err(ErrorReport::new(format!(
+            "{misread}\nhint: --fit prints flags to paste, so it rejects numbers that the engine would read \
+            as another value"
+        )));
+    }
+    let cards = &room.cards;
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), options, cards))?,
+        None => (None, None),
+    };
+    let mut fit = match asking {
+        Some(asking) => {
+            let fit = asking.fit(&directions.0)?;
+            asking.tell()?;
+            fit
+        }
+        None => by_formulas(arguments, directions, options, cards)?,
+    };
+    fit.warnings = warnings(arguments, options, room)?;
+    fit.warnings.extend(unasked);
+    hold_to_host(arguments, options, room, &mut fit)?;
+    // What is printed names the model as it was given.
+    show(arguments, given, &fit)?;
+    let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
+    Ok(status(answered))
+}
+
+fn by_formulas(
+    arguments: &Arguments,
+    directions: &FitDirections,
+    options: &Options,
+    cards: &[Card],
+) -> Result<Fit, ErrorReport> {
+    let engine = arguments.engine();
+    let wish = options.wish(arguments.program())?;
+    let models = Models::read(&wish, engine)?;
+    let request = models.request(&wish, engine, arguments.program(), cards);
+    Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
+}
+
+/// Holds answers and hints to the host's memory, which the search does not see.
+fn hold_to_host(
+    arguments: &Arguments,
+    options: &Options,
+    room: &Room,
+    fit: &mut Fit,
+) -> Result<(), ErrorReport> {
+    let planned = |options: &Options| arguments.plan_of(options, &room.cards);
+    for answer in &mut fit.answers {
+        let Some(change) = &answer.change else { continue };
+        let changed = edited(options, std::slice::from_ref(change))?;
+        let Some((doubt, fits)) = planned(&changed).and_then(|plan| room.host(&plan, &changed)) else {
+            continue;
+        };
+        answer.text += &format!("; {}", doubt.text);
+        // Weights that are read from disk for each token are no answer to paste.
+        answer.change = answer.change.take().filter(|_| fits);
+    }
+    room.doubt_hints(options, &mut fit.hints, planned);
+    Ok(())
+}
+
+fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
+    if let Some(path) = arguments.json.as_deref() {
+        print_as(Some(path), &json(options, fit)?, String::new)?;
+        if path == Path::new("-") {
+            return Ok(());
+        }
+    }
+    let mut stderr = anstream::stderr().lock();
+    write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
+    let Some(best) = best(fit) else { return Ok(()) };
+    // Where several answers fit, the reader is told which of them stdout has.
+    let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
+    if fitting.count() > 1 {
+        writeln!(stderr, "stdout shows only the first answer that fits: {}", best.dimension.name())?;
+    }
+    if let Some(argv) = argv(options, best)? {
+        let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+        print(words.join(" ") + "\n")?;
+    }
+    Ok(())
+}
+
+/// The answer that stdout gets: the first, in the order asked, that has a change to make.
+fn best(fit: &Fit) -> Option<&FitAnswer> {
+    fit.answers.iter().find(|answer| answer.change.is_some())
+}
+
+/// Doubts about the flags as they are.
+fn warnings(arguments: &Arguments, options: &Options, room: &Room) -> Result<Vec<Reason>, ErrorReport> {
+    let wish = options.wish(arguments.program())?;
+    let models = Models::read(&wish, arguments.engine())?;
+    let request = models.request(&wish, arguments.engine(), arguments.program(), &room.cards);
+    // An engine may know a model that the formulas refuse.
+    let planned = plimsoll_planner::plan(&request).map(|plan| plan.warnings);
+    let mut warnings = room.doubts(options);
+    warnings.extend(planned.unwrap_or_default());
+    Ok(warnings)
+}
+
+/// The whole command line with an answer applied.
+fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, ErrorReport> {
+    let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
+    answer.change.as_ref().map(line).transpose()
+}
+
+/// The serialised answers, each with its whole command line.
+fn json(options: &Options, fit: &Fit) -> Result<Value, ErrorReport> {
+    let mut value = serde_json::to_value(fit)?;
+    for (at, answer) in fit.answers.iter().enumerate() {
+        // A program should not have to rebuild the command line from the change.
+        value["answers"][at]["argv"] = json!(argv(options, answer)?);
+    }
+    Ok(value)
+}
+
+/// Quotes a word for a POSIX shell.
+fn quoted(word: &str) -> String {
+    // Words of these characters mean the same in every shell; anything else is quoted.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        // Nothing is special between single quotes but the quote itself, which must stand outside of them.
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("-c"), "-c");
+        assert_eq!(quoted("/models/a b.gguf"), "'/models/a b.gguf'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("exps=CPU,$HOME"), "'exps=CPU,$HOME'");
+    }
+
+    #[test]
+    fn a_direction_that_is_none_is_named_with_those_that_are() {
+        assert_eq!(directions("np,ctx").unwrap().0, [Dimension::Slots, Dimension::Context]);
+        assert_eq!(directions("all").unwrap().0.len(), 7);
+        let error = directions("ctx,cxt").unwrap_err();
+        assert!(error.contains("`cxt` is not a value of --fit; use ctx, ub, np, kv"), "{error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Models named by llama-server's flags, read from the headers of files on this machine.
+
+use std::path::Path;
+
+use plimsoll_base::Card;
+use plimsoll_flags::{ModelParams, ProgramKind};
+use plimsoll_hub::HubFailure;
+use plimsoll_model::{Dialect, Model};
+use plimsoll_planner::{EngineBuild, MeasuredContext, PlanRequest};
+use plimsoll_probe::contexts;
+use plimsoll_probe::headers::read_model;
+
+use super::remote;
+use crate::report::ErrorReport;
+
+/// The models that the flags name, and the measured sizes of contexts.
+pub(super) struct Models {
+    pub(super) main: Model,
+    pub(super) draft: Option<Model>,
+    pub(super) projector: Option<Model>,
+    contexts: Vec<MeasuredContext>,
+}
+
+impl Models {
+    pub(super) fn new(main: Model, draft: Option<Model>, projector: Option<Model>) -> Self {
+        Self { main, draft, projector, contexts: contexts::measured() }
+    }
+
+    pub(super) fn request<'a>(
+        &'a self,
+        wish: &'a ModelParams,
+        engine: EngineBuild,
+        program: ProgramKind,
+        cards: &'a [Card],
+    ) -> PlanRequest<'a> {
+        PlanRequest {
+            model: &self.main,
+            draft: self.draft.as_ref(),
+            projector: self.projector.as_ref(),
+            wish,
+            engine,
+            program,
+            cards,
+            contexts: &self.contexts,
+        }
+    }
+
+    pub(super) fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, ErrorReport> {
+        let dialect = engine.kind.dialect();
+        let here = downloaded(wish, dialect)?;
+        let read = |path: &String| read_model(Path::new(path), dialect);
+        let Some(main) = &here.model else {
+            return Err(ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf"));
+        };
+        // The draft model and the projector are on the same cards, and often decide whether the whole fits.
+        let draft = here.draft_model.as_ref().map(read).transpose()?;
+        let read_main = read(main).map_err(|error| match elsewhere(main) {
+            Some(hint) => ErrorReport::new(format!("{error}\nhint: {hint}")),
+            None => error.into(),
+        })?;
+        Ok(Self::new(read_main, draft, here.projector.as_ref().map(read).transpose()?))
+    }
+}
+
+/// Advice for a name that is no file here and looks like one of a hub or of ollama.
+fn elsewhere(name: &str) -> Option<String> {
+    let is_word =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c));
+    let name = name.trim_start_matches("hf.co/").trim_start_matches("huggingface.co/");
+    if Path::new(name).exists() || name.ends_with(".gguf") {
+        return None;
+    }
+    let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
+    match repository.split_once('/') {
+        Some((user, repo)) if is_word(user) && is_word(repo) && is_word(tag) => {
+            Some(format!("`plimsoll plan -hf {name}` plans a model of Hugging Face's hub"))
+        }
+        None if name.contains(':') && is_word(repository) && is_word(tag) => {
+            Some("`plimsoll import ollama` writes the files of ollama's models, and `plimsoll plan FILE` plans one".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The flags with the files of what was downloaded. Nothing is fetched: the callers' programs run already, or
+/// will fetch the model themselves.
+fn downloaded(wish: &ModelParams, dialect: Dialect) -> Result<ModelParams, ErrorReport> {
+    if !remote::names_some(wish) {
+        return Ok(wish.clone());
+    }
+    let offline = ModelParams { offline: true, ..wish.clone() };
+    let located =
+        remote::hub(None, None)?.locate(&offline, dialect).map_err(|error| match error.failure {
+            HubFailure::Offline => ErrorReport::new(format!(
+                "the model `{}` is not on this machine, and a plan reads its header\nhint: let llama-server \
+                download it once, or give the file with -m; `plimsoll plan -hf` fetches the header alone",
+                error.of
+            )),
+            _ => error.into(),
+        })?;
+    remote::put(offline, &located, |place| match place {
+        plimsoll_hub::ModelPlace::File(path) => Ok(path.to_string_lossy().into_owned()),
+        plimsoll_hub::ModelPlace::Remote(model) => {
+            Err(ErrorReport::new(format!("`{}` was fetched", model.name)))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_hub_or_of_ollama_is_told_where_it_belongs() {
+        for (name, told) in [
+            ("bartowski/Llama-3.1-8B-GGUF", Some("-hf bartowski/Llama-3.1-8B-GGUF`")),
+            ("hf.co/a/b:Q4_K_M", Some("-hf a/b:Q4_K_M`")),
+            ("llama3:8b", Some("import ollama")),
+            ("models/a.gguf", None),
+            ("model", None),
+            ("/no/such/file", None),
+            ("a/b/c", None),
+            ("a b:c", None),
+            ("", None),
+            (":", None),
+        ] {
+            let hint = elsewhere(name);
+            assert_eq!(hint.is_some(), told.is_some(), "{name}: {hint:?}");
+            assert!(hint.unwrap_or_default().contains(told.unwrap_or_default()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
+//! memory.
+//!
+//! The command ends with the program's exit code or signal. Failures of Plimsoll itself have the exit codes
+//! of `env`: 125, 126 and 127.
+
+pub(super) mod cards;
+pub(super) mod child;
+mod need;
+mod summary;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use plimsoll_base::{Bytes, Card};
+use plimsoll_config::{GuardSettings, GuardedCard, reserve_size};
+use plimsoll_launch::{Environment, LaunchError, find_program};
+use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
+use plimsoll_probe::{Machine, Sampler, library};
+use plimsoll_wire::env as names;
+use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
+use tokio::time::timeout;
+
+use self::cards::{Chosen, RequestedCard};
+use self::child::ChildEnd;
+use self::need::Need;
+use self::summary::RunSummary;
+use super::rungs::OomLadder;
+
+use crate::report::{ErrorReport, write_file};
+
+/// Exit statuses of `env` and `timeout` for their own failures.
+const OWN_FAILURE: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+const NO_FOLDER: &str = "cannot make a folder for guard's shared-memory files in /dev/shm, XDG_RUNTIME_DIR or the temporary \
+    folder";
+/// Longest wait for the names of the cards, for the summary.
+const NAMES_WITHIN: Duration = Duration::from_secs(1);
+
+const MORE: &str = "\
+Example: plimsoll run --card 0=8GiB --spill 2GiB -- llama-server -m model.gguf
+
+Without options, the program's memory is counted and no limit is enforced; one line for each card is printed at the end.
+
+Exit status: the exit status of the program (a signal that ends the program also ends plimsoll); 125 if plimsoll itself fails, 126 if the program \
+cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQUIT to the program; plimsoll does not repeat them.";
+
+// With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the others
+// visible, because a context on a hidden card could not be observed.
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Arguments {
+    /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
+    #[arg(long = "card", value_name = "CARD[=SIZE]")]
+    cards: Vec<RequestedCard>,
+    /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
+    /// starts share it
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
+    budget: Option<Bytes>,
+    /// Leave the other cards visible, and refuse CUDA contexts on them
+    #[arg(long, requires = "cards")]
+    strict_cards: bool,
+    /// Leave the other cards visible, and report CUDA contexts on them
+    #[arg(long, requires = "cards", conflicts_with = "strict_cards")]
+    report_cards: bool,
+    /// Write a trace of each process's allocations to FILE.PID
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write the summary as JSON (plimsoll.run/1)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    rungs: OomLadder,
+    /// Program to run, with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    ran(arguments).map_err(own_failure)
+}
+
+/// The failure with its status as `env` has it. Failures to start the program carry 126 and 127 already.
+pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
+    match error.status() {
+        NOT_EXECUTABLE | NOT_FOUND => error,
+        _ => error.with_status(OWN_FAILURE),
+    }
+}
+
+fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let runtime = super::runtime()?;
+    let (summary, end) = runtime.block_on(guarded(arguments))?;
+    // Before the report: a report that cannot be written must not cost the user the summary.
+    summary.print();
+    if let Some(path) = &arguments.report {
+        let text = summary.json().to_string() + "\n";
+        write_file(path, text)?;
+    }
+    Ok(end.repeat())
+}
+
+/// Runs the program to its end.
+async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), ErrorReport> {
+    // The likely failures come first, before a folder is made and a program started.
+    let library = library::GUARD.find()?;
+    let (program, rest) = program(&arguments.command)?;
+    let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
+    let plans = arguments.rungs.wish().is_to_be_planned();
+    // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
+    let sampler = Sampler::start()?;
+    let machine = match arguments.cards.is_empty() && !plans {
+        true => None,
+        false => sampler.machine().await,
+    };
+    let chosen = cards::choose(&arguments.cards, machine.as_ref().map(|machine| &*machine.cards))?;
+    // The trace's path is resolved here, because guard opens it from inside the program.
+    let trace = arguments.trace.as_deref().map(whole).transpose()?;
+    let needs = match (plans, &machine) {
+        (true, Some(machine)) => needs(&program, rest, arguments, &chosen, &machine.cards),
+        _ => Vec::new(),
+    };
+    let mut environment: Environment = std::env::vars_os().collect();
+    preload(
+        &mut environment,
+        &Preload {
+            library: &library,
+            options: &options(arguments, &chosen, &needs),
+            pages: folder.path(),
+            trace: trace.as_deref(),
+        },
+    );
+    show_cards(&mut environment, arguments, &chosen);
+    // The environment is inherited, so a static launcher still passes guard on to its dynamic children.
+    if let Some(why) = unreachable(&program) {
+        say(&format!(
+            "note: the program {} is not guarded: {why}; the programs that it starts are guarded",
+            program.display()
+        ));
+    }
+    let look = known(machine, &sampler);
+    let follow = child::follow(&program, (&arguments.command[0], rest), &environment, folder.path(), |_| {});
+    tokio::pin!(look, follow);
+    let mut machine = None;
+    let (end, record) = loop {
+        tokio::select! {
+            ended = &mut follow => break ended?,
+            // The guard of this branch keeps a finished future from being polled again, which would panic.
+            seen = &mut look, if machine.is_none() => machine = Some(seen),
+        }
+    };
+    // The summary names cards, so it is worth a short wait if the program used any.
+    if machine.is_none() && !record.cards().is_empty() {
+        machine = timeout(NAMES_WITHIN, look).await.ok();
+    }
+    let summary = RunSummary {
+        command: &arguments.command,
+        cards: machine.flatten().map_or_else(Vec::new, |machine| machine.cards),
+        record,
+        trace,
+        end,
+        unplanned: plans && needs.is_empty(),
+    };
+    Ok((summary, end))
+}
+
+/// Splits a command into the program, as `execvp` would find it, and its arguments.
+pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), ErrorReport> {
+    let (name, rest) = match command.split_first() {
+        Some((name, rest)) => (Path::new(name), rest),
+        None => (Path::new(""), command),
+    };
+    let found = find_program(name, None, std::env::var_os("PATH").as_deref());
+    let found = found.map_err(|error| {
+        let is_missing = matches!(error, LaunchError::FindProgram { .. });
+        ErrorReport::from(error).with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+    })?;
+    Ok((found, rest))
+}
+
+/// Returns the machine, for the names of its cards.
+async fn known(machine: Option<Machine>, sampler: &Sampler) -> Option<Machine> {
+    match machine {
+        Some(machine) => Some(machine),
+        None => sampler.machine().await,
+    }
+}
+
+/// Plans what a llama.cpp program will allocate on the cards that it sees; a failure is printed.
+fn needs(
+    program: &Path,
+    rest: &[OsString],
+    arguments: &Arguments,
+    chosen: &[Chosen],
+    machine: &[Card],
+) -> Vec<Need> {
+    let seen = cards::seen(chosen, machine, arguments.budget);
+    match need::planned(program, rest, &seen, !chosen.is_empty()) {
+        Some(Ok(needs)) => needs,
+        Some(Err(error)) => {
+            say(&format!(
+                "note: the memory of {} cannot be planned, so its last allocations, not its first, will \
+                overflow into host memory: {error}",
+                program.display()
+            ));
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOptions {
+    let wish = GuardSettings {
+        budget: arguments.budget,
+        contexts: match (arguments.strict_cards, arguments.report_cards) {
+            (true, _) => Some(Contexts::Refuse),
+            (_, true) => Some(Contexts::Report),
+            _ => None,
+        },
+        ..arguments.rungs.wish()
+    };
+    let named = |uuid: &str, budget: Option<Bytes>| {
+        Some(GuardedCard {
+            uuid: Uuid::read(uuid)?,
+            budget,
+            need: needs.iter().find(|(other, _)| other == uuid).map(|(_, need)| *need),
+        })
+    };
+    let cards: Vec<GuardedCard> = match chosen.is_empty() {
+        // Without `--card` every planned card is named only to tell guard its need.
+        true => needs.iter().filter_map(|(uuid, _)| named(uuid, None)).collect(),
+        false => chosen.iter().filter_map(|card| named(&card.uuid, card.budget)).collect(),
+    };
+    wish.options(&cards)
+}
+
+fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Chosen]) {
+    if chosen.is_empty() {
+        return;
+    }
+    // CUDA's default order is fastest first; the numbers that the user typed are in PCI bus order.
+    environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
+    if !arguments.strict_cards && !arguments.report_cards {
+        // UUIDs mean the same in every order, and also where the program changes CUDA_DEVICE_ORDER itself.
+        let uuids: Vec<&str> = chosen.iter().map(|card| card.uuid.as_str()).collect();
+        environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
+    }
+}
+
+/// Makes a path absolute, because the program may change its folder before it writes.
+fn whole(path: &Path) -> Result<PathBuf, ErrorReport> {
+    std::path::absolute(path)
+        .map_err(|error| ErrorReport::new(format!("`{}` is not a valid path: {error}", path.display())))
+}
+
+/// Prints one line on stderr; a closed stderr is ignored.
+fn say(line: &str) {
+    use io::Write;
+    // The prefix separates our lines from those of the program, which shares stderr.
+    let _ = writeln!(io::stderr(), "plimsoll run: {line}");
+}
+
+/// Finds a card by its UUID, with its number.
+fn named<'a>(cards: &'a [Card], uuid: &str) -> Option<(usize, &'a Card)> {
+    let mut numbered = cards.iter().enumerate();
+    numbered.find(|(_, card)| card.uuid.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(uuid)))
+}

@@ -1,0 +1,367 @@
+//! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use plimsoll_base::{Bytes, Card};
+use plimsoll_config::{
+    GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
+};
+use plimsoll_launch::{LogOutput, LogWish};
+use plimsoll_nostd::heap;
+use plimsoll_report::wrapped;
+use plimsoll_scheduler::place::Ledger;
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Forecast, Listen, Setup, widest};
+use serde_json::{Value, json};
+
+mod unit;
+
+use super::rungs::{OomLadder, words};
+use crate::report::{ErrorReport, print, print_as, status};
+
+/// Columns of the parts of a model's need.
+const CHECK_WIDTH: usize = 80;
+
+const MORE: &str = "\
+Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
+
+Relative paths in the configuration are relative to the current folder, as with llama-server.
+
+The first line on stdout is the server's address. Log lines go to stderr: one for each request, wait, load and stop. \
+--log-level, else RUST_LOG, else `log-level` under [serve] selects them. Under systemd they begin with their priority \
+instead of the time.
+
+A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
+disconnects cancels its request.
+
+SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
+
+Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Arguments {
+    /// Configuration file: Plimsoll's TOML, a llama-server preset (.ini) or llama-swap's YAML
+    config: Option<PathBuf>,
+    /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
+    #[arg(long)]
+    check: bool,
+    /// With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", requires = "check")]
+    json: Option<PathBuf>,
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several
+    /// between commas [default: 127.0.0.1:8080]
+    #[arg(long, alias = "port", value_name = "ADDRESS", value_delimiter = ',', value_parser = plimsoll_config::listen_address)]
+    listen: Vec<SocketAddr>,
+    /// Listen without API keys on an address that other machines can reach
+    #[arg(long)]
+    open: bool,
+    /// Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable
+    #[arg(long = "card", value_name = "SPEC")]
+    cards: Vec<Card>,
+    /// Memory to leave free on each card, e.g. 512MiB
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
+    reserve: Option<Bytes>,
+    /// Most models that are loaded at a time, whatever memory is free [default: 0, memory alone limits them]
+    #[arg(long, value_name = "COUNT")]
+    models_max: Option<usize>,
+    /// Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and restored
+    /// after the next load [default: 0, nothing is saved]
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
+    warm: Option<Bytes>,
+    /// llama-server for models that are configured with flags only
+    #[arg(long, value_name = "PROGRAM")]
+    engine: Option<PathBuf>,
+    /// Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Least important lines in the log: warn, info (requests, loads) or debug [default: info]
+    #[arg(long, value_name = "LEVEL", value_parser = words::<LogLevel>(&["warn", "info", "debug"]))]
+    log_level: Option<LogLevel>,
+    /// The same as --log-level debug
+    #[arg(short, conflicts_with = "log_level")]
+    verbose: bool,
+    /// Format of the log: text, or json for one object a line [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = words::<LogFormat>(&["text", "json"]))]
+    log_format: Option<LogFormat>,
+    /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
+    /// budget also refuses allocations beyond the plan [default: observe]
+    #[arg(long, value_name = "MODE", value_parser = words::<GuardMode>(&["off", "observe", "budget"]))]
+    guard: Option<GuardMode>,
+    /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a
+    /// model; 0 disables [default: 500]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    ask: Option<u64>,
+    /// On unified memory, free what a model needs before it loads. user takes only steps that need no root;
+    /// sudo and systemd take the others too, like plimsoll reclaim --with [default: off]
+    #[arg(long, value_name = "HELPER", value_parser = words::<ReclaimBeforeLoad>(&["off", "user", "sudo", "systemd"]))]
+    reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The
+    /// origin's host also becomes an accepted Host name
+    #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = web_origin)]
+    origins: Vec<String>,
+    /// Serve as a host of a fleet whose store is this etcd, e.g. etcd://10.0.0.1,10.0.0.2,10.0.0.3
+    #[arg(long, value_name = "STORE")]
+    fleet: Option<String>,
+    /// Print a systemd unit that runs this program as a service of the machine, then exit
+    #[arg(long, conflicts_with = "check")]
+    print_unit: bool,
+    /// With --print-unit: a service of your own (systemctl --user)
+    #[arg(long, requires = "print_unit")]
+    user: bool,
+    #[command(flatten)]
+    rungs: OomLadder,
+}
+
+impl Arguments {
+    pub(super) fn log(&self) -> LogWish {
+        let level = self.log_level.or(self.verbose.then_some(LogLevel::Debug));
+        LogWish { level, format: self.log_format, is_server: !self.check, ..LogWish::default() }
+    }
+
+    fn settings(self) -> ServeSettings {
+        let LogWish { level, format, .. } = self.log();
+        ServeSettings {
+            listen: self.listen,
+            open: self.open,
+            cards: self.cards,
+            reserve: self.reserve,
+            models_max: self.models_max,
+            warm: self.warm,
+            engine: self.engine.map(|path| vec![path.to_string_lossy().into_owned()]),
+            log_file: self.log_file,
+            log_level: level,
+            log_format: format,
+            guard: GuardSettings { mode: self.guard, ..self.rungs.wish() },
+            ask: self.ask.map(Duration::from_millis),
+            reclaim_before_load: self.reclaim_before_load,
+            allow_origins: self.origins,
+            fleet: self.fleet,
+            ..ServeSettings::default()
+        }
+    }
+}
+
+const OPTIONS_OF_A_UNIT: &str = "`--print-unit` prints a unit that starts `plimsoll serve CONFIG` alone\nhint: write the other options \
+    under [serve] in the configuration; each has a key there";
+
+pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
+    let check = arguments.check;
+    let config = arguments.config.clone().unwrap_or_default();
+    if arguments.print_unit {
+        let (file, of_user) = (arguments.config.clone(), arguments.user);
+        let of_log = arguments.log_level.is_some() || arguments.verbose || arguments.log_format.is_some();
+        // A unit that left them out would start another server than the one that was tried.
+        if of_log || arguments.settings() != ServeSettings::default() {
+            return Err(ErrorReport::input(ErrorReport::new(OPTIONS_OF_A_UNIT)));
+        }
+        let unit = unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?;
+        print(unit.text)?;
+        for warning in unit.warnings {
+            // A closed stderr must not fail a unit that is printed.
+            let _ = writeln!(anstream::stderr(), "plimsoll: warning: {warning}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.config.is_none() {
+        let text = "no configuration is given\nhint: plimsoll serve plimsoll.toml; `plimsoll serve --help` has an example";
+        return Err(ErrorReport::input(ErrorReport::new(text)));
+    }
+    let json = arguments.json.clone();
+    let setup = Setup { config, serve: arguments.settings(), log };
+    if check {
+        return on_one_thread(async {
+            let check = ConfigCheck::of(setup).await.map_err(of_daemon)?;
+            print_as(json.as_deref(), &check_as_json(&check), || check_in_words(&check))?;
+            Ok(status(check.models.iter().all(|model| model.refused.is_none())))
+        });
+    }
+    fix_allocator_thresholds();
+    on_one_thread(async {
+        let daemon = Daemon::start(setup).await.map_err(of_daemon)?;
+        announce(daemon.address);
+        daemon.run().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// A failure of the daemon; the configuration and an address that anyone reaches are input.
+pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
+    let is_input = matches!(
+        error,
+        DaemonError::Config(_) | DaemonError::NoModel(_) | DaemonError::Listen(Listen::Exposed(_))
+    );
+    ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
+}
+
+/// One line for each card and each model.
+fn check_in_words(check: &ConfigCheck) -> String {
+    let mut text = String::new();
+    let mut say = |line: String| text += &(line + "\n");
+    // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
+    let ledger = Ledger::new(check.cards.clone());
+    for account in ledger.accounts() {
+        let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
+        say(format!("card  {name}  {gives} available of {total}"));
+    }
+    let width = widest(check.models.iter().map(|model| model.name.as_str()));
+    for model in &check.models {
+        say(format!("model {:width$}  {}", model.name, model.text));
+        let indent = width + 8;
+        for warning in &model.warnings {
+            let lines = wrapped(&format!("warning: {}", warning.text), CHECK_WIDTH.saturating_sub(indent), 9);
+            lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
+        }
+        for part in &model.parts {
+            let lines = wrapped(part, CHECK_WIDTH.saturating_sub(indent), 0);
+            lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
+        }
+        for hint in &model.hints {
+            say(format!("      {:width$}  hint: {hint}", ""));
+        }
+    }
+    let notes: BTreeSet<&String> = check.models.iter().filter_map(|model| model.note.as_ref()).collect();
+    for note in notes {
+        wrapped(&format!("note: {note}"), CHECK_WIDTH, 6).into_iter().for_each(&mut say);
+    }
+    text
+}
+
+fn check_as_json(check: &ConfigCheck) -> Value {
+    let ledger = Ledger::new(check.cards.clone());
+    let cards = ledger.accounts().iter().map(|account| {
+        let card = account.card();
+        json!({ "id": card.id, "name": card.name, "available": account.limit(), "total": card.total })
+    });
+    let models = check.models.iter().map(|model| {
+        let Forecast { name, text, parts, warnings, note, refused, hints, .. } = model;
+        json!({
+            "name": name, "fits": refused.is_none(), "text": text, "parts": parts, "warnings": warnings, "note": note,
+            "reason": refused, "hints": hints,
+        })
+    });
+    let (cards, models): (Vec<Value>, Vec<Value>) = (cards.collect(), models.collect());
+    json!({ "schema": "plimsoll.serve-check/1", "cards": cards, "models": models })
+}
+
+/// Fixes the thresholds of glibc's allocator, unless the user has set some.
+///
+/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB, and memory of prompts is
+/// kept (seen: 1 GiB after 1 GiB of prompts). A threshold below the blocks of request bodies (128 KiB) makes each of
+/// them a mapping, whose page faults doubled the CPU time of a prompt of 2 MB. So blocks come from the heap, and the
+/// listener gives the heap's free pages back.
+fn fix_allocator_thresholds() {
+    let is_set = |name| std::env::var_os(name).is_some();
+    if !is_set("MALLOC_MMAP_THRESHOLD_") && !is_set("MALLOC_TRIM_THRESHOLD_") {
+        heap::fix_thresholds(1 << 20, 16 << 20);
+    }
+}
+
+/// Runs the daemon's one thread.
+pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>>) -> Result<T, ErrorReport> {
+    let mut done = None;
+    plimsoll_serve::on_one_thread(Box::pin(async { done = Some(work.await) }))
+        .map_err(ErrorReport::of("cannot start the server's event loop"))?;
+    done.unwrap_or_else(|| Err(ErrorReport::new("the server's event loop ended before its work")))
+}
+
+/// Prints the address on stdout, where scripts that asked for port 0 read it.
+pub(super) fn announce(address: SocketAddr) {
+    let mut stdout = anstream::stdout().lock();
+    // A closed stdout must not end the server.
+    let _ = writeln!(stdout, "http://{address}").and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    /// Each option of `serve`, with a value, and the lines of a configuration that say the same.
+    const KEYS: &[(&str, &str)] = &[
+        ("--listen=localhost:8081", "[serve]\nlisten = 'localhost:8081'"),
+        ("--open", "[serve]\nopen = true"),
+        ("--card=name=H200,total=80GiB", "[serve]\ncards = ['name=H200,total=80GiB']"),
+        ("--reserve=512MiB", "[serve]\nreserve = '512MiB'"),
+        ("--models-max=2", "[serve]\nmodels-max = 2"),
+        ("--warm=8GiB", "[serve]\nwarm = '8GiB'"),
+        ("--fleet=etcd://a", "[fleet]\nstore = 'etcd://a'"),
+        ("--engine=/opt/llama-server", "[engine]\ncommand = '/opt/llama-server'"),
+        ("--log-file=engines.log", "[serve]\nlog-file = 'engines.log'"),
+        ("--log-level=warn", "[serve]\nlog-level = 'warn'"),
+        ("-v", "[serve]\nlog-level = 'debug'"),
+        ("--log-format=json", "[serve]\nlog-format = 'json'"),
+        ("--guard=budget", "[serve.guard]\nmode = 'budget'"),
+        ("--ask=1500", "[serve]\nask = '1500ms'"),
+        ("--reclaim-before-load=user", "[serve]\nreclaim-before-load = 'user'"),
+        ("--allow-origin=https://a.example", "[serve]\nallow-origins = ['https://a.example']"),
+        ("--reuse", "[serve.guard]\nreuse = true"),
+        ("--chunk=2MiB", "[serve.guard]\nchunk = '2MiB'"),
+        ("--reclaim", "[serve.guard]\nreclaim = true"),
+        ("--wait=5", "[serve.guard]\nwait = '5s'"),
+        ("--spill=1GiB", "[serve.guard]\nspill = '1GiB'"),
+        ("--need=3GiB", "[serve.guard]\nneed = '3GiB'"),
+        ("--keep=4MiB", "[serve.guard]\nkeep = '4MiB'"),
+        ("--on-oom=managed", "[serve.guard]\non-oom = 'managed'"),
+        ("--pool=ours", "[serve.guard]\npool = 'ours'"),
+        ("--hide-vmm", "[serve.guard]\nhide-vmm = true"),
+    ];
+
+    /// Options that no configuration can hold, and why.
+    const WITHOUT_KEY: &[(&str, &str)] = &[
+        ("check", "a run that serves nothing"),
+        ("json", "belongs to --check"),
+        ("print-unit", "a run that serves nothing"),
+        ("user", "belongs to --print-unit"),
+    ];
+
+    fn options() -> clap::Command {
+        Arguments::augment_args(clap::Command::new("serve"))
+    }
+
+    /// The settings of a command line.
+    fn line(option: &str) -> ServeSettings {
+        // --need and --keep require --spill, which a comparison of theirs leaves out again.
+        let spill = ["--need", "--keep"].iter().any(|needs| option.starts_with(needs));
+        let words = ["serve", "plimsoll.toml", option].into_iter().chain(spill.then_some("--spill=1GiB"));
+        let matches = options().try_get_matches_from(words).unwrap();
+        let mut settings = Arguments::from_arg_matches(&matches).unwrap().settings();
+        settings.guard.spill = settings.guard.spill.filter(|_| !spill);
+        settings
+    }
+
+    #[test]
+    fn every_option_has_a_key_that_says_the_same() {
+        for (option, text) in KEYS {
+            let file = plimsoll_config::parse("plimsoll.toml", text, &|_| None).unwrap().serve;
+            assert_eq!(line(option), file, "{option}");
+            assert_ne!(file, ServeSettings::default(), "{option}");
+        }
+        for argument in options().get_arguments().filter(|it| !it.is_positional()) {
+            let short = || format!("-{}", argument.get_short().unwrap());
+            let name = argument.get_long().map_or_else(short, |long| format!("--{long}"));
+            let is_key = KEYS.iter().any(|(option, _)| option.split('=').next() == Some(&name));
+            let is_left_out = WITHOUT_KEY.iter().any(|(option, _)| *option == name.trim_start_matches('-'));
+            assert!(is_key != is_left_out, "{name} has no key in the configuration, and no reason for that");
+        }
+    }
+
+    #[test]
+    fn a_value_that_means_nothing_is_refused_on_the_command_line_too() {
+        for (option, told) in [
+            ("--reserve=512", "did you mean 512MiB?"),
+            ("--reserve=", "is not a size"),
+            ("--allow-origin=a.example", "is not the origin of a web page"),
+            ("--allow-origin=", "is not the origin of a web page"),
+        ] {
+            let error = options().try_get_matches_from(["serve", "plimsoll.toml", option]).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `plimsoll load`: asks a running server for a model, and says whether the load began, waits or was refused.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{ServerAddress, ServerVerbError, done};
+use crate::screen;
+
+/// The server decides within a few milliseconds, after a reading of the cards; an engine that rejects its command line
+/// ends within a second.
+const DECIDED_WITHIN: Duration = Duration::from_millis(1500);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Load {
+    /// Name or alias of the model
+    model: String,
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
+    let Load { model, server } = arguments;
+    let answer = server.ask_json(Method::POST, "/models/load", &json!({ "model": model }));
+    // What was wished is so already, or is under way.
+    let was_loaded = answer.as_ref().is_err_and(|error| error.has_code("model_running"));
+    if !was_loaded {
+        answer?;
+    }
+    let asked = Instant::now();
+    loop {
+        let status = server.ask_json(Method::GET, "/api/status", &Value::Null)?;
+        let is_asked = |entry: &&Value| entry["name"].as_str() == Some(model);
+        // An alias is not in this list.
+        let entry = status["models"].as_array().into_iter().flatten().find(is_asked);
+        let is_over = asked.elapsed() >= DECIDED_WITHIN;
+        match entry.map(|entry| {
+            (entry["state"].as_str().unwrap_or_default(), screen::in_a_line(&entry["last_failure"]))
+        }) {
+            Some(("unloaded" | "failed", why)) if is_over && !why.is_empty() => {
+                return Err(ServerVerbError::NotLoaded { model: model.clone(), why });
+            }
+            Some(("unloaded" | "failed" | "queued" | "loading", _)) if !is_over => {
+                thread::sleep(BETWEEN_LOOKS);
+            }
+            Some(("queued", _)) => {
+                return done(format_args!("{model} waits for memory; `plimsoll ps` shows when it is ready"));
+            }
+            Some(("ready", _)) | None if was_loaded => {
+                return done(format_args!("{model} is already loaded"));
+            }
+            Some(("ready", _)) => return done(format_args!("{model} is ready")),
+            _ => return done(format_args!("{model} is being loaded; `plimsoll ps` shows when it is ready")),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Formatting of reports about plans, load tests and recordings.
+
+// One module per report; what several reports share is in the `report` crate.
+mod bar;
+mod check;
+mod fit;
+mod html;
+mod paper;
+mod plan;
+mod record;
+mod soak;
+mod status;
+mod sweep;
+mod top;
+
+pub(crate) use bar::{svg, verdict};
+pub(crate) use check::check;
+pub(crate) use fit::fit;
+pub(crate) use html::html;
+pub(crate) use paper::Paper;
+pub(crate) use plan::plan;
+pub(crate) use record::RecordReport;
+pub(crate) use soak::{SoakReport, lasted};
+pub(crate) use status::{download, in_a_line, marks, server, status, yields};
+pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};
+pub(crate) use top::{TopCommand, TopEffect, TopScreen};

@@ -1,0 +1,137 @@
+//! Text of a plan: warnings, then for each card the verdict, a bar and the terms, then notes and hints.
+
+use std::fmt::{self, Write};
+
+use plimsoll_base::{Hint, Reason};
+use plimsoll_planner::{CardPlan, Plan};
+use plimsoll_report::{TERMS, written};
+
+use super::bar::{bar, held, terms, verdict};
+use super::paper::{Paper, bad, good};
+
+/// Cells of a bar, where the paper is wide enough.
+const WIDTH: usize = 64;
+
+/// Renders the whole text, with a final line feed.
+pub(crate) fn plan(plan: &Plan, paper: Paper) -> String {
+    written(|out| write(plan, paper, out))
+}
+
+fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
+    let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
+    let own = if plan.default_context.is_some() { ", the model's own (-c sets another)" } else { "" };
+    writeln!(out, "{}, {}{build}, context {}{own}", plan.model, plan.engine.kind, plan.context)?;
+    // A verdict that is in doubt must not be read before its doubt.
+    for warning in &plan.warnings {
+        paper.warning(&warning.text, out)?;
+    }
+    for card in &plan.cards {
+        write_card(card, paper, out)?;
+    }
+    writeln!(out)?;
+    paper.line(&host(plan), 2, out)?;
+    paper.line(&growth(plan), 2, out)?;
+    paper.line(&largest(plan), 2, out)?;
+    // The verdicts on the cards stand above them.
+    let is_said = |reason: &&Reason| !matches!(reason.code, "fits" | "does_not_fit");
+    for note in plan.reasons.iter().filter(is_said) {
+        paper.line(&format!("note: {}", note.text), 6, out)?;
+    }
+    for line in hints(&plan.hints) {
+        paper.line(&line, 8, out)?;
+    }
+    Ok(())
+}
+
+fn write_card(card: &CardPlan, paper: Paper, out: &mut String) -> fmt::Result {
+    let verdict = verdict(card);
+    let coloured = if card.fits { good(&verdict) } else { bad(&verdict) };
+    writeln!(out, "\n{}: {coloured}", card.id)?;
+    let cells = WIDTH.min(paper.width().saturating_sub(4));
+    let cells = u64::try_from(cells).unwrap_or_default();
+    writeln!(out, "  {}", bar(card, card.total).text(cells))?;
+    let others = (Some(held(card)), "held by the system and other processes".to_owned());
+    let own = terms(&card.terms).map(|term| (term.bytes, term.source.to_string()));
+    for (style, (bytes, source)) in TERMS.iter().zip(std::iter::once(others).chain(own)) {
+        // An unknown term is shown; a term of zero bytes would only be noise.
+        if bytes.is_none_or(|bytes| !bytes.is_zero()) {
+            let size = bytes.map_or("not known".to_owned(), |bytes| bytes.to_string());
+            let line = format!("  {} {:<9}{size:>12}  {source}", style.glyph, style.name);
+            paper.line(&line, 27, out)?;
+        }
+    }
+    let CardPlan { loaded, peak, free, total, .. } = card;
+    let line = format!("  loaded {loaded}, peak {peak}; {free} of {total} are free");
+    paper.line(&line, 4, out)
+}
+
+fn host(plan: &Plan) -> String {
+    let terms = &plan.host.terms;
+    let named = [
+        ("weights", &terms.weights),
+        ("KV cache", &terms.kv),
+        ("compute", &terms.compute),
+        ("output", &terms.output),
+    ];
+    let parts: Vec<String> = named
+        .into_iter()
+        .filter_map(|(name, term)| term.bytes.map(|bytes| (name, bytes)))
+        .filter(|(_, bytes)| !bytes.is_zero())
+        .map(|(name, bytes)| format!("{name} {bytes}"))
+        .collect();
+    format!("host memory: {} ({})", plan.host.peak, parts.join(", "))
+}
+
+fn growth(plan: &Plan) -> String {
+    let context = format!("one more token of context: {}", plan.growth.bytes_per_token);
+    // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
+    match plan.growth.pool.is_zero() {
+        true => context,
+        false => format!("{context}; each token in use adds {pool} of pool", pool = plan.growth.pool),
+    }
+}
+
+fn largest(plan: &Plan) -> String {
+    let Some(tokens) = plan.largest_context else {
+        return "no context fits".to_owned();
+    };
+    let trained = match plan.trained_context {
+        Some(trained) if tokens == trained => ", the longest that the model was trained for".to_owned(),
+        Some(trained) if tokens > trained && tokens == plan.context => {
+            return format!(
+                "largest context that was tried: {tokens}; longer ones are beyond what the model was trained for"
+            );
+        }
+        Some(trained) if tokens > trained => format!(" (the model was trained for {trained} tokens)"),
+        _ => String::new(),
+    };
+    format!("largest context that fits: {tokens}{trained}")
+}
+
+/// The widest column of flags; longer ones stick out, as do words where no flag does it.
+const FLAGS: usize = 28;
+
+/// Hints in columns: the flags, or words where no flag does it, then what they save and the price.
+pub(super) fn hints(hints: &[Hint]) -> Vec<String> {
+    let rows = hints.iter().map(|hint| {
+        let what = hint.advice.flags().unwrap_or_else(|| hint.advice.to_string());
+        let effect = match (hint.saves, hint.enough) {
+            (Some(saves), true) => format!("saves {saves}, fits"),
+            (Some(saves), false) => format!("saves {saves}"),
+            (None, true) => "fits".to_owned(),
+            (None, false) => String::new(),
+        };
+        [what, effect, hint.costs.unwrap_or_default().to_owned()]
+    });
+    let rows: Vec<[String; 3]> = rows.collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.filter(|&cell| cell <= FLAGS).max().unwrap_or_default()
+    };
+    let (flags, effects) = (width(0), width(1));
+    let line = |[what, effect, costs]: &[String; 3]| {
+        let line = format!("hint: {what:<flags$}  {effect:<effects$}  {costs}");
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}

@@ -1,0 +1,40 @@
+//! Refusal of a certificate, in words and as a word for programs.
+
+use crate::IdentityError;
+
+/// Why a host gets no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmissionRefusal {
+    #[error("the invitation is unknown")]
+    Unknown,
+    #[error("the invitation was used before")]
+    Used,
+    #[error("the invitation has expired")]
+    Expired,
+    #[error("`{0}` is no name of a host")]
+    Name(String),
+    #[error("a host `{0}` has a certificate; revoke it first, or choose another name")]
+    Taken(String),
+    #[error("the certificate of `{0}` is revoked, or not of this authority")]
+    Revoked(String),
+    #[error("the public key is none")]
+    PublicKey,
+    #[error(transparent)]
+    Failed(#[from] IdentityError),
+}
+
+impl AdmissionRefusal {
+    /// The word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_invitation",
+            Self::Used => "used_invitation",
+            Self::Expired => "expired_invitation",
+            Self::Name(_) => "bad_host_name",
+            Self::Taken(_) => "host_name_taken",
+            Self::Revoked(_) => "revoked_certificate",
+            Self::PublicKey => "bad_public_key",
+            Self::Failed(_) => "authority_failed",
+        }
+    }
+}

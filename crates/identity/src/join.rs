@@ -1,0 +1,209 @@
+//! Requests for a certificate: with an invitation, and with the present certificate.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use ring::signature::KeyPair;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::host::{FleetIssuer, HostIdentity, new_key};
+use super::invitation::Invitation;
+use super::tls::{IdentityOrIo, PeerTls, connect_pinned};
+use super::verify::RevokedSerials;
+use super::{IdentityError, PEER_PORT, bytes_text};
+
+/// Paths of the peer port.
+pub const JOIN: &str = "/plimsoll/fleet/join";
+pub const RENEW: &str = "/plimsoll/fleet/renew";
+/// Time for a request as a whole.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LONGEST_ANSWER: usize = 64 * 1024;
+
+/// An invited host's question for a certificate.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct JoinRequest {
+    /// Of the invitation.
+    pub secret: String,
+    pub host: String,
+    #[serde(with = "bytes_text")]
+    pub public_key: Vec<u8>,
+}
+
+impl std::fmt::Debug for JoinRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JoinRequest").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RenewRequest {
+    #[serde(with = "bytes_text")]
+    pub public_key: Vec<u8>,
+}
+
+/// A certificate that an authority has signed, and what goes with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    pub fleet: String,
+    pub host: String,
+    pub serial: String,
+    /// Seconds since 1970.
+    pub issued: u64,
+    pub expires: u64,
+    #[serde(with = "bytes_text")]
+    pub certificate: Vec<u8>,
+    #[serde(with = "bytes_text")]
+    pub authority: Vec<u8>,
+    pub issuer: FleetIssuer,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    #[error("cannot reach {address}: {error}")]
+    Connect { address: String, error: std::io::Error },
+    #[error("{address} is not the host of the invitation: {error}")]
+    Pinned { address: String, error: String },
+    #[error("{address} does not answer in {} s", PATIENCE.as_secs())]
+    Silent { address: String },
+    #[error("{address} does not answer as a host of a fleet: {error}")]
+    Answer { address: String, error: String },
+    #[error("refused: {0}")]
+    Refused(String),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// Asks for a certificate with an invitation, and writes the identity of this host. Without an `address`, other hosts
+/// reach it at the one from which it reaches the authority.
+pub async fn join(
+    folder: &Path,
+    invitation: &Invitation,
+    host: &str,
+    address: Option<String>,
+) -> Result<HostIdentity, JoinError> {
+    if HostIdentity::exists(folder) {
+        return Err(IdentityError::Exists(folder.to_owned()).into());
+    }
+    let issuer = &invitation.address;
+    let silent = |_| JoinError::Silent { address: issuer.clone() };
+    let asked = async {
+        let socket = TcpStream::connect(issuer).await;
+        let socket = socket.map_err(|error| JoinError::Connect { address: issuer.clone(), error })?;
+        let local = socket.local_addr().ok();
+        let stream = connect_pinned(socket, &invitation.digest, &invitation.fleet).await;
+        let stream = stream.map_err(|error| match error {
+            IdentityOrIo::Identity(error) => JoinError::Identity(error),
+            error => JoinError::Pinned { address: issuer.clone(), error: error.to_string() },
+        })?;
+        let (key, pair) = new_key()?;
+        let public_key = pair.public_key().as_ref().to_vec();
+        let request = JoinRequest { secret: invitation.secret.clone(), host: host.to_owned(), public_key };
+        let grant: Grant = ask(stream, issuer, JOIN, &request).await?;
+        let found = local.map(|local| std::net::SocketAddr::new(local.ip(), PEER_PORT).to_string());
+        let address = address.or(found).unwrap_or_default();
+        let identity = HostIdentity::of(grant, address, key);
+        check(&identity, &invitation.fleet, host)?;
+        identity.write(folder)?;
+        Ok(identity)
+    };
+    timeout(PATIENCE, asked).await.map_err(silent)?
+}
+
+/// Asks the authority's host for a new certificate, and writes it in the place of the present one.
+pub async fn renew(
+    folder: &Path,
+    present: &HostIdentity,
+    tls: &PeerTls,
+    issuer: &str,
+) -> Result<HostIdentity, JoinError> {
+    let asked = async {
+        let failed = |error| JoinError::Connect { address: issuer.to_owned(), error };
+        let socket = TcpStream::connect(issuer).await.map_err(failed)?;
+        let stream = tls.connect(socket, &present.issuer.host).await.map_err(failed)?;
+        let (key, pair) = new_key()?;
+        let request = RenewRequest { public_key: pair.public_key().as_ref().to_vec() };
+        let grant: Grant = ask(stream, issuer, RENEW, &request).await?;
+        take_renewed(folder, present, grant, key)
+    };
+    timeout(PATIENCE, asked).await.map_err(|_| JoinError::Silent { address: issuer.to_owned() })?
+}
+
+/// Writes a new certificate of this host in the place of the present one.
+fn take_renewed(
+    folder: &Path,
+    present: &HostIdentity,
+    grant: Grant,
+    key: Vec<u8>,
+) -> Result<HostIdentity, JoinError> {
+    let identity = HostIdentity::of(grant, present.address.clone(), key);
+    check(&identity, &present.fleet, &present.host)?;
+    if identity.authority != present.authority {
+        return Err(IdentityError::Key("another authority signed it".to_owned()).into());
+    }
+    identity.write(folder)?;
+    Ok(identity)
+}
+
+impl super::FleetAuthority {
+    /// Renews the certificate of the authority's own host, also one that has expired.
+    pub fn renew_own(
+        &self,
+        folder: &Path,
+        present: &HostIdentity,
+        now: u64,
+    ) -> Result<HostIdentity, JoinError> {
+        let (key, pair) = new_key()?;
+        let grant = self.sign_own(&present.host, pair.public_key().as_ref(), now)?;
+        take_renewed(folder, present, grant, key)
+    }
+}
+
+/// A granted identity is of this fleet and host, and its key is that of the certificate.
+fn check(identity: &HostIdentity, fleet: &str, host: &str) -> Result<(), IdentityError> {
+    if identity.fleet != fleet || identity.host != host {
+        return Err(IdentityError::Key("the certificate is for another host".to_owned()));
+    }
+    PeerTls::new(identity, &RevokedSerials::default(), false).map(drop)
+}
+
+async fn ask<T: DeserializeOwned>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    address: &str,
+    path: &str,
+    question: &impl Serialize,
+) -> Result<T, JoinError> {
+    let failed = |error: String| JoinError::Answer { address: address.to_owned(), error };
+    let broke = |error: hyper::Error| failed(error.to_string());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broke)?;
+    let body = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
+    let request = Request::post(path).header("host", "fleet").body(Full::new(Bytes::from(body)));
+    let request = request.map_err(|error| failed(error.to_string()))?;
+    let asked = async {
+        let answer = sender.send_request(request).await.map_err(broke)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
+        let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
+        // The sender ends with this, and its connection too.
+        drop(sender);
+        Ok::<_, JoinError>((status, body))
+    };
+    let (answered, _) = tokio::join!(asked, connection);
+    let (status, body) = answered?;
+    match status {
+        StatusCode::OK => serde_json::from_slice(&body).map_err(|error| failed(error.to_string())),
+        _ => {
+            let told: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let told = told["error"]["message"].as_str().map(str::to_owned);
+            Err(JoinError::Refused(told.unwrap_or_else(|| status.to_string())))
+        }
+    }
+}

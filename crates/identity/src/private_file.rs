@@ -1,0 +1,73 @@
+//! Files that only their owner reads: written whole or not at all, refused if others can read them.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::IdentityError;
+
+/// Largest file that is read.
+const LONGEST: u64 = 4 << 20;
+
+/// Reads a file of JSON that belongs to this user, or to root, and that others cannot read.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, IdentityError> {
+    let failed = |error| IdentityError::Read { path: path.to_owned(), error };
+    let file = File::open(path).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    let is_owned = about.uid() == geteuid().as_raw() || about.uid() == 0;
+    if !about.is_file() || !is_owned || about.mode() & 0o077 != 0 {
+        return Err(IdentityError::NotPrivate(path.to_owned()));
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST).read_to_end(&mut text).map_err(failed)?;
+    serde_json::from_slice(&text).map_err(|error| IdentityError::Content { path: path.to_owned(), error })
+}
+
+/// Writes a file of JSON beside its place, and moves it there.
+pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), IdentityError> {
+    let failed = |error| IdentityError::Write { path: path.to_owned(), error };
+    let text = serde_json::to_vec_pretty(content).map_err(|error| failed(error.into()))?;
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    put(&new, path, &text).map_err(|error| {
+        let _ = fs::remove_file(&new);
+        failed(error)
+    })
+}
+
+fn put(new: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    let _ = fs::remove_file(new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    file.write_all(text)?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    fs::rename(new, path)
+}
+
+/// Makes a folder of this user alone, if it is not there.
+pub(crate) fn make_folder(path: &Path) -> Result<(), IdentityError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| IdentityError::Write { path: path.to_owned(), error })
+}
+
+/// Lock of a folder against other processes, released when dropped.
+#[derive(Debug)]
+pub(crate) struct FolderLock {
+    _file: File,
+}
+
+impl FolderLock {
+    pub(crate) fn take(folder: &Path) -> Result<Self, IdentityError> {
+        let path: PathBuf = folder.join("lock");
+        let failed = |error| IdentityError::Write { path: path.clone(), error };
+        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = open.map_err(failed)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+        Ok(Self { _file: file })
+    }
+}

@@ -1,0 +1,144 @@
+//! Listener for other hosts of the fleet, with TLS where hosts have certificates.
+//!
+//! No page of a browser and no key of a client is served here. Many strangers that shake hands slowly take the places
+//! of each other, and of no host.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use plimsoll_identity::PeerCertificate;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::connection::ClientConnection;
+use super::listener::{OpenConnections, connection_builder, serve_connection};
+use super::model_service::ModelService;
+use super::peer::{Peer, PeerGate};
+use super::server::HttpServer;
+
+/// Time for a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Handshakes at a time: one more takes the place of the oldest.
+const MOST_HANDSHAKES: usize = 64;
+/// Pause after a failed accept, as descriptors are missing then.
+const BREATH: Duration = Duration::from_millis(50);
+
+struct PeerPort<H: ModelService> {
+    server: Rc<HttpServer<H>>,
+    gate: Rc<dyn PeerGate>,
+    builder: http1::Builder,
+    open: Rc<OpenConnections>,
+    handshakes: RefCell<VecDeque<Rc<Notify>>>,
+    /// Connections with certificates, so that a revocation ends them.
+    certified: RefCell<Vec<(PeerCertificate, Rc<ClientConnection>)>>,
+}
+
+/// Serves other hosts until `shutdown` is done and their last request has ended or run out of time.
+pub(crate) async fn serve_peers<H: ModelService>(
+    listener: TcpListener,
+    server: Rc<HttpServer<H>>,
+    gate: Rc<dyn PeerGate>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let limits = server.settings.limits.clone();
+    let mut revocations = gate.revocations();
+    let port = Rc::new(PeerPort {
+        builder: connection_builder(&limits),
+        open: Rc::default(),
+        handshakes: RefCell::default(),
+        certified: RefCell::default(),
+        server,
+        gate,
+    });
+    let (drain, draining) = watch::channel(false);
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Ok(()) = revocations.changed() => port.close_revoked(),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => {
+                    port.open.make_room(&port.server).await;
+                    let (port, draining) = (Rc::clone(&port), draining.clone());
+                    tokio::task::spawn_local(async move { port.take(stream, from.ip(), draining).await });
+                }
+                Err(_) => tokio::time::sleep(BREATH).await,
+            },
+        }
+    }
+    drop(listener);
+    let _ = drain.send(true);
+    let _ = timeout(limits.drain_time, port.open.at_most(0)).await;
+}
+
+impl<H: ModelService> PeerPort<H> {
+    async fn take(self: Rc<Self>, stream: TcpStream, from: IpAddr, draining: watch::Receiver<bool>) {
+        // Without a certificate it is idle for a short time only, until a request shows that it is a host.
+        let (client, stream) = ClientConnection::open(stream, false);
+        let _place = self.open.enter(&client);
+        let Some(tls) = self.gate.tls() else {
+            return self.serve(client, stream, None, from, draining).await;
+        };
+        let dropped = Rc::new(Notify::new());
+        self.begin_handshake(&dropped);
+        let shaken = tokio::select! {
+            shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken.ok(),
+            () = dropped.notified() => None,
+        };
+        self.handshakes.borrow_mut().retain(|other| !Rc::ptr_eq(other, &dropped));
+        match shaken {
+            Some(Ok((stream, shown))) => self.serve(client, stream, shown, from, draining).await,
+            Some(Err(refused)) => self.gate.refused(Some(from), &refused),
+            None => self.gate.refused(Some(from), &"the handshake took too long"),
+        }
+    }
+
+    fn begin_handshake(&self, dropped: &Rc<Notify>) {
+        let mut handshakes = self.handshakes.borrow_mut();
+        handshakes.push_back(Rc::clone(dropped));
+        if handshakes.len() > MOST_HANDSHAKES {
+            handshakes.pop_front().into_iter().for_each(|oldest| oldest.notify_one());
+        }
+    }
+
+    async fn serve<I>(
+        &self,
+        client: Rc<ClientConnection>,
+        stream: I,
+        shown: Option<PeerCertificate>,
+        from: IpAddr,
+        draining: watch::Receiver<bool>,
+    ) where
+        I: AsyncRead + AsyncWrite + Unpin + 'static,
+    {
+        if let Some(shown) = &shown {
+            client.has_key.set(true);
+            self.certified.borrow_mut().push((shown.clone(), Rc::clone(&client)));
+        }
+        let peer = Rc::new(Peer { gate: Rc::clone(&self.gate), shown, address: Some(from) });
+        let (its, server) = (Rc::clone(&client), Rc::clone(&self.server));
+        let service = service_fn(move |request| {
+            Rc::clone(&server).answer_peer(request, Rc::clone(&its), Rc::clone(&peer))
+        });
+        let connection = (Rc::clone(&client), stream);
+        serve_connection(connection, &self.builder, service, Rc::clone(&self.server), draining).await;
+        self.certified.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &client));
+    }
+
+    fn close_revoked(&self) {
+        let certified = self.certified.borrow();
+        certified
+            .iter()
+            .filter(|(shown, _)| self.gate.is_revoked(shown))
+            .for_each(|(_, client)| client.close());
+    }
+}
