@@ -101,6 +101,9 @@ pub(crate) trait ModelService: 'static {
 
     fn listing(&self, model: ModelId) -> ModelListing;
 
+    /// True if `fits` holds for the name of the model or for one of its aliases.
+    fn is_named(&self, model: ModelId, fits: impl Fn(&str) -> bool) -> bool;
+
     /// Loads a model without a request; it is known not to run.
     fn load(&self, model: ModelId);
 

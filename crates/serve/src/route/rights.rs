@@ -86,9 +86,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) fn permits(&self, head: &Parts, model: ModelId) -> bool {
         match self.named_key(head) {
             Ok(Some(key)) if key.settings.models.is_some() => {
-                let listing = self.service.listing(model);
-                let aliases = listing.aliases.iter().map(String::as_str);
-                key.permits(&std::iter::once(listing.name.as_str()).chain(aliases).collect::<Vec<_>>())
+                self.service.is_named(model, |name| key.permits(&[name]))
             }
             key => key.is_ok(),
         }

@@ -127,6 +127,11 @@ impl ModelService for Runtime {
         }
     }
 
+    fn is_named(&self, model: ModelId, fits: impl Fn(&str) -> bool) -> bool {
+        let entry = self.entry(model);
+        fits(&entry.name) || entry.aliases.iter().any(|alias| fits(alias))
+    }
+
     fn load(&self, model: ModelId) {
         // A wish of its own gets a word of its own, even where the model fails as it did before.
         self.statuses.with(model, |status| status.told = None);

@@ -138,6 +138,11 @@ impl ModelService for StubService {
         listing("real", self.state.get())
     }
 
+    fn is_named(&self, model: ModelId, fits: impl Fn(&str) -> bool) -> bool {
+        let listing = self.listing(model);
+        fits(&listing.name) || listing.aliases.iter().any(|alias| fits(alias))
+    }
+
     fn load(&self, _: ModelId) {
         self.orders.borrow_mut().push("load");
     }
