@@ -8,7 +8,6 @@ use plimsoll_flags::Options;
 use plimsoll_wire::env as names;
 
 use super::arguments::{arguments, until};
-use super::cache::Answer;
 use super::error::ExactError;
 use super::files::{Files, Form};
 use super::prompt::Prompt;
