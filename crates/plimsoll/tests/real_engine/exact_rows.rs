@@ -134,9 +134,11 @@ impl Asked {
             .env("PLIMSOLL_PHANTOM_CARDS", vec![card; cards].join(";"));
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Four words, and a blank at the end of the line.
+        let lines = said.lines().map(str::trim_end);
         let sizes =
             |line: &&str| line.split(' ').count() == 4 && line.ends_with(|last: char| last.is_ascii_digit());
-        said.lines().filter(sizes).map(str::to_owned).collect()
+        lines.filter(sizes).map(str::to_owned).collect()
     }
 }
 
