@@ -182,8 +182,7 @@ fn systemd_understands_the_units_and_finds_the_service_of_the_machine_confined()
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("plimsoll.service");
     for (template, of_user) in [("system", false), ("user", true)] {
-        let text =
-            fs::read_to_string(root().join(format!("crates/cli/units/{template}.service"))).unwrap();
+        let text = fs::read_to_string(root().join(format!("crates/cli/units/{template}.service"))).unwrap();
         // `verify` looks for the program and the pages, which are not installed here.
         let text =
             text.replace("/usr/bin/plimsoll", "/bin/true").replace("man:plimsoll-serve(1)", "https://x.test");
