@@ -20,7 +20,7 @@ fn a_model_loads_beside_a_sleeping_one_whose_next_request_has_its_memory_back() 
     // Room for one of them and a half.
     let card = format!("name=host,kind=host,total={}B", fleet::need(&file, FLAGS) / 2 * 3);
     let daemon = Setup::with_cards(&[&card])
-        .config(&(section("alpha", "--sleep-idle-seconds 1") + &section("beta", "")))
+        .config(&(section("alpha", "--sleep-idle-seconds 4") + &section("beta", "")))
         .argument("--engine")
         .argument(&program().display().to_string())
         .start();
