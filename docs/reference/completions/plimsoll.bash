@@ -22,6 +22,9 @@ _plimsoll() {
             plimsoll,doctor)
                 cmd="plimsoll__subcmd__doctor"
                 ;;
+            plimsoll,download)
+                cmd="plimsoll__subcmd__download"
+                ;;
             plimsoll,engine)
                 cmd="plimsoll__subcmd__engine"
                 ;;
@@ -193,6 +196,9 @@ _plimsoll() {
             plimsoll__subcmd__help,doctor)
                 cmd="plimsoll__subcmd__help__subcmd__doctor"
                 ;;
+            plimsoll__subcmd__help,download)
+                cmd="plimsoll__subcmd__help__subcmd__download"
+                ;;
             plimsoll__subcmd__help,engine)
                 cmd="plimsoll__subcmd__help__subcmd__engine"
                 ;;
@@ -332,7 +338,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine fleet import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor download engine fleet import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -391,6 +397,28 @@ _plimsoll() {
                     return 0
                     ;;
                 --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__download)
+            opts="-h --force --remove --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -842,7 +870,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine fleet import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor download engine fleet import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -870,6 +898,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__download)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
