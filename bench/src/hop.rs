@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -129,13 +129,7 @@ impl Pair {
 }
 
 /// Gives a host its certificate, as an operator does: the first one begins the fleet, the second one joins it.
-fn enrol(
-    program: &Path,
-    fleet: &str,
-    number: u32,
-    identity: &PathBuf,
-    folder: &Path,
-) -> Result<(), HopError> {
+fn enrol(program: &Path, fleet: &str, number: u32, identity: &Path, folder: &Path) -> Result<(), HopError> {
     let (address, host) = (free_address()?.to_string(), format!("host-{number}"));
     let shown = identity.display().to_string();
     if number == 1 {

@@ -218,18 +218,23 @@ mod tests {
     fn paths_that_the_service_will_not_find_are_told() {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         let config = place.path().join("p.toml");
-        assert!(warnings(&config, true)[0].contains("cannot read /tmp/"));
+        let here = Some(place.path());
+        assert!(warnings(&config, here)[0].contains("cannot read /tmp/"));
         let text = "[models.a]\nmodel = 'models/a.gguf'\n[models.b]\nmodel = '/var/tmp/b.gguf'\n[models.c]\nmodel = '/srv/c.gguf'\n";
         fs::write(&config, text).unwrap();
-        assert_eq!(warnings(&config, true), Vec::<String>::new());
-        let told = warnings(&config, false);
+        let told = warnings(&config, here);
+        assert!(told.len() == 3 && told.iter().all(|line| line.ends_with(" is not there")), "{told:?}");
+        fs::create_dir(place.path().join("models")).unwrap();
+        fs::write(place.path().join("models/a.gguf"), "").unwrap();
+        assert_eq!(warnings(&config, here).len(), 2);
+        let told = warnings(&config, None);
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(told[0].starts_with("the configuration: /tmp/") && told[0].contains("PrivateTmp"));
         assert!(told[1].starts_with("model `a`: models/a.gguf is a relative path"));
         assert!(told[2].starts_with("model `b`: /var/tmp/b.gguf is hidden"));
         // Cargo is on the PATH of a test, and not where a service looks.
         fs::write(&config, "[models.a]\ncmd = 'cargo ${PORT}'\n[models.b]\ncmd = 'sh ${PORT}'\n[models.c]\ncmd = 'no-such ${PORT}'\n").unwrap();
-        let told = warnings(&config, true);
+        let told = warnings(&config, here);
         let is_elsewhere = !PATH.iter().any(|folder| Path::new(folder).join("cargo").is_file());
         assert_eq!(told.len(), usize::from(is_elsewhere), "{told:?}");
         assert!(
@@ -239,10 +244,10 @@ mod tests {
         );
         let open = "listen = '0.0.0.0:1'\n[models.a]\ncmd = 'sh ${PORT}'\n";
         fs::write(&config, format!("[serve]\n{open}")).unwrap();
-        assert!(warnings(&config, true)[0].contains("will not start: the address 0.0.0.0:1 can be reached"));
+        assert!(warnings(&config, here)[0].contains("will not start: the address 0.0.0.0:1 can be reached"));
         fs::write(&config, format!("[serve]\napi-keys = ['k']\n{open}")).unwrap();
-        assert_eq!(warnings(&config, true), Vec::<String>::new());
+        assert_eq!(warnings(&config, here), Vec::<String>::new());
         fs::write(&config, "mdel = 1").unwrap();
-        assert!(warnings(&config, true)[0].starts_with("the service will not start: "));
+        assert!(warnings(&config, here)[0].starts_with("the service will not start: "));
     }
 }
