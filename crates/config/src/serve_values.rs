@@ -17,11 +17,12 @@ const LONGEST_CARD: usize = 500;
 /// The longest time of `ask`.
 const LONGEST_ASK: Duration = Duration::from_secs(3600);
 
-/// Memory to leave free. A number without a unit is refused, since bytes are never meant.
+/// Size of memory. A number without a unit that is less than a MiB of bytes is refused: bytes are not meant.
 pub fn reserve_size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: plimsoll_base::ParseBytesError| error.to_string())?;
     let number = text.trim();
-    match number.bytes().all(|byte| byte.is_ascii_digit()) && !size.is_zero() {
+    let is_bare = number.bytes().all(|byte| byte.is_ascii_digit());
+    match is_bare && !size.is_zero() && size < Bytes::mib(1) {
         true => {
             // The size of a card or a model has one or two digits in GiB.
             let unit = if number.len() > 2 { "MiB" } else { "GiB" };

@@ -229,7 +229,7 @@ fn a_proxy_with_another_port_than_the_command_is_told() {
             write `${PORT}` as its port"
         ]
     );
-    assert_eq!(told("http://127.0.0.1:${PORT}/v1"), [""; 0]);
+    assert_eq!(told("http://127.0.0.1:${PORT}"), [""; 0]);
 }
 
 #[test]

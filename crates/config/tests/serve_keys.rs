@@ -138,7 +138,7 @@ fn names_and_addresses_are_read_alike_in_both_formats() {
     for (text, told) in [
         ("[serve]\ndefault = 'zz'\n", "`default = \"zz\"` names no model of the file"),
         ("[serve]\nlisten = ['8080', 'x']\n", "`x` is not an address to listen on"),
-        ("[serve]\nlisten = 8080\n", "an address or a list of addresses"),
+        ("[serve]\nlisten = true\n", "a port, or a list of them"),
         ("[serve]\nautoload = 'no'\n", "write true or false"),
     ] {
         let error = read("a.toml", text).unwrap_err();

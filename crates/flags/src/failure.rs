@@ -29,6 +29,9 @@ fn meant(argument: &str, nearest: Option<&str>) -> String {
     if let Some((flag, value)) = joined(argument) {
         return format!("write the value as a word of its own: `{flag} {}`", quoted(value));
     }
+    if let Some(flag) = argument.strip_suffix('=').filter(|flag| is_flag(flag)) {
+        return format!("write the value as a word of its own: `{flag} VALUE`");
+    }
     nearest.map_or_else(
         || "`llama-server --help` lists the known flags".to_owned(),
         |name| format!("did you mean {name}?"),

@@ -148,6 +148,15 @@ _plimsoll() {
             plimsoll__subcmd__fleet,help)
                 cmd="plimsoll__subcmd__fleet__subcmd__help"
                 ;;
+            plimsoll__subcmd__fleet,init)
+                cmd="plimsoll__subcmd__fleet__subcmd__init"
+                ;;
+            plimsoll__subcmd__fleet,invite)
+                cmd="plimsoll__subcmd__fleet__subcmd__invite"
+                ;;
+            plimsoll__subcmd__fleet,join)
+                cmd="plimsoll__subcmd__fleet__subcmd__join"
+                ;;
             plimsoll__subcmd__fleet,leave)
                 cmd="plimsoll__subcmd__fleet__subcmd__leave"
                 ;;
@@ -156,6 +165,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__fleet,ps)
                 cmd="plimsoll__subcmd__fleet__subcmd__status"
+                ;;
+            plimsoll__subcmd__fleet,revoke)
+                cmd="plimsoll__subcmd__fleet__subcmd__revoke"
                 ;;
             plimsoll__subcmd__fleet,status)
                 cmd="plimsoll__subcmd__fleet__subcmd__status"
@@ -175,11 +187,23 @@ _plimsoll() {
             plimsoll__subcmd__fleet__subcmd__help,help)
                 cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__help"
                 ;;
+            plimsoll__subcmd__fleet__subcmd__help,init)
+                cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__init"
+                ;;
+            plimsoll__subcmd__fleet__subcmd__help,invite)
+                cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__invite"
+                ;;
+            plimsoll__subcmd__fleet__subcmd__help,join)
+                cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__join"
+                ;;
             plimsoll__subcmd__fleet__subcmd__help,leave)
                 cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__leave"
                 ;;
             plimsoll__subcmd__fleet__subcmd__help,move)
                 cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__move"
+                ;;
+            plimsoll__subcmd__fleet__subcmd__help,revoke)
+                cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__revoke"
                 ;;
             plimsoll__subcmd__fleet__subcmd__help,status)
                 cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__status"
@@ -301,11 +325,23 @@ _plimsoll() {
             plimsoll__subcmd__help__subcmd__fleet,drain)
                 cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__drain"
                 ;;
+            plimsoll__subcmd__help__subcmd__fleet,init)
+                cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__init"
+                ;;
+            plimsoll__subcmd__help__subcmd__fleet,invite)
+                cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__invite"
+                ;;
+            plimsoll__subcmd__help__subcmd__fleet,join)
+                cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__join"
+                ;;
             plimsoll__subcmd__help__subcmd__fleet,leave)
                 cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__leave"
                 ;;
             plimsoll__subcmd__help__subcmd__fleet,move)
                 cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__move"
+                ;;
+            plimsoll__subcmd__help__subcmd__fleet,revoke)
+                cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__revoke"
                 ;;
             plimsoll__subcmd__help__subcmd__fleet,status)
                 cmd="plimsoll__subcmd__help__subcmd__fleet__subcmd__status"
@@ -596,7 +632,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__fleet)
-            opts="-h --help status ps drain cordon uncordon leave move try help"
+            opts="-h --help init invite join revoke status ps drain cordon uncordon leave move try help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -646,7 +682,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__fleet__subcmd__help)
-            opts="status drain cordon uncordon leave move try help"
+            opts="init invite join revoke status drain cordon uncordon leave move try help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -701,6 +737,48 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__fleet__subcmd__help__subcmd__init)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__fleet__subcmd__help__subcmd__invite)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__fleet__subcmd__help__subcmd__join)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__fleet__subcmd__help__subcmd__leave)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -716,6 +794,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__fleet__subcmd__help__subcmd__move)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__fleet__subcmd__help__subcmd__revoke)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -771,6 +863,84 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__fleet__subcmd__init)
+            opts="-h --host --fleet --lifetime --folder --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fleet)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lifetime)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__fleet__subcmd__invite)
+            opts="-h --for --folder --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__fleet__subcmd__join)
+            opts="-h --address --host --folder --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__fleet__subcmd__leave)
             opts="-h --store --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -797,6 +967,28 @@ _plimsoll() {
             fi
             case "${prev}" in
                 --store)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__fleet__subcmd__revoke)
+            opts="-h --store --folder --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --store)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -996,7 +1188,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__fleet)
-            opts="status drain cordon uncordon leave move try"
+            opts="init invite join revoke status drain cordon uncordon leave move try"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1037,6 +1229,48 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__help__subcmd__fleet__subcmd__init)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__fleet__subcmd__invite)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__fleet__subcmd__join)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__help__subcmd__fleet__subcmd__leave)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -1052,6 +1286,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__fleet__subcmd__move)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__fleet__subcmd__revoke)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

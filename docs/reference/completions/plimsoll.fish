@@ -90,16 +90,35 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_see
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "path" -d 'Print the path of the engine that is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "remove" -d 'Remove the engines of `engine install`, and the models of `plimsoll quickstart`'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "status" -d 'List the hosts, their models, and what is drained'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "ps" -d 'List the hosts, their models, and what is drained'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "drain" -d 'Seat nothing more on a host, and let its idle models leave'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "cordon" -d 'Seat nothing more on a host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "uncordon" -d 'End a drain or a cordon'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "leave" -d 'Drain a host and wait until no model has a seat there; the host may then be stopped'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "try" -d 'Start three members of a store and three hosts on this machine, and ask through one that has no model'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from status ps drain cordon uncordon leave move try help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "init" -d 'Begin a fleet: make its authority, and the certificate of this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "invite" -d 'Print an invitation, with which one host joins the fleet; on the host that began it'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "join" -d 'Join a fleet with an invitation: get a certificate for this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "revoke" -d 'Revoke the certificates of a host; on the host that began the fleet'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "status" -d 'List the hosts, their models, and what is drained'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "ps" -d 'List the hosts, their models, and what is drained'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "drain" -d 'Seat nothing more on a host, and let its idle models leave'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "cordon" -d 'Seat nothing more on a host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "uncordon" -d 'End a drain or a cordon'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "leave" -d 'Drain a host and wait until no model has a seat there; the host may then be stopped'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "try" -d 'Start three members of a store and three hosts on this machine, and ask through one that has no model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l host -d 'This host\'s name in the fleet [default: the machine\'s host name]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l fleet -d 'The fleet\'s name, as in etcd://HOST/NAME' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l lifetime -d 'Time for which certificates are good; hosts renew them when a third is left' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from invite" -l for -d 'Time for which the invitation is good' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from invite" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from invite" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l address -d 'Where other hosts reach this one [default: the address from which it reaches the inviting host, port 7079]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l host -d 'This host\'s name in the fleet [default: the machine\'s host name]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store -d 'The fleet\'s store' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
@@ -120,6 +139,10 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -l engine -d 'llama-server [default: the installed engine, which is installed if there is none]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -l once -d 'End after the first answer'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "init" -d 'Begin a fleet: make its authority, and the certificate of this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "invite" -d 'Print an invitation, with which one host joins the fleet; on the host that began it'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "join" -d 'Join a fleet with an invitation: get a certificate for this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revoke the certificates of a host; on the host that began the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "status" -d 'List the hosts, their models, and what is drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "drain" -d 'Seat nothing more on a host, and let its idle models leave'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "cordon" -d 'Seat nothing more on a host'
@@ -352,6 +375,10 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "remove" -d 'Remove the engines of `engine install`, and the models of `plimsoll quickstart`'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "init" -d 'Begin a fleet: make its authority, and the certificate of this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "invite" -d 'Print an invitation, with which one host joins the fleet; on the host that began it'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "join" -d 'Join a fleet with an invitation: get a certificate for this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "revoke" -d 'Revoke the certificates of a host; on the host that began the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "status" -d 'List the hosts, their models, and what is drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "drain" -d 'Seat nothing more on a host, and let its idle models leave'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "cordon" -d 'Seat nothing more on a host'

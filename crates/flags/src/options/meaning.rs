@@ -285,7 +285,7 @@ mod tests {
                 "-c4096",
                 "command line: unknown flag `-c4096`; write the value as a word of its own: `-c 4096`",
             ),
-            ("-c=", "command line: unknown flag `-c=`; did you mean -c?"),
+            ("-c=", "command line: unknown flag `-c=`; write the value as a word of its own: `-c VALUE`"),
             (
                 "-fa maybe",
                 "command line: `maybe` is not a valid value for --flash-attn; write one of on, off and auto",

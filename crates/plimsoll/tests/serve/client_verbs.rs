@@ -154,7 +154,7 @@ fn a_load_without_room_is_not_said_to_be_under_way() {
     assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: "), "{error}");
     assert!(error.contains("a yield to other programs keeps free 900 MiB"), "{error}");
     let status = printed(&plimsoll(&daemon, "", &["status"]));
-    assert!(status.contains("  refused alpha: alpha does not fit") && status.contains("900 MiB"), "{status}");
+    assert!(status.contains("  refused: alpha does not fit") && status.contains("900 MiB"), "{status}");
     printed(&plimsoll(&daemon, "", &["yield", "--end"]));
     let (status, error) = failed(&plimsoll(&daemon, "", &["load", "large"]));
     assert!(status == Some(1) && error.contains("large is not loaded: "), "{error}");
@@ -178,7 +178,7 @@ fn a_second_load_is_told_what_the_model_does() {
 fn an_engine_that_ends_at_once_is_an_answer_of_load() {
     let daemon = Setup::new().model("alpha", "612MiB", "fail=crash_at_load", "").start();
     let (status, error) = failed(&plimsoll(&daemon, "", &["load", "alpha"]));
-    assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: alpha "), "{error}");
+    assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: alpha: "), "{error}");
     let listed = printed(&plimsoll(&daemon, "", &["status"]));
     let failures = listed.lines().filter(|line| line.contains("  failed ") || line.contains("  refused"));
     assert_eq!(failures.count(), 1, "{listed}");

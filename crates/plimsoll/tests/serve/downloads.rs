@@ -128,7 +128,7 @@ fn a_model_that_fits_on_no_card_is_refused_before_its_first_byte_unless_it_is_fo
     assert_eq!(answer.status, 413, "{}", answer.text());
     let text = answer.text();
     assert!(text.contains("1024 MiB") && text.contains("--force"), "{text}");
-    assert!(hub.asked().0 < 1 << 20, "the header alone");
+    assert!(hub.asked().0 < 32 << 20, "the header alone: its vocabulary has 128 000 words");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let forced = post(daemon.address, "/models", &json!({ "model": NAME, "force": true }));
     assert_eq!(forced.status, 200, "{}", forced.text());
@@ -149,7 +149,7 @@ fn a_model_comes_from_an_address_and_says_what_it_will_take() {
     let order = json!({ "model": hub.plain("user/model-GGUF", "tiny-Q8_0.gguf") });
     let answer = post(daemon.address, "/models", &order).json();
     assert_eq!((&answer["success"], &answer["model"]), (&json!(true), &json!("tiny-Q8_0")), "{answer}");
-    assert!(answer["memory"].as_str().is_some_and(|text| text.ends_with("planned")), "{answer}");
+    assert!(answer["memory"].as_str().is_some_and(|text| text.contains(" MiB planned")), "{answer}");
     until("the model is listed", || names(&daemon) == ["tiny-Q8_0"]);
     let planned = get(daemon.address, "/api/what-if?model=tiny-Q8_0");
     assert_eq!(planned.json()["fits"], "now", "{}", planned.text());

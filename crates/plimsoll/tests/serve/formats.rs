@@ -279,6 +279,6 @@ fn what_the_command_line_takes_is_taken_from_the_file_and_changes_at_a_restart()
     std::fs::write(daemon.config_file(), keys("32") + &models).expect("the file can be written");
     daemon.signal("HUP");
     daemon.told(
-        "plimsoll.toml:3: `32` is a number of bytes; did you mean 32MiB?; the old configuration remains",
+        "plimsoll.toml:3: `32` is a number of bytes; did you mean 32GiB?; the old configuration remains",
     );
 }
