@@ -76,7 +76,7 @@ pub(crate) use listener::{bind, permit, serve};
 pub(crate) use listing::{HeldMemory, Modalities, ModelListing, status};
 pub(crate) use model_profile::{ModelAbility, ModelProfile};
 pub(crate) use model_service::{ModelService, Pass, RouteOptions};
-pub(crate) use peer::{DECLINED, HOP, MODEL, PeerGate, SEAT, no_certificate};
+pub(crate) use peer::{DECLINED, HOP, HOST, MODEL, PeerGate, SEAT, no_certificate};
 pub(crate) use peer_port::serve_peers;
 pub(crate) use problem::{HttpProblem, without_engine_words};
 pub(crate) use prompt::{PromptPrefixes, RequestPrompt};

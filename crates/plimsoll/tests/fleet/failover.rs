@@ -21,7 +21,7 @@ const WHOLE: Duration = Duration::from_secs(10);
 
 #[test]
 #[allow(clippy::print_stdout, reason = "figures of the run")]
-fn a_dead_host_costs_its_models_a_lease_and_a_load_and_other_streams_no_event() {
+fn long_a_dead_host_costs_its_models_a_lease_and_a_load_and_other_streams_no_event() {
     let fleet = Fleet::with("64MiB", SCRIPT, "");
     let host = fleet.ask(0, "one").header("plimsoll-host").unwrap().to_owned();
     let (owner, other) = if host == "h1" { (1, 2) } else { (2, 1) };

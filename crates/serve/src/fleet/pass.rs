@@ -13,8 +13,8 @@ use plimsoll_scheduler::ModelId;
 
 use super::{FleetMember, ended, wanted};
 use crate::route::{
-    AnswerTokens, DECLINED, HOP, HttpProblem, MODEL, Pass, RequestPrompt, RouteOptions, SEAT, StallLimit,
-    Upstream,
+    AnswerTokens, DECLINED, HOP, HOST, HttpProblem, MODEL, Pass, RequestPrompt, RouteOptions, SEAT,
+    StallLimit, Upstream,
 };
 use crate::runtime::{RunPass, Runtime};
 
@@ -70,6 +70,15 @@ impl ServePass {
 }
 
 impl PeerPass {
+    /// True if another program answers at the host's address. The port of a dead host may be taken by any.
+    fn is_of_another(&self, head: &Parts) -> bool {
+        match head.headers.get(HOST) {
+            Some(name) => name.as_bytes() != self.host.as_bytes(),
+            // A host that refuses a request at its door does not say its name.
+            None => head.status.is_success(),
+        }
+    }
+
     /// Looks for the host anew, after this one has declined or was not reached.
     async fn next(self, prompt: RequestPrompt<'_>) -> Result<ServePass, HttpProblem> {
         let Self { member, runtime, model, wish, host, tries, is_declined, .. } = self;
@@ -109,7 +118,7 @@ impl Pass for ServePass {
             Self::Run(_) => false,
             Self::Peer(pass) => {
                 pass.is_declined.set(head.headers.contains_key(DECLINED));
-                pass.is_declined.get()
+                pass.is_declined.get() || pass.is_of_another(head)
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) const SEAT: HeaderName = HeaderName::from_static("plimsoll-seat");
 /// Name of the model, which body or path may give in another form.
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("plimsoll-model");
 /// Name of the host that answered a request.
-const HOST: HeaderName = HeaderName::from_static("plimsoll-host");
+pub(crate) const HOST: HeaderName = HeaderName::from_static("plimsoll-host");
 /// In an answer: the seat is not this host's any more, and the router is to look for another.
 pub(crate) const DECLINED: HeaderName = HeaderName::from_static("plimsoll-declined");
 
