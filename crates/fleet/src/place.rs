@@ -20,6 +20,8 @@ pub struct SeatWish<'a> {
     pub model: &'a str,
     /// The only host that is wanted, if an operator named one.
     pub only: Option<&'a str>,
+    /// One more seat of a model that has some: no other model leaves for it.
+    pub more: bool,
     pub cause: SeatCause,
     /// Memory of the model's own run on that host, which is registered as held without a seat.
     pub held: Bytes,
@@ -34,8 +36,18 @@ pub struct SeatPlan {
     pub incarnation: String,
     pub need: Bytes,
     pub cause: SeatCause,
-    /// Models that leave, with the tokens of their seats.
-    pub evicts: Vec<(String, u64)>,
+    /// Number of the seat.
+    pub number: u32,
+    /// Seats of models that leave.
+    pub evicts: Vec<EvictedSeat>,
+}
+
+/// Seat of an idle model that leaves for another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EvictedSeat {
+    pub model: String,
+    pub number: u32,
+    pub token: u64,
 }
 
 /// A host that could take the model. Less is better.
@@ -48,7 +60,7 @@ struct Candidate<'a> {
     host: &'a str,
     incarnation: &'a str,
     need: Bytes,
-    evicts: Vec<(String, u64)>,
+    evicts: Vec<EvictedSeat>,
 }
 
 /// Chooses a host, or says of each host why it cannot take the model.
@@ -66,13 +78,15 @@ pub fn place(view: &FleetView, wish: &SeatWish<'_>) -> Result<SeatPlan, Reason> 
     };
     let mut candidates: Vec<Candidate<'_>> = among(false).collect();
     // A host that would evict is not drawn while another needs not.
-    if candidates.is_empty() {
+    if candidates.is_empty() && !wish.more {
         candidates = among(true).collect();
     }
     let Some(chosen) = draw(candidates, wish.random) else { return Err(refusal(view, &offering, wish)) };
     let Candidate { host, incarnation, need, evicts, .. } = chosen;
     let (host, incarnation) = (host.to_owned(), incarnation.to_owned());
-    Ok(SeatPlan { host, incarnation, need, cause: wish.cause, evicts })
+    // An operator moves the first seat; a router takes one that no living host has.
+    let number = if wish.cause == SeatCause::Moved { 0 } else { view.vacant(wish.model) };
+    Ok(SeatPlan { host, number, incarnation, need, cause: wish.cause, evicts })
 }
 
 /// Offers of one model, by the digest of the list that has it. Hosts with the same lists are looked up once.
@@ -142,6 +156,7 @@ fn refusal(view: &FleetView, offering: &Offering<'_>, wish: &SeatWish<'_>) -> Re
 /// Why a host cannot take a model.
 enum Refusal {
     OtherHost,
+    HasOne,
     Drains,
     NotOffered,
     TooLarge { need: Bytes, capacity: Bytes },
@@ -152,6 +167,7 @@ impl Refusal {
     fn reason(&self) -> Reason {
         match *self {
             Self::OtherHost => Reason::new("other_host", "another host is named"),
+            Self::HasOne => Reason::new("has_seat", "the model has a seat on the host"),
             Self::Drains => Reason::new("host_drains", "the host takes no more models"),
             Self::NotOffered => Reason::new("not_offered", "the host does not offer the model"),
             Self::TooLarge { need, capacity } => {
@@ -176,6 +192,9 @@ fn consider<'a>(
 ) -> Result<Candidate<'a>, Refusal> {
     if wish.only.is_some_and(|only| only != name) {
         return Err(Refusal::OtherHost);
+    }
+    if view.living_seats(wish.model).any(|(_, seat)| seat.record.body.host == name) {
+        return Err(Refusal::HasOne);
     }
     if view.drains(name) {
         return Err(Refusal::Drains);
@@ -203,20 +222,20 @@ fn evictions(
     name: &str,
     host: &HostRecord,
     missing: Bytes,
-) -> Option<(Vec<(String, u64)>, Bytes)> {
+) -> Option<(Vec<EvictedSeat>, Bytes)> {
     let runs = view.states.get(name).map(|state| &state.record.body.runs)?;
     let is_idle = |other: &str| runs.get(other).is_some_and(|run| run.idle);
-    let seats = view.seats_on(name, &host.incarnation);
+    let seats = view.numbered_seats_on(name, &host.incarnation);
     let mut idle: Vec<_> = seats.filter(|(other, ..)| *other != model && is_idle(other)).collect();
     // The largest first, so that few models leave; the token makes the order the same in every daemon.
-    idle.sort_by_key(|(_, token, seat)| (std::cmp::Reverse(seat.need), *token));
+    idle.sort_by_key(|(_, _, seat)| (std::cmp::Reverse(seat.record.body.need), seat.revision));
     let (mut evicts, mut freed) = (Vec::new(), Bytes::ZERO);
-    for (other, token, seat) in idle {
+    for (other, number, seat) in idle {
         if freed >= missing {
             break;
         }
-        freed += seat.need;
-        evicts.push((other.to_owned(), token));
+        freed += seat.record.body.need;
+        evicts.push(EvictedSeat { model: other.to_owned(), number, token: seat.revision });
     }
     (freed >= missing).then_some((evicts, freed))
 }
