@@ -134,10 +134,10 @@ impl FleetNode {
     ) {
         self.gone.remove(host);
         self.passed_on.remove(&request);
-        let mut hosts = self.view.living_seats(model).map(|(_, seat)| &seat.record.body.host);
-        let stands = hosts.clone().any(|name| name == host);
+        let hosts = || self.view.living_seats(model).map(|(_, seat)| &seat.record.body.host);
+        let stands = hosts().any(|name| name == host);
         // Another host has a seat of the model: it is asked in the place of this one.
-        let others = hosts.any(|name| name != host);
+        let others = hosts().any(|name| name != host);
         if !stands || others {
             let wish = Wish { request, affinity: Affinity::default() };
             return self.route(now, wish, model, stands.then_some(host), effects);
