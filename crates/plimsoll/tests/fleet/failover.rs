@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const LOAD: Duration = Duration::from_millis(500);
 const MORE: Duration = Duration::from_secs(2);
 /// A stream of 300 events, one each 100 ms: longer than the failover.
-const SCRIPT: &str = "load_ms=500 events=300 event_gap_ms=100";
+const SCRIPT: &str = "load_ms=500 events=300 event_ms=100";
 const EVENTS: usize = 300;
 /// Time after the store's return in which all is as before.
 const WHOLE: Duration = Duration::from_secs(10);

@@ -5,6 +5,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::http;
 use crate::links::Link;
 use crate::nemesis::{HOSTS, MODELS, World};
@@ -152,10 +154,19 @@ fn full_store(world: &mut World, most: u64) {
     world.pause(most);
     restart_members(world, &[]);
     let address = world.store.members[0].address.parse().unwrap();
-    let disarm = serde_json::json!({ "action": "DEACTIVATE", "memberID": "0", "alarm": "NOSPACE" });
-    crate::daemon::until("the alarm is disarmed", || {
-        TcpStream::connect(address).is_ok()
-            && http::post(address, "/v3/maintenance/alarm", &disarm).status == 200
+    let ask = |body: &Value| {
+        let answers = TcpStream::connect(address).is_ok();
+        let answer = answers.then(|| http::post(address, "/v3/maintenance/alarm", body));
+        answer.filter(|answer| answer.status == 200).map(|answer| answer.json())
+    };
+    // Each member that was full has raised an alarm of its own.
+    crate::daemon::until("the alarms are disarmed", || {
+        let Some(raised) = ask(&json!({ "action": "GET" })) else { return false };
+        let raised = raised["alarms"].as_array().cloned().unwrap_or_default();
+        for alarm in &raised {
+            ask(&json!({ "action": "DEACTIVATE", "memberID": alarm["memberID"], "alarm": alarm["alarm"] }));
+        }
+        raised.is_empty()
     });
 }
 
@@ -166,11 +177,17 @@ fn restored_backup(world: &mut World, most: u64) {
         world.pause(most);
     }
     // Nothing is written while the history is read, so that nothing of it is lost with the store.
-    (0..HOSTS).for_each(|host| drop(world.links.cut(Link::HostStore(host), true)));
+    cut_all_from_store(world, true);
     world.check_history();
     world.store.restore();
-    (0..HOSTS).for_each(|host| drop(world.links.cut(Link::HostStore(host), false)));
+    cut_all_from_store(world, false);
     world.has_backup = false;
+}
+
+fn cut_all_from_store(world: &World, is_cut: bool) {
+    for host in 0..HOSTS {
+        world.links.cut(Link::HostStore(host), is_cut);
+    }
 }
 
 fn operate(world: &mut World, at: usize) {

@@ -93,7 +93,9 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        (0..self.machines).for_each(|machine| drop(ip(&["netns", "del", &self.namespace(machine)])));
+        for machine in 0..self.machines {
+            ip(&["netns", "del", &self.namespace(machine)]);
+        }
         ip(&["link", "del", &self.bridge()]);
     }
 }
