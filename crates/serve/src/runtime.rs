@@ -385,12 +385,6 @@ impl Runtime {
         self.state.borrow().runs.values().cloned().collect()
     }
 
-    /// Requests for the model in progress.
-    pub(crate) fn in_flight(&self, model: ModelId) -> u32 {
-        let view = self.state.borrow().scheduler.view(model, self.now());
-        view.map_or(0, |view| view.in_flight)
-    }
-
     /// Runs that could be sent a request and have none.
     pub(crate) fn idle_runs(&self) -> Vec<RunId> {
         self.state.borrow().scheduler.idle_runs()

@@ -18,6 +18,14 @@ use crate::route::{
     RouteOptions, Upstream, WhatIfError,
 };
 
+impl Runtime {
+    /// Requests for the model in progress.
+    pub(crate) fn in_flight(&self, model: ModelId) -> u32 {
+        let view = self.state.borrow().scheduler.view(model, self.now());
+        view.map_or(0, |view| view.in_flight)
+    }
+}
+
 impl ModelService for Runtime {
     type Pass = ServePass;
 
