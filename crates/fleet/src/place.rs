@@ -90,24 +90,29 @@ pub fn place(view: &FleetView, wish: &SeatWish<'_>) -> Result<SeatPlan, Reason> 
 }
 
 /// Offers of one model, by the digest of the list that has it. Hosts with the same lists are looked up once.
-struct Offering<'a>(Vec<(&'a str, &'a ModelOffer)>);
+struct Offering<'a> {
+    lists: Vec<(&'a str, &'a ModelOffer)>,
+    /// Hosts that have a seat of the model.
+    holders: Vec<&'a str>,
+}
 
 impl<'a> Offering<'a> {
-    fn of(view: &'a FleetView, model: &str) -> Self {
+    fn of(view: &'a FleetView, model: &'a str) -> Self {
         let lists = view.offers.iter();
         let having =
             lists.filter_map(|(digest, list)| Some((&**digest, list.record.body.models.get(model)?)));
-        Self(having.collect())
+        let holders = view.living_seats(model).map(|(_, seat)| &*seat.record.body.host);
+        Self { lists: having.collect(), holders: holders.collect() }
     }
 
     fn by(&self, host: &HostRecord) -> Option<&'a ModelOffer> {
-        let at = self.0.binary_search_by_key(&&*host.offers, |(digest, _)| digest).ok()?;
-        self.0.get(at).map(|(_, offer)| *offer)
+        let at = self.lists.binary_search_by_key(&&*host.offers, |(digest, _)| digest).ok()?;
+        self.lists.get(at).map(|(_, offer)| *offer)
     }
 
     /// Refuses a name under which hosts have different files: the answer would depend on the host.
     fn agree(&self, view: &FleetView, model: &str) -> Result<(), Reason> {
-        let mut files = self.0.iter().filter_map(|(_, offer)| offer.file.as_ref());
+        let mut files = self.lists.iter().filter_map(|(_, offer)| offer.file.as_ref());
         let first = files.next();
         if files.all(|file| Some(file) == first) {
             return Ok(());
@@ -193,7 +198,7 @@ fn consider<'a>(
     if wish.only.is_some_and(|only| only != name) {
         return Err(Refusal::OtherHost);
     }
-    if view.living_seats(wish.model).any(|(_, seat)| seat.record.body.host == name) {
+    if offering.holders.contains(&name) {
         return Err(Refusal::HasOne);
     }
     if view.drains(name) {

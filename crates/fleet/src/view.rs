@@ -116,7 +116,7 @@ impl FleetView {
 
     /// Seats of a model whose hosts are registered with the lives that were given them.
     pub fn living_seats(&self, model: &str) -> impl Iterator<Item = (u32, &Versioned<Seat>)> {
-        self.seats_of(model).filter(|(_, seat)| self.living_host(&seat.record.body).is_some())
+        self.seats_of(model).filter(move |(_, seat)| self.living_host(&seat.record.body).is_some())
     }
 
     /// The lowest number of a seat that no living host has.

@@ -103,7 +103,7 @@ impl FleetNode {
         let present = u32::try_from(replicas.len()).unwrap_or(u32::MAX);
         let is_crowded = replicas.iter().all(|replica| replica.is_ready && replica.busy >= CROWDED);
         if self.silent.is_none() && (1..most).contains(&present) && is_crowded {
-            let fresh = || PendingClaim { more: true, ..PendingClaim::new(now) };
+            let fresh = || PendingClaim::more(now);
             self.claims.entry(model.to_owned()).or_insert_with(fresh);
         }
     }

@@ -38,12 +38,17 @@ pub(super) struct PendingClaim {
     asked: Option<Claim>,
     only: Option<String>,
     /// For one more seat of a model whose hosts are busy; no request waits for it.
-    pub(super) more: bool,
+    more: bool,
 }
 
 impl PendingClaim {
     pub(super) fn new(now: Duration) -> Self {
         Self { waiting: Vec::new(), again: Some(now), asked: None, only: None, more: false }
+    }
+
+    /// For one more seat.
+    pub(super) fn more(now: Duration) -> Self {
+        Self { more: true, ..Self::new(now) }
     }
 
     /// True if the store was asked for the claim with this nonce last.
