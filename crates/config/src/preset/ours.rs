@@ -49,7 +49,7 @@ const OF_SERVER: [&str; 24] = [
     "strict-names",
     "autoload",
 ];
-const OF_MODEL: [&str; 16] = [
+const OF_MODEL: [&str; 17] = [
     "memory",
     "cards",
     "ttl",
