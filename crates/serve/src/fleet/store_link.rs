@@ -22,14 +22,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// Time for leaving the store at the end.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// State of the store up to which the node was told.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    header: StoreHeader,
-    /// The node was told everything up to there, so a watch can go on.
-    is_whole: bool,
-}
-
 impl FleetMember {
     /// Keeps a lease. A lost one is replaced; nothing else ends with it.
     pub(super) async fn keep_lease(self: Rc<Self>) {
@@ -65,19 +57,25 @@ impl FleetMember {
 
     /// Reads the store and then its changes, for ever.
     ///
-    /// After a silence the changes go on where they ended. All is read anew only where something may be missing: a
-    /// thousand hosts that come back at once then ask for little.
+    /// DECISION: all is read anew after each end of a watch, and no watch goes on where another ended. A store that was
+    /// restored from a backup may have passed the revision of that end again, with another history.
     pub(super) async fn follow_store(self: Rc<Self>) {
-        let (mut seen, mut is_silent) = (Seen::default(), false);
+        let (mut seen, mut is_silent) = (StoreHeader::default(), false);
         loop {
-            match self.catch_up(&mut seen).await {
-                Ok(()) => {
+            match self.store.read().await {
+                Ok((header, records)) => {
                     if std::mem::replace(&mut is_silent, false) {
                         tracing::info!("the fleet's store answers again");
                     }
+                    if seen != StoreHeader::default() && header.is_before(&seen) {
+                        tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
+                        self.submit(FleetEvent::StoreWentBack);
+                        self.lease.set(0);
+                    }
+                    seen = header;
+                    self.submit(FleetEvent::Read { revision: header.revision, records });
                     if let Err(error) = self.watch(&mut seen).await {
                         tracing::debug!("the watch of the fleet's store has ended: {error}");
-                        seen.is_whole &= !matches!(error, StoreError::Compacted { .. });
                     }
                 }
                 Err(error) => {
@@ -93,29 +91,9 @@ impl FleetMember {
         }
     }
 
-    /// Brings the node to a state of the store from which a watch can go on.
-    async fn catch_up(&self, seen: &mut Seen) -> Result<(), StoreError> {
-        let header = self.store.header().await?;
-        if seen.header != StoreHeader::default() && header.is_before(&seen.header) {
-            tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
-            self.submit(FleetEvent::StoreWentBack);
-            self.lease.set(0);
-            *seen = Seen::default();
-        }
-        if seen.is_whole {
-            seen.header.raft_term = header.raft_term;
-            self.submit(FleetEvent::StoreAnswers);
-            return Ok(());
-        }
-        let (header, records) = self.store.read().await?;
-        self.submit(FleetEvent::Read { revision: header.revision, records });
-        *seen = Seen { header, is_whole: true };
-        Ok(())
-    }
-
     /// Passes changes on until the watch ends.
-    async fn watch(&self, seen: &mut Seen) -> Result<(), StoreError> {
-        let mut watch = self.store.watch(seen.header.revision + 1).await?;
+    async fn watch(&self, seen: &mut StoreHeader) -> Result<(), StoreError> {
+        let mut watch = self.store.watch(seen.revision + 1).await?;
         // What a quorum had when the watch was quiet the last time.
         let mut reached = 0;
         loop {
@@ -123,17 +101,16 @@ impl FleetMember {
                 Ok(changes) => {
                     let changes = changes?;
                     let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
-                    seen.header.revision = seen.header.revision.max(last);
+                    seen.revision = seen.revision.max(last);
                     self.submit(FleetEvent::Changed(changes));
                 }
                 Err(_) => {
                     let header = self.store.header().await?;
                     // The second: the watch has missed something, or its member has lost the others.
-                    if header.is_before(&seen.header) || seen.header.revision < reached {
-                        seen.is_whole = false;
+                    if header.is_before(seen) || seen.revision < reached {
                         return Ok(());
                     }
-                    (seen.header.raft_term, reached) = (header.raft_term, header.revision);
+                    (seen.raft_term, reached) = (header.raft_term, header.revision);
                 }
             }
         }
