@@ -186,8 +186,14 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
         if view.seat(model).is_some_and(|seat| seat.record.body.host == host) {
             return print(format!("{model} is seated on {host}\n"));
         }
-        let wish =
-            SeatWish { model, only: Some(host), cause: SeatCause::Moved, held: Bytes::ZERO, random: 0 };
+        let wish = SeatWish {
+            model,
+            only: Some(host),
+            more: false,
+            cause: SeatCause::Moved,
+            held: Bytes::ZERO,
+            random: 0,
+        };
         let plan = place(&view, &wish).map_err(|reason| ErrorReport::new(reason.to_string()))?;
         let nonce = format!("move-{}-{attempt}", std::process::id());
         let claim = Claim::new(&view, model, plan, nonce);

@@ -58,8 +58,14 @@ impl Scene {
     }
 
     fn claim(&self, model: &str, host: &str) -> Claim {
-        let wish =
-            SeatWish { model, only: Some(host), cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+        let wish = SeatWish {
+            model,
+            only: Some(host),
+            more: false,
+            cause: SeatCause::Wanted,
+            held: Bytes::ZERO,
+            random: 0,
+        };
         let view = self.view();
         Claim::new(&view, model, place(&view, &wish).unwrap(), "n".to_owned()).unwrap()
     }
@@ -160,7 +166,14 @@ fn a_seat_that_a_later_version_wrote_is_not_written_over() {
     let lease = scene.leases[0];
     scene.store.revoke(lease);
     let view = scene.view();
-    let wish = SeatWish { model: "a", only: None, cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "a",
+        only: None,
+        more: false,
+        cause: SeatCause::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     assert_eq!(Claim::new(&view, "a", place(&view, &wish).unwrap(), "n".to_owned()), None);
 }
 
@@ -170,7 +183,14 @@ fn a_refusal_names_every_host_with_its_reason() {
     scene.seat("a", "h1");
     scene.seat("b", "h1");
     scene.store.put(FleetKey::Drain("h2".to_owned()), Some(Record::new(Drain { leave: false }).write()));
-    let wish = SeatWish { model: "c", only: None, cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "c",
+        only: None,
+        more: false,
+        cause: SeatCause::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     let reason = place(&scene.view(), &wish).unwrap_err();
     let codes: Vec<&str> = reason.because.iter().map(|host| host.code).collect();
     assert_eq!((reason.code, codes), ("no_host", vec!["host_full", "host_drains"]));
@@ -187,7 +207,14 @@ fn a_name_under_which_hosts_have_different_files_is_ambiguous() {
     };
     scene.store.put(FleetKey::Offers("p".to_owned()), Some(Record::new(offer("2")).write()));
     scene.store.put(FleetKey::Offers("o".to_owned()), Some(Record::new(offer("1")).write()));
-    let wish = SeatWish { model: "a", only: None, cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "a",
+        only: None,
+        more: false,
+        cause: SeatCause::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     assert!(place(&scene.view(), &wish).is_ok(), "both hosts have the same file");
     let mut host: Record<HostRecord> = scene.view().hosts["h2"].record.clone();
     host.body.offers = "p".to_owned();
