@@ -356,8 +356,14 @@ fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_fo
     assert_eq!(check(&scene.store.history), Faults::default());
     // A new reading of the store does not make it trusted, and time does.
     node.on_event(at(2), read(&scene), &mut effects);
-    let wish =
-        SeatWish { model: "b", only: Some("h1"), cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "b",
+        only: Some("h1"),
+        more: false,
+        cause: SeatCause::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     let codes: Vec<_> = place(&node.view, &wish).unwrap_err().because.iter().map(|host| host.code).collect();
     assert_eq!(codes, ["host_distrusted", "other_host"]);
     node.on_event(at(62), FleetEvent::Tick, &mut effects);
