@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
-    FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, ModelOffer, NodeSettings, OfferList, Record,
-    Seat, SeatCause, StoreChange, Transaction, Turn, Write,
+    Affinity, FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, ModelOffer, NodeSettings, OfferList,
+    Record, Seat, SeatCause, StoreChange, Transaction, Turn, Write,
 };
 
 use super::store::Store;
@@ -219,7 +219,8 @@ impl Rack {
         for model in dead.into_iter().flat_map(|host| host * models..(host + 1) * models) {
             let at = Duration::from_millis(200) + Duration::from_micros(self.draw(within));
             let router = self.draw(settings.routers as u64) as usize;
-            let event = FleetEvent::Wanted { request: model, model: text("m", model) };
+            let event =
+                FleetEvent::Wanted { request: model, model: text("m", model), affinity: Affinity::default() };
             self.asked.insert(model, at);
             self.at(at, router, Happening::Event(event));
         }

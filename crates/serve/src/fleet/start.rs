@@ -90,6 +90,7 @@ impl FleetMember {
             cards,
             offers: RefCell::default(),
             offers_changed: Cell::new(false),
+            replicas: RefCell::default(),
             runtime: OnceCell::new(),
             me: OnceCell::new(),
             waiting: RefCell::default(),
