@@ -103,7 +103,9 @@ async fn measured(members: usize) -> Duration {
     assert!(matches!(registered, TransactionOutcome::Applied(_)));
     let times = Rc::new(RefCell::new(Times::default()));
     let followers: Vec<_> = (0..DAEMONS)
-        .map(|number| spawn_local(follow(client(&cluster.address()), number, Rc::clone(&times))))
+        .map(|number| {
+            spawn_local(follow(client(&cluster.address()).beginning_at(number), number, Rc::clone(&times)))
+        })
         .collect();
     tokio::time::sleep(Duration::from_secs(1)).await;
     for model in 0..SEATS {

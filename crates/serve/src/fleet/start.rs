@@ -82,7 +82,8 @@ impl FleetMember {
         Ok(Some(Self {
             name: place.header,
             node: RefCell::new(node),
-            store: Etcd::new(&store, place.keys),
+            store: Etcd::new(&store, place.keys)
+                .beginning_at(usize::try_from(seed % 997).unwrap_or_default()),
             lease: Cell::new(0),
             trust: place.trust,
             peer_port: place.peer_port,
