@@ -84,6 +84,7 @@ impl FleetMember {
             node: RefCell::new(node),
             store: Etcd::new(&store, place.keys),
             lease: Cell::new(0),
+            lease_given_up: Notify::new(),
             trust: place.trust,
             peer_port: place.peer_port,
             refused: RefCell::default(),
