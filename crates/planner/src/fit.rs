@@ -80,8 +80,13 @@ pub fn confirmed_context<P: CostModel>(
 
 fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
     // A context beyond the trained one is useful only where it was asked for.
-    let trained = u64::from(request.model.hyper.context_train);
-    trained.max(asked).div_ceil(CELLS).max(1)
+    let streams = Reserve::of_model(request, asked).streams;
+    trained_context(request, streams).max(asked).div_ceil(CELLS).max(1)
+}
+
+/// The longest context that the model was trained for, of all streams together; 0 where its header does not say.
+pub(super) fn trained_context(request: &PlanRequest<'_>, streams: u64) -> u64 {
+    u64::from(request.model.hyper.context_train) * streams
 }
 
 /// The largest context that fits on these cards, at most the larger of the requested and the trained context.
@@ -114,8 +119,7 @@ pub fn course<P: CostModel>(
     let reserve = Reserve::of_model(request, u64::from(request.wish.context));
     // The engine rounds each stream up to whole cells, so other contexts would not be points of their own.
     let grain = CELLS * reserve.streams;
-    let trained = u64::from(request.model.hyper.context_train);
-    let most = trained.max(reserve.context).next_multiple_of(grain);
+    let most = trained_context(request, reserve.streams).max(reserve.context).next_multiple_of(grain);
     let step = most.div_ceil(count.max(1)).next_multiple_of(grain).max(grain);
     let mut contexts: Vec<u64> = (1..=most / step).map(|n| n * step).collect();
     contexts.extend([grain, most, reserve.context]);

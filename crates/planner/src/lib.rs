@@ -79,7 +79,8 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
         largest_context: largest,
-        trained_context: Some(u64::from(request.model.hyper.context_train)).filter(|&tokens| tokens > 0),
+        trained_context: Some(fit::trained_context(request, cost.reserve.streams))
+            .filter(|&tokens| tokens > 0),
         warnings,
         reasons,
     }

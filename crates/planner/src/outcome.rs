@@ -141,7 +141,8 @@ pub struct Plan {
     pub growth: DepthGrowth,
     /// The largest context that fits where this plan puts it; `None` if not even the smallest does.
     pub largest_context: Option<u64>,
-    /// The context that the model was trained for; `None` where its header does not say.
+    /// The context that the model was trained for, of all slots with caches of their own together; `None` where its
+    /// header does not say.
     pub trained_context: Option<u64>,
     pub fits: bool,
     /// Doubts about the verdict, which every rendering shows before it.

@@ -3,6 +3,8 @@
 //! The cheapest set of cards is chosen: best is one where no engine must stop, then one where idle engines
 //! must stop. Worst is one where busy engines must finish first.
 
+use std::num::NonZeroUsize;
+
 use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 
 use serde::Serialize;
@@ -132,6 +134,9 @@ pub fn place(
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
     let placer = Placer { query, ledger, reserved, tenants };
+    if let Some(most) = placer.full_of_pinned() {
+        return PlacementVerdict::Never(Box::new(explain::no_run_left(query, ledger, tenants, most)));
+    }
     let mut best: Option<PlacementOption> = None;
     for set in sets::candidates(ledger, query.allowed, query.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
@@ -297,6 +302,12 @@ impl Placer<'_> {
                 let account = self.ledger.account(card);
                 account.is_some_and(|account| placement.on(card) <= self.at_best(account))
             })
+    }
+
+    /// The most runs at a time, if pinned ones are as many.
+    fn full_of_pinned(&self) -> Option<usize> {
+        let pinned = self.tenants.iter().filter(|tenant| tenant.standing == CardStanding::Stays).count();
+        self.ledger.most_runs().map(NonZeroUsize::get).filter(|most| pinned >= *most)
     }
 
     /// False for a model of unknown need on a card that reports no memory.
