@@ -8,6 +8,7 @@ mod document;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plimsoll_base::Order;
 use plimsoll_flags::table::{FlagClass, by_argument, distance_within};
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use toml::Spanned;
@@ -38,7 +39,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, Config
     let mut roster = Configuration { serve: serve_settings(&lines, &document)?, ..Configuration::default() };
     let mut models: Vec<_> = document.models.into_iter().collect();
     // The map is sorted by name; users expect the list of models in the order of their file.
-    models.sort_by_key(|(name, _)| name.span().start);
+    models.order_by_key(|(name, _)| name.span().start);
     for (name, model) in models {
         let origin = lines.origin(name.span().start);
         let (name, aliases) = (name.into_inner(), model.aliases.clone());

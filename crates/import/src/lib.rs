@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::Order;
 use plimsoll_config::{ConfigError, Configuration};
 use plimsoll_flags::Warning;
 
@@ -64,7 +65,7 @@ pub fn import(
     // No text that `serve` refuses leaves this crate.
     plimsoll_config::parse("plimsoll.toml", &toml, &|_| None).map_err(ImportError::Write)?;
     let has_secrets = !used.borrow().is_empty() || !configuration.serve.api_keys.is_empty();
-    configuration.warnings.sort_by_key(|warning| warning.origin.line());
+    configuration.warnings.order_by_key(|warning| warning.origin.line());
     let (cosmetic, changes) = configuration.warnings.into_iter().partition(|warning| warning.is_cosmetic);
     Ok(ImportedConfiguration { toml, models: configuration.models.len(), changes, cosmetic, has_secrets })
 }

@@ -3,7 +3,9 @@
 //! The cheapest set of cards is chosen: best is one where no engine must stop, then one where idle engines
 //! must stop. Worst is one where busy engines must finish first.
 
-use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
+use plimsoll_base::{
+    Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Order, Placement, Reason, RunId, Share,
+};
 
 use serde::Serialize;
 
@@ -342,7 +344,7 @@ impl Placer<'_> {
             .filter(|t| t.standing > CardStanding::Leaving && t.standing <= worst)
             .collect();
         // The order decides among sets of one cost and size: idle before busy, least recently used first.
-        others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
+        others.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let candidates: Vec<EvictionCandidate> = others
             .iter()
             .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant.run), cost: tenant.cost })
