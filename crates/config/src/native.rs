@@ -23,7 +23,12 @@ use super::roster::{CHECK, Configuration, ConfiguredModel, Launch, PORT, Refused
 use super::serve_settings::ServeSettings;
 use super::serve_values::{card, web_origin};
 
-/// The JSON schema of the format.
+/// The JSON schema of the format, as it is published.
+///
+/// DECISION: a text instead of a call of [`schema`], whose code takes 200 KB. A test holds that both are equal.
+pub const PUBLISHED_SCHEMA: &str = include_str!("../../../docs/reference/config.schema.json");
+
+/// The JSON schema of the format, from the structs that read it.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(ConfigDocument);
     let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
