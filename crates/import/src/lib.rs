@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::Order;
-use plimsoll_config::{ConfigError, Configuration};
+use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};
 use plimsoll_flags::Warning;
 
 /// The longest file that is read; all real ones together are a fraction of it.
@@ -43,7 +43,7 @@ pub enum ImportError {
     #[error("{} is in Plimsoll's own format already; start it with `plimsoll serve`", .0.display())]
     OwnFormat(PathBuf),
     #[error(transparent)]
-    Parse(#[from] ConfigError),
+    Parse(#[from] ConfigMistakes),
     #[error("there is no store of Ollama in {}; name its folder: plimsoll import FOLDER", .0.display())]
     FindStore(PathBuf),
     #[error("cannot read the store of Ollama in {}: {error}; run this as a user that may read it", path.display())]
@@ -86,7 +86,7 @@ fn file(
         used.borrow_mut().insert(name.to_owned());
         env(name)
     };
-    let mut configuration = plimsoll_config::parse(&path.to_string_lossy(), &text, &lookup)?;
+    let mut configuration = plimsoll_config::parse_all(&path.to_string_lossy(), &text, &lookup)?;
     configuration.models.iter_mut().for_each(llama_server::unfold);
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)
