@@ -41,7 +41,8 @@ impl From<FlagError> for ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines(.first, .others))]
 pub struct ConfigMistakes {
-    pub first: ConfigError,
+    /// Boxed, since every reader of a file returns it.
+    pub first: Box<ConfigError>,
     pub others: Vec<ConfigError>,
 }
 
@@ -50,13 +51,13 @@ impl ConfigMistakes {
     pub(crate) fn of(mut found: Vec<ConfigError>) -> Option<Self> {
         found.order_by_key(|mistake| mistake.origin.line());
         let mut found = found.into_iter();
-        found.next().map(|first| Self { first, others: found.collect() })
+        found.next().map(|first| Self { first: Box::new(first), others: found.collect() })
     }
 }
 
 impl From<ConfigError> for ConfigMistakes {
     fn from(first: ConfigError) -> Self {
-        Self { first, others: Vec::new() }
+        Self { first: Box::new(first), others: Vec::new() }
     }
 }
 

@@ -21,7 +21,7 @@ pub fn parse(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
-    parse_all(file_name, text, env).map_err(|mistakes| mistakes.first)
+    parse_all(file_name, text, env).map_err(|mistakes| *mistakes.first)
 }
 
 /// Reads a configuration file of which every model can be served, or tells all that is wrong in it. Of a file in TOML
@@ -47,7 +47,7 @@ pub fn parse_each(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
-    checked(file_name, text, env).map_err(|mistakes| mistakes.first)
+    checked(file_name, text, env).map_err(|mistakes| *mistakes.first)
 }
 
 fn checked(
