@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use plimsoll_flags::quoted;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{DefaultMessageFormatter, MessageFormatter, Spanned};
+use serde_saphyr::Spanned;
 
 use crate::failure::{ConfigError, ConfigProblem};
 
@@ -51,8 +51,7 @@ impl Node {
             Err(error) => {
                 // 0 names the file: some errors, such as an exceeded budget, have no place.
                 let line = error.location().map_or(0, |place| number(place.line()));
-                // Not `to_string`: it brings 100 KB of code that draws pictures of the text.
-                let message = DefaultMessageFormatter.format_message(error.without_snippet());
+                let message = error.without_snippet().to_string();
                 let tab = message.contains("tab").then(|| line_with_tab(text, line)).flatten();
                 Err(ConfigError::at(file, tab.unwrap_or(line), ConfigProblem::Parse(explained(&message))))
             }
