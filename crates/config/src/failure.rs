@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use plimsoll_base::Order;
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
 /// Error in a configuration, printed as `FILE:LINE: what; remedy`.
@@ -33,6 +34,47 @@ impl ConfigError {
 impl From<FlagError> for ConfigError {
     fn from(FlagError { origin, problem }: FlagError) -> Self {
         Self::new(origin, ConfigProblem::ReadFlag(problem))
+    }
+}
+
+/// All mistakes that were found in a file, in the order of its lines; at least one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.first, .others))]
+pub struct ConfigMistakes {
+    /// Boxed, since every reader of a file returns it.
+    pub first: Box<ConfigError>,
+    pub others: Vec<ConfigError>,
+}
+
+impl ConfigMistakes {
+    /// `None` if there are none.
+    pub(crate) fn of(mut found: Vec<ConfigError>) -> Option<Self> {
+        found.order_by_key(|mistake| mistake.origin.line());
+        let mut found = found.into_iter();
+        found.next().map(|first| Self { first: Box::new(first), others: found.collect() })
+    }
+}
+
+impl From<ConfigError> for ConfigMistakes {
+    fn from(first: ConfigError) -> Self {
+        Self { first: Box::new(first), others: Vec::new() }
+    }
+}
+
+/// Mistakes that are printed; one screen holds no more.
+const MOST_SHOWN: usize = 40;
+
+/// One mistake as it is; several as a list.
+fn lines(first: &ConfigError, others: &[ConfigError]) -> String {
+    if others.is_empty() {
+        return first.to_string();
+    }
+    let count = others.len() + 1;
+    let shown = std::iter::once(first).chain(others).take(MOST_SHOWN);
+    let text = shown.fold(format!("{count} mistakes:"), |text, mistake| format!("{text}\n  {mistake}"));
+    match count.saturating_sub(MOST_SHOWN) {
+        0 => text,
+        more => format!("{text}\n  and {more} more"),
     }
 }
 

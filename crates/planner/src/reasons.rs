@@ -1,6 +1,6 @@
 //! Explanation of a plan: one tree of reasons for each card, and notes on how certain the numbers are.
 
-use plimsoll_base::{Bytes, Card, CardKind, Reason};
+use plimsoll_base::{Bytes, Card, CardKind, Order, Reason};
 use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};
 
 use crate::{
@@ -58,7 +58,7 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
     ];
     // An unknown term stays: it must not look like nothing.
     named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
-    named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
+    named.order_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
     let reason = |(code, what, term): (_, _, &PlanTerm)| {
         let reason = match term.bytes {
             Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),

@@ -5,7 +5,9 @@
 
 use std::num::NonZeroUsize;
 
-use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
+use plimsoll_base::{
+    Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Order, Placement, Reason, RunId, Share,
+};
 
 use serde::Serialize;
 
@@ -353,7 +355,7 @@ impl Placer<'_> {
             .filter(|t| t.standing > CardStanding::Leaving && t.standing <= worst)
             .collect();
         // The order decides among sets of one cost and size: idle before busy, least recently used first.
-        others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
+        others.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let candidates: Vec<EvictionCandidate> = others
             .iter()
             .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant.run), cost: tenant.cost })

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use tokio::task::{spawn_blocking, spawn_local};
-
 use super::{ConfigureError, Runtime, counted};
 use crate::config_file::{Config, ReadConfigError};
+use crate::task::{spawn_blocking, spawn_local};
 
 impl Runtime {
     /// Reads a configuration, applies it, and logs and returns what it changed; an error changes nothing.
