@@ -61,8 +61,6 @@ pub struct Oracle {
     engine: Cell<Option<EngineBuild>>,
     /// The engine's word for the cards that it uses.
     interface: Cell<Option<&'static str>>,
-    /// Its list of devices, by its key, until an answer is kept beside it.
-    listed: RefCell<Option<(String, Answer)>>,
     files: RefCell<Files>,
     said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
@@ -90,7 +88,6 @@ impl Oracle {
             tally: Cell::default(),
             engine: Cell::default(),
             interface: Cell::default(),
-            listed: RefCell::default(),
             files: RefCell::default(),
             said: RefCell::default(),
             program,
@@ -187,10 +184,13 @@ impl Oracle {
         // `put` consumes the question; the key finds its answer afterwards.
         let key = question.key.clone();
         self.put(vec![question])?;
-        match self.said.borrow().get(&key) {
-            Some(said) => Ok(said.clone()?),
-            None => Err(ExactError::Spent { program: self.name(), runs: self.tally.get().runs }),
-        }
+        let said = self.said.borrow().get(&key).cloned();
+        Ok(said.ok_or_else(|| self.spent())??)
+    }
+
+    /// The error of a question that the limit left open.
+    fn spent(&self) -> ExactError {
+        ExactError::Spent { program: self.name(), runs: self.tally.get().runs }
     }
 
     /// Answers every question that has no answer yet, within the limit.
@@ -237,7 +237,6 @@ impl Oracle {
             return false;
         };
         self.engine.set(self.engine.get().or(answer.engine));
-        self.keep_devices();
         self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
         self.tally.set(Tally { kept: tally.kept + 1, ..tally });
@@ -249,7 +248,6 @@ impl Oracle {
         if let Some(cache) = &self.cache {
             cache.put(key, &answer);
         }
-        self.keep_devices();
         answer.transcript()
     }
 

@@ -105,18 +105,10 @@ impl Oracle {
         let arguments = vec!["--list-devices".to_owned()];
         let job = Job { arguments, environment, report, until: Until::Devices, prompt: None };
         let answer = run::run(&self.program.path, &job, &self.terms)?;
-        let devices = answer.lines.clone();
-        if !devices.is_empty() {
-            self.listed.replace(Some((self.devices_key(), answer)));
+        if let Some(cache) = self.cache.as_ref().filter(|_| !answer.lines.is_empty()) {
+            cache.put(&self.devices_key(), &answer);
         }
-        Ok(devices)
-    }
-
-    /// Keeps the list of devices of an engine that answers.
-    pub(super) fn keep_devices(&self) {
-        if let (Some(cache), Some((key, devices))) = (&self.cache, self.listed.take()) {
-            cache.put(&key, &devices);
-        }
+        Ok(answer.lines)
     }
 
     pub(super) fn job(&self, question: &Question<'_>) -> Result<Job, ExactError> {
