@@ -51,7 +51,12 @@ struct Pair {
 
 pub(crate) fn run(options: &Hop) -> Result<(), HopError> {
     let folder = tempfile::tempdir().map_err(HopError::Prepare)?;
-    let plimsoll = Plimsoll { program: &options.plimsoll, engine: &options.engine, folder: folder.path() };
+    let plimsoll = Plimsoll {
+        name: "plimsoll",
+        program: &options.plimsoll,
+        engine: &options.engine,
+        folder: folder.path(),
+    };
     let (store, address) = etcd(&options.etcd, folder.path())?;
     let mut report = Report::of_this_machine();
     for certificates in [false, true] {

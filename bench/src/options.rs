@@ -70,6 +70,9 @@ pub(crate) struct Serve {
     /// The plimsoll program; without it only the other targets are measured
     #[arg(long)]
     pub(crate) plimsoll: Option<PathBuf>,
+    /// An older plimsoll program, to compare with in the same run
+    #[arg(long, requires = "plimsoll")]
+    pub(crate) before: Option<PathBuf>,
     /// The nginx program, or "none"
     #[arg(long, default_value = "none")]
     pub(crate) nginx: PathBuf,

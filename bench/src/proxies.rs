@@ -75,6 +75,8 @@ http {{
 /// What `plimsoll serve` is started with.
 #[derive(Debug)]
 pub(crate) struct Plimsoll<'a> {
+    /// What the report calls this build.
+    pub(crate) name: &'static str,
     pub(crate) program: &'a Path,
     pub(crate) engine: &'a Path,
     pub(crate) folder: &'a Path,
@@ -92,6 +94,11 @@ impl Plimsoll<'_> {
             config.display()
         ));
         Server::spawn(self.program, &arguments, address)
+    }
+
+    /// Serves these models, and waits for the first healthy response.
+    pub(crate) fn ready(&self, models: &[&str], keys: bool) -> Result<Server, ProcessError> {
+        ready(self.spawn(models, keys)?)
     }
 
     /// Serves one model as a host of a fleet, on a card of this size.
@@ -153,7 +160,7 @@ mod tests {
     #[test]
     fn plimsoll_understands_the_configuration_we_write() {
         let (program, folder) = (Path::new("/p/plimsoll"), Path::new("/tmp"));
-        let plimsoll = Plimsoll { program, engine: Path::new("/p/fake-engine"), folder };
+        let plimsoll = Plimsoll { name: "plimsoll", program, engine: Path::new("/p/fake-engine"), folder };
         let roster =
             plimsoll_config::parse("plimsoll.toml", &plimsoll.config(&["alpha", "beta"]), &|_| None).unwrap();
         let command = "/p/fake-engine --fake events=256 --fake keep_alive_max=0 --fake idle_close_ms=0";

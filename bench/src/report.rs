@@ -20,8 +20,8 @@ pub(crate) struct Report {
     pub(crate) throughput: Vec<Throughput>,
     pub(crate) streams: Vec<Streams>,
     pub(crate) memory: Vec<Peak>,
-    pub(crate) swap: Option<Swap>,
-    pub(crate) startup: Option<Startup>,
+    pub(crate) swap: Vec<Swap>,
+    pub(crate) startup: Vec<Startup>,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,8 +40,8 @@ impl Report {
             throughput: Vec::new(),
             streams: Vec::new(),
             memory: Vec::new(),
-            swap: None,
-            startup: None,
+            swap: Vec::new(),
+            startup: Vec::new(),
         }
     }
 }
@@ -65,8 +65,8 @@ impl Display for Report {
             &self.streams,
         )?;
         table(out, "| memory | peak RSS |", &self.memory)?;
-        table(out, "| swap | p50 | p99 | warm p50 |", self.swap.as_slice())?;
-        table(out, "| start-up | first /health p50 | worst | idle RSS |", self.startup.as_slice())
+        table(out, "| swap | swaps | p50 | p99 | warm p50 |", &self.swap)?;
+        table(out, "| start-up | starts | first /health p50 | worst | idle RSS |", &self.startup)
     }
 }
 
@@ -134,7 +134,7 @@ impl Row for Peak {
 impl Row for Swap {
     fn cells(&self) -> Vec<String> {
         let times = [self.p50_ms, self.p99_ms, self.warm_p50_ms].map(|time| format!("{time:.2} ms"));
-        [vec![format!("{} swaps", self.swaps)], times.to_vec()].concat()
+        [vec![self.target.clone(), self.swaps.to_string()], times.to_vec()].concat()
     }
 }
 
@@ -142,7 +142,8 @@ impl Row for Startup {
     fn cells(&self) -> Vec<String> {
         let times =
             [self.first_health_p50_ms, self.first_health_worst_ms].map(|time| format!("{time:.2} ms"));
-        [vec![format!("{} starts", self.starts)], times.to_vec(), vec![mebibytes(self.idle_rss_kib)]].concat()
+        let memory = mebibytes(self.idle_rss_kib);
+        [vec![self.target.clone(), self.starts.to_string()], times.to_vec(), vec![memory]].concat()
     }
 }
 

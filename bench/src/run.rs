@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::client::Connection;
 use crate::measure::{paired, startup, streams, swap, throughput};
@@ -13,6 +13,10 @@ use crate::proxies;
 use crate::proxies::Plimsoll;
 use crate::report::{Peak, Report};
 use crate::requests;
+
+/// Names of the two builds of plimsoll in the report.
+const NOW: &str = "plimsoll";
+const BEFORE: &str = "before";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
@@ -66,28 +70,27 @@ impl Target {
 
 pub(crate) fn run(options: &Serve) -> Result<(), RunError> {
     let folder = tempfile::tempdir().map_err(RunError::Folder)?;
-    let plimsoll = options.plimsoll.as_deref().map(|program| Plimsoll {
-        program,
-        engine: &options.engine,
-        folder: folder.path(),
-    });
+    let mut builds = Vec::new();
+    for (name, program) in [(NOW, &options.plimsoll), (BEFORE, &options.before)] {
+        if let Some(program) = program {
+            builds.push(Plimsoll { name, program, engine: &options.engine, folder: folder.path() });
+        }
+    }
     let mut report = Report::of_this_machine();
-    measure_targets(options, plimsoll.as_ref(), folder.path(), &mut report)?;
-    if let Some(plimsoll) = &plimsoll {
-        if options.wants(Part::Swap) {
-            report.swap = Some(swap::measure(plimsoll)?);
-        }
-        if options.wants(Part::Startup) {
-            report.startup = Some(startup::measure(plimsoll)?);
-        }
+    measure_targets(options, &builds, folder.path(), &mut report)?;
+    if options.wants(Part::Swap) {
+        report.swap = swap::measure(&builds)?;
+    }
+    if options.wants(Part::Startup) {
+        report.startup = startup::measure(&builds)?;
     }
     publish(options, &report)
 }
 
 fn measure_targets(
     options: &Serve,
-    plimsoll: Option<&Plimsoll<'_>>,
-    folder: &std::path::Path,
+    builds: &[Plimsoll<'_>],
+    folder: &Path,
     report: &mut Report,
 ) -> Result<(), RunError> {
     if ![Part::Paired, Part::Throughput, Part::Streams].into_iter().any(|part| options.wants(part)) {
@@ -98,11 +101,11 @@ fn measure_targets(
     if options.nginx.as_os_str() != "none" {
         servers.push(("nginx", proxies::nginx(&options.nginx, servers[0].1.address, folder)?));
     }
-    if let Some(plimsoll) = plimsoll {
-        for (name, keys) in [("plimsoll", false), ("plimsoll, keys", true)] {
-            let mut server = plimsoll.spawn(&["alpha"], keys)?;
-            server.wait_ready()?;
-            servers.push((name, server));
+    for build in builds {
+        servers.push((build.name, build.ready(&["alpha"], false)?));
+        // An older build may not read the keys of this one.
+        if build.name == NOW {
+            servers.push(("plimsoll, keys", build.ready(&["alpha"], true)?));
         }
     }
     let mut targets: Vec<Target> = servers.iter().map(|(name, server)| Target::of(name, server)).collect();

@@ -46,21 +46,26 @@ mod tests {
         let json = folder.path().join("report.json");
         let [engine, plimsoll, json] = [&engine, &plimsoll, &json].map(|path| path.to_str().unwrap());
         let short = ["--rounds", "20", "--slice-ms", "50", "--repeats", "1"];
-        let output =
-            bench(&[&["--engine", engine, "--plimsoll", plimsoll, "--json", json], &short[..]].concat());
+        let output = bench(
+            &[
+                &["--engine", engine, "--plimsoll", plimsoll, "--before", plimsoll, "--json", json],
+                &short[..],
+            ]
+            .concat(),
+        );
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(text.matches("---|\n").count(), 6, "{text}");
 
         let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         let rows = |part: &str| report[part].as_array().unwrap().len();
-        assert_eq!([rows("paired"), rows("throughput"), rows("streams"), rows("memory")], [12, 6, 3, 3]);
+        assert_eq!([rows("paired"), rows("throughput"), rows("streams"), rows("memory")], [16, 8, 4, 4]);
         for streams in report["streams"].as_array().unwrap() {
             assert_eq!((&streams["events_lost"], &streams["failures"]), (&0.into(), &0.into()));
         }
         assert!(report["throughput"][0]["requests"].as_u64().unwrap() > 0);
-        assert!(report["swap"]["p50_ms"].as_f64().unwrap() > 0.0);
-        assert!(report["startup"]["idle_rss_kib"].as_u64().unwrap() > 0);
+        assert!(report["swap"][1]["p50_ms"].as_f64().unwrap() > 0.0);
+        assert!(report["startup"][1]["idle_rss_kib"].as_u64().unwrap() > 0);
     }
 
     #[test]

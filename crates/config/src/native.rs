@@ -177,6 +177,7 @@ fn entry(
     entry.preload = model.preload;
     entry.unlisted = model.unlisted;
     entry.concurrency = model.concurrency.map(Into::into);
+    entry.replicas = model.replicas.map(Into::into);
     entry.priority = model.priority;
     entry.max_requests = model.max_requests.map(Into::into);
     entry.load_timeout = model.load_timeout.map(Into::into);

@@ -60,6 +60,8 @@ pub struct ConfiguredModel {
     pub unlisted: bool,
     /// Concurrent requests.
     pub concurrency: Option<u32>,
+    /// Hosts of a fleet that may serve it at a time.
+    pub replicas: Option<u32>,
     /// Importance of a load of it beside those of other models.
     pub priority: Priority,
     /// Requests after which its engine is started anew.
@@ -97,6 +99,7 @@ impl ConfiguredModel {
             preload: false,
             unlisted: false,
             concurrency: None,
+            replicas: None,
             priority: Priority::default(),
             max_requests: None,
             warm: true,

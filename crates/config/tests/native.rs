@@ -47,6 +47,7 @@ cards = ["GPU-1"]
 load-timeout = "10m"
 stop-timeout = "10s"
 concurrency = 8
+replicas = 3
 max-requests = 1000
 unlisted = true
 
@@ -78,7 +79,7 @@ fn every_key_is_read() {
     );
     assert_eq!((zephyr.memory, zephyr.ttl), (Some(Bytes::gib(6)), Some(Duration::from_secs(300))));
     assert!(zephyr.pinned && zephyr.preload && zephyr.unlisted);
-    assert_eq!((zephyr.concurrency, zephyr.max_requests), (Some(8), Some(1000)));
+    assert_eq!((zephyr.concurrency, zephyr.max_requests, zephyr.replicas), (Some(8), Some(1000), Some(3)));
     assert_eq!(zephyr.cards, ["GPU-1"]);
     assert_eq!(zephyr.env, [("A".to_owned(), "b".to_owned())]);
     assert_eq!(zephyr.load_timeout, Some(Duration::from_secs(600)));
@@ -204,7 +205,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         assert_eq!(refusal(text), message);
     }
     assert!(refusal("[models.a\n").starts_with("plimsoll.toml:1: "));
-    for key in ["concurrency", "max-requests"] {
+    for key in ["concurrency", "max-requests", "replicas"] {
         for value in ["0", "-1", "4294967296", "'1'"] {
             let text = format!("[models.a]\nmodel = 'm'\n{key} = {value}\n");
             assert!(refusal(&text).starts_with("plimsoll.toml:3: "), "{text}");

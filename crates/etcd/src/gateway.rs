@@ -62,6 +62,10 @@ impl Gateway {
         Self { members, first: AtomicUsize::new(0) }
     }
 
+    pub(crate) fn beginning_at(self, member: usize) -> Self {
+        Self { first: AtomicUsize::new(member), ..self }
+    }
+
     /// Asks members in turn until one answers.
     pub(crate) async fn ask(&self, path: &str, body: &Value) -> Result<Answer, StoreError> {
         let mut last = None;

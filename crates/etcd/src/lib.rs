@@ -12,7 +12,7 @@ mod watch;
 use std::time::Duration;
 
 use plimsoll_fleet::{
-    FleetKey, KeySpace, Record, Seat, StoreChange, Transaction, TransactionOutcome, Versioned,
+    FleetKey, KeySpace, NumberedSeats, Record, StoreChange, Transaction, TransactionOutcome, Versioned,
 };
 use serde_json::{Value, json};
 
@@ -41,6 +41,14 @@ pub struct Etcd {
 impl Etcd {
     pub fn new(address: &StoreAddress, keys: KeySpace) -> Self {
         Self { gateway: Gateway::new(address.members.clone()), keys }
+    }
+
+    /// Asks another member first than the one that the address names first.
+    ///
+    /// DECISION: each daemon draws one. Watches cost the member that tells them, and would all lie with the first.
+    #[must_use]
+    pub fn beginning_at(self, member: usize) -> Self {
+        Self { gateway: self.gateway.beginning_at(member), ..self }
     }
 
     pub fn keys(&self) -> &KeySpace {
@@ -73,13 +81,23 @@ impl Etcd {
         Ok(self.gateway.ask("/v3/kv/range", &range).await?.header)
     }
 
-    /// The seat of a model that a quorum has.
-    pub async fn seat(&self, model: &str) -> Result<Option<Versioned<Seat>>, StoreError> {
-        let key = self.key(&FleetKey::Seat { model: model.to_owned(), number: 0 });
-        let answer = self.gateway.ask("/v3/kv/range", &json!({ "key": key })).await?;
-        Ok(answer.kvs.first().and_then(|pair| {
-            Some(Versioned { revision: pair.mod_revision, record: Record::read(&pair.value)? })
-        }))
+    /// The seats of a model that a quorum has.
+    pub async fn seats(&self, model: &str) -> Result<NumberedSeats, StoreError> {
+        let first = self.keys.text(&FleetKey::Seat { model: model.to_owned(), number: 0 });
+        // Digits end before ':'; a model whose name goes on with a slash begins with another byte there, or is told apart.
+        let end = format!("{}:", first.trim_end_matches('0'));
+        let range = json!({ "key": base64(first.as_bytes()), "range_end": base64(end.as_bytes()),
+            "limit": PAGE.to_string() });
+        let answer = self.gateway.ask("/v3/kv/range", &range).await?;
+        let seats = answer.kvs.iter().filter_map(|pair| {
+            let FleetKey::Seat { model: name, number } = self.keys.read(str::from_utf8(&pair.key).ok()?)?
+            else {
+                return None;
+            };
+            let record = Record::read(&pair.value).filter(|_| name == model)?;
+            Some((number, Versioned { revision: pair.mod_revision, record }))
+        });
+        Ok(seats.collect())
     }
 
     /// Carries out a transaction. Once it was sent, no other member is asked: it may be applied without an answer.

@@ -80,9 +80,9 @@ pub struct Claim {
 impl Claim {
     /// The claim of `plan`, which was made from `view`; `None` if a later version wrote what it would write over.
     pub fn new(view: &FleetView, model: &str, plan: SeatPlan, nonce: String) -> Option<Self> {
-        let SeatPlan { host, incarnation, need, cause, evicts } = plan;
-        let seat_key = FleetKey::Seat { model: model.to_owned(), number: 0 };
-        let former = view.seat(model);
+        let SeatPlan { host, number, incarnation, need, cause, evicts } = plan;
+        let seat_key = FleetKey::Seat { model: model.to_owned(), number };
+        let former = view.seats.get(&(model.to_owned(), number));
         if view.unreadable.contains_key(&seat_key) || former.is_some_and(|seat| !seat.record.is_known()) {
             return None;
         }
@@ -97,10 +97,11 @@ impl Claim {
         if let Some(former) = former.map(|seat| &seat.record.body.host).filter(|name| **name != host) {
             compares.push(compare(ClaimGuard::FormerHost, FleetKey::Host(former.clone())));
         }
-        let evicted = evicts.iter().map(|(model, _)| FleetKey::Seat { model: model.clone(), number: 0 });
+        let evicted =
+            evicts.iter().map(|left| FleetKey::Seat { model: left.model.clone(), number: left.number });
         let evicted: Vec<_> = evicted.collect();
         compares.extend(evicted.iter().map(|key| compare(ClaimGuard::Evicted, key.clone())));
-        let evicts = evicts.into_iter().map(|(_, token)| token).collect();
+        let evicts = evicts.into_iter().map(|left| left.token).collect();
         let seat = Seat { host: host.clone(), incarnation, need, nonce, cause, evicts };
         let mut writes = vec![
             Write::put(seat_key, Record::new(seat.clone()).write()),

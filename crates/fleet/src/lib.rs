@@ -17,8 +17,10 @@ mod view;
 
 pub use claim::{Claim, ClaimGuard, Compare, Transaction, Write};
 pub use keys::{FleetKey, KeySpace};
-pub use node::{FleetEffect, FleetEvent, FleetNode, NodeSettings, SeatToken, TransactionOutcome};
-pub use place::{SeatPlan, SeatWish, place};
+pub use node::{
+    Affinity, FleetEffect, FleetEvent, FleetNode, NodeSettings, NumberedSeats, SeatToken, TransactionOutcome,
+};
+pub use place::{EvictedSeat, SeatPlan, SeatPurpose, SeatWish, place};
 pub use records::{
     Drain, FileDigest, HostRecord, HostState, ModelOffer, OfferList, RunPhase, RunState, SCHEMA,
 };

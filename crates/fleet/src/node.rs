@@ -7,6 +7,7 @@
 
 mod harbour;
 mod registration;
+mod replicas;
 mod router;
 
 use std::collections::BTreeMap;
@@ -16,9 +17,9 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Reason};
 
-use self::harbour::LocalRun;
+use self::harbour::{HeldSeat, LocalRun};
 use self::registration::Registration;
-use self::router::PendingClaim;
+use self::router::{PendingClaim, Wish};
 use super::claim::{Transaction, Write};
 use super::records::{OfferList, RunPhase, Seat};
 use super::view::{FleetView, StoreChange, Versioned};
@@ -81,6 +82,18 @@ pub enum TransactionOutcome {
     Unknown,
 }
 
+/// Seats of one model with their numbers.
+pub type NumberedSeats = Vec<(u32, Versioned<Seat>)>;
+
+/// What draws a request to one of several hosts that serve its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Affinity {
+    /// Digest of the prompt's beginning: requests with the same one find their slots warm.
+    pub prompt: Option<u64>,
+    /// Requests for the model that this very host has in progress.
+    pub here: u32,
+}
+
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
     /// All records of the store at a revision.
@@ -104,10 +117,13 @@ pub enum FleetEvent {
         digest: String,
         list: OfferList,
     },
+    /// Hosts that may serve a model at a time, where they are more than one.
+    Replicas(BTreeMap<String, u32>),
     /// A client's request for a model.
     Wanted {
         request: u64,
         model: String,
+        affinity: Affinity,
     },
     /// A request that another daemon passed on.
     Hop {
@@ -123,10 +139,10 @@ pub enum FleetEvent {
         operation: u64,
         outcome: TransactionOutcome,
     },
-    /// The seat of a model as a quorum of the store has it; the outer `None` means no answer.
+    /// The seats of a model as a quorum of the store has them; `None` means no answer.
     SeatRead {
         operation: u64,
-        seat: Option<Option<Versioned<Seat>>>,
+        seats: Option<NumberedSeats>,
     },
     /// A model of this host has begun to load, is loaded, or is gone.
     Run {
@@ -194,7 +210,7 @@ enum Operation {
     Claim { model: String, nonce: String },
     Resolve { model: String, nonce: String },
     Confirm { model: String },
-    GiveUp { model: String, token: u64 },
+    GiveUp { seat: HeldSeat },
     Register { writes: Vec<Write> },
     Publish,
 }
@@ -221,9 +237,13 @@ pub struct FleetNode {
     /// store has answered.
     burnt: BTreeMap<String, u64>,
     /// Seats that are to be deleted.
-    giving_up: BTreeMap<String, (u64, Duration)>,
+    giving_up: BTreeMap<HeldSeat, Duration>,
     /// Seats of this host for which no request came, since when.
-    unclaimed: BTreeMap<(String, u64), Duration>,
+    unclaimed: BTreeMap<HeldSeat, Duration>,
+    /// Requests that were passed on, with model and host.
+    passed_on: BTreeMap<u64, (String, String)>,
+    /// Hosts that may serve a model at a time, where they are more than one.
+    replicas: BTreeMap<String, u32>,
     /// Hosts that are not trusted, since when.
     distrusted: BTreeMap<String, Duration>,
     /// Hosts that left the store, since when.
@@ -252,6 +272,8 @@ impl FleetNode {
             giving_up: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             distrusted: BTreeMap::new(),
+            passed_on: BTreeMap::new(),
+            replicas: BTreeMap::new(),
             gone: BTreeMap::new(),
             registration: Registration::default(),
             holds_idle: false,
@@ -297,13 +319,16 @@ impl FleetNode {
                 self.offers = (digest, list);
                 self.registration.is_stale = true;
             }
-            FleetEvent::Wanted { request, model } => self.route(now, request, &model, effects),
+            FleetEvent::Replicas(replicas) => self.replicas = replicas,
+            FleetEvent::Wanted { request, model, affinity } => {
+                self.route(now, Wish { request, affinity }, &model, None, effects)
+            }
             FleetEvent::Hop { request, model, token } => self.hop(request, &model, &token, effects),
             FleetEvent::Ended { request } => self.forget(request),
             FleetEvent::Transacted { operation, outcome } => {
                 self.transacted(now, operation, outcome, effects)
             }
-            FleetEvent::SeatRead { operation, seat } => self.seat_read(now, operation, seat, effects),
+            FleetEvent::SeatRead { operation, seats } => self.seat_read(now, operation, seats, effects),
             FleetEvent::Run { model, run, idle } => self.run_changed(now, &model, run, idle, effects),
             FleetEvent::HostFailed { request, model, host } => {
                 self.host_failed(now, request, &model, &host, effects)
@@ -346,7 +371,7 @@ impl FleetNode {
     ) {
         match self.operations.remove(&operation) {
             Some(Operation::Claim { model, nonce }) => self.claimed(now, model, nonce, outcome, effects),
-            Some(Operation::GiveUp { model, token }) => self.gave_up(now, &model, token, outcome),
+            Some(Operation::GiveUp { seat }) => self.gave_up(now, &seat, outcome),
             Some(Operation::Register { writes }) => self.registered(now, writes, outcome),
             Some(Operation::Publish) => self.registration.published(now, outcome),
             Some(Operation::Resolve { .. } | Operation::Confirm { .. }) | None => {}
@@ -357,12 +382,12 @@ impl FleetNode {
         &mut self,
         now: Duration,
         operation: u64,
-        seat: Option<Option<Versioned<Seat>>>,
+        seats: Option<NumberedSeats>,
         effects: &mut Vec<FleetEffect>,
     ) {
         match self.operations.remove(&operation) {
-            Some(Operation::Resolve { model, nonce }) => self.resolved(now, model, &nonce, seat, effects),
-            Some(Operation::Confirm { model }) => self.confirmed(now, &model, seat, effects),
+            Some(Operation::Resolve { model, nonce }) => self.resolved(now, model, &nonce, seats, effects),
+            Some(Operation::Confirm { model }) => self.confirmed(now, &model, seats, effects),
             _ => {}
         }
     }
@@ -371,7 +396,7 @@ impl FleetNode {
         let since = self.silent.as_ref().map_or(now, |(since, _)| *since);
         self.silent = Some((since, cause));
         for claim in std::mem::take(&mut self.claims).into_values() {
-            let requests = claim.waiting.into_iter().map(|(request, _)| request);
+            let requests = claim.waiting.into_iter().map(|(wish, _)| wish.request);
             let reason = self.silence(now);
             effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
         }
@@ -402,7 +427,7 @@ impl FleetNode {
         }
         let waiting = std::mem::take(&mut self.claims).into_values().flat_map(|claim| claim.waiting);
         let hops = std::mem::take(&mut self.confirming).into_values().flatten();
-        let requests = waiting.map(|(request, _)| request).chain(hops.map(|(request, _)| request));
+        let requests = waiting.map(|(wish, _)| wish.request).chain(hops.map(|(request, _)| request));
         let reason = Reason::new("store_restored", "the fleet's store has been restored; ask again");
         effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
     }
@@ -426,7 +451,7 @@ impl FleetNode {
 
     fn next_timer(&self, now: Duration) -> Option<Duration> {
         let claims = self.claims.values().filter_map(|claim| claim.again);
-        let given = self.giving_up.values().map(|(_, at)| *at);
+        let given = self.giving_up.values().copied();
         let unclaimed = self.unclaimed.values().map(|since| *since + harbour::UNCLAIMED);
         let timers = claims.chain(given).chain(unclaimed).chain(self.registration.again);
         timers.filter(|at| *at > now).min()

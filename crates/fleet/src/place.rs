@@ -14,13 +14,24 @@ use super::view::FleetView;
 /// Number of hosts from which one is drawn.
 const BEST: usize = 16;
 
+/// Purpose of a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeatPurpose {
+    /// No living host has a seat of the model.
+    Wanted,
+    /// The hosts that have the model are busy. No other model leaves for it.
+    Further,
+    /// An operator moves the first seat.
+    Moved,
+}
+
 /// The wish to seat a model.
 #[derive(Clone, Copy, Debug)]
 pub struct SeatWish<'a> {
     pub model: &'a str,
     /// The only host that is wanted, if an operator named one.
     pub only: Option<&'a str>,
-    pub cause: SeatCause,
+    pub purpose: SeatPurpose,
     /// Memory of the model's own run on that host, which is registered as held without a seat.
     pub held: Bytes,
     /// Any number: it draws one of the best hosts.
@@ -34,8 +45,18 @@ pub struct SeatPlan {
     pub incarnation: String,
     pub need: Bytes,
     pub cause: SeatCause,
-    /// Models that leave, with the tokens of their seats.
-    pub evicts: Vec<(String, u64)>,
+    /// Number of the seat.
+    pub number: u32,
+    /// Seats of models that leave.
+    pub evicts: Vec<EvictedSeat>,
+}
+
+/// Seat of an idle model that leaves for another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EvictedSeat {
+    pub model: String,
+    pub number: u32,
+    pub token: u64,
 }
 
 /// A host that could take the model. Less is better.
@@ -48,7 +69,7 @@ struct Candidate<'a> {
     host: &'a str,
     incarnation: &'a str,
     need: Bytes,
-    evicts: Vec<(String, u64)>,
+    evicts: Vec<EvictedSeat>,
 }
 
 /// Chooses a host, or says of each host why it cannot take the model.
@@ -66,34 +87,52 @@ pub fn place(view: &FleetView, wish: &SeatWish<'_>) -> Result<SeatPlan, Reason> 
     };
     let mut candidates: Vec<Candidate<'_>> = among(false).collect();
     // A host that would evict is not drawn while another needs not.
-    if candidates.is_empty() {
+    if candidates.is_empty() && wish.purpose != SeatPurpose::Further {
         candidates = among(true).collect();
     }
     let Some(chosen) = draw(candidates, wish.random) else { return Err(refusal(view, &offering, wish)) };
     let Candidate { host, incarnation, need, evicts, .. } = chosen;
     let (host, incarnation) = (host.to_owned(), incarnation.to_owned());
-    Ok(SeatPlan { host, incarnation, need, cause: wish.cause, evicts })
+    let (number, cause) = numbered(view, wish);
+    Ok(SeatPlan { host, number, incarnation, need, cause, evicts })
+}
+
+/// Number of the seat, and why it is made.
+fn numbered(view: &FleetView, wish: &SeatWish<'_>) -> (u32, SeatCause) {
+    if wish.purpose == SeatPurpose::Moved {
+        return (0, SeatCause::Moved);
+    }
+    let number = view.vacant(wish.model);
+    let former = view.seats.get(&(wish.model.to_owned(), number));
+    // Its host is registered, though it is not trusted, and is to know that the model was taken from it.
+    let is_taken = former.is_some_and(|seat| view.is_registered(&seat.record.body));
+    (number, if is_taken { SeatCause::Moved } else { SeatCause::Wanted })
 }
 
 /// Offers of one model, by the digest of the list that has it. Hosts with the same lists are looked up once.
-struct Offering<'a>(Vec<(&'a str, &'a ModelOffer)>);
+struct Offering<'a> {
+    lists: Vec<(&'a str, &'a ModelOffer)>,
+    /// Hosts that have a seat of the model.
+    holders: Vec<&'a str>,
+}
 
 impl<'a> Offering<'a> {
-    fn of(view: &'a FleetView, model: &str) -> Self {
+    fn of(view: &'a FleetView, model: &'a str) -> Self {
         let lists = view.offers.iter();
         let having =
             lists.filter_map(|(digest, list)| Some((&**digest, list.record.body.models.get(model)?)));
-        Self(having.collect())
+        let holders = view.living_seats(model).map(|(_, seat)| &*seat.record.body.host);
+        Self { lists: having.collect(), holders: holders.collect() }
     }
 
     fn by(&self, host: &HostRecord) -> Option<&'a ModelOffer> {
-        let at = self.0.binary_search_by_key(&&*host.offers, |(digest, _)| digest).ok()?;
-        self.0.get(at).map(|(_, offer)| *offer)
+        let at = self.lists.binary_search_by_key(&&*host.offers, |(digest, _)| digest).ok()?;
+        self.lists.get(at).map(|(_, offer)| *offer)
     }
 
     /// Refuses a name under which hosts have different files: the answer would depend on the host.
     fn agree(&self, view: &FleetView, model: &str) -> Result<(), Reason> {
-        let mut files = self.0.iter().filter_map(|(_, offer)| offer.file.as_ref());
+        let mut files = self.lists.iter().filter_map(|(_, offer)| offer.file.as_ref());
         let first = files.next();
         if files.all(|file| Some(file) == first) {
             return Ok(());
@@ -143,6 +182,7 @@ fn refusal(view: &FleetView, offering: &Offering<'_>, wish: &SeatWish<'_>) -> Re
 enum Refusal {
     OtherHost,
     Distrusted,
+    HasOne,
     Drains,
     NotOffered,
     TooLarge { need: Bytes, capacity: Bytes },
@@ -156,6 +196,7 @@ impl Refusal {
             Self::Distrusted => {
                 Reason::new("host_distrusted", "what answers there has not shown that it is the host")
             }
+            Self::HasOne => Reason::new("has_seat", "the model has a seat on the host"),
             Self::Drains => Reason::new("host_drains", "the host takes no more models"),
             Self::NotOffered => Reason::new("not_offered", "the host does not offer the model"),
             Self::TooLarge { need, capacity } => {
@@ -184,6 +225,9 @@ fn consider<'a>(
     if !view.trusts(name, host) {
         return Err(Refusal::Distrusted);
     }
+    if offering.holders.contains(&name) {
+        return Err(Refusal::HasOne);
+    }
     if view.drains(name) {
         return Err(Refusal::Drains);
     }
@@ -210,20 +254,20 @@ fn evictions(
     name: &str,
     host: &HostRecord,
     missing: Bytes,
-) -> Option<(Vec<(String, u64)>, Bytes)> {
+) -> Option<(Vec<EvictedSeat>, Bytes)> {
     let runs = view.states.get(name).map(|state| &state.record.body.runs)?;
     let is_idle = |other: &str| runs.get(other).is_some_and(|run| run.idle);
-    let seats = view.seats_on(name, &host.incarnation);
+    let seats = view.numbered_seats_on(name, &host.incarnation);
     let mut idle: Vec<_> = seats.filter(|(other, ..)| *other != model && is_idle(other)).collect();
     // The largest first, so that few models leave; the token makes the order the same in every daemon.
-    idle.sort_by_key(|(_, token, seat)| (std::cmp::Reverse(seat.need), *token));
+    idle.sort_by_key(|(_, _, seat)| (std::cmp::Reverse(seat.record.body.need), seat.revision));
     let (mut evicts, mut freed) = (Vec::new(), Bytes::ZERO);
-    for (other, token, seat) in idle {
+    for (other, number, seat) in idle {
         if freed >= missing {
             break;
         }
-        freed += seat.need;
-        evicts.push((other.to_owned(), token));
+        freed += seat.record.body.need;
+        evicts.push(EvictedSeat { model: other.to_owned(), number, token: seat.revision });
     }
     (freed >= missing).then_some((evicts, freed))
 }

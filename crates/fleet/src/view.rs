@@ -109,8 +109,26 @@ impl FleetView {
         self.hosts.get(name).map(|host| &host.record.body)
     }
 
+    /// The first seat of a model: the only one, unless the model may have replicas.
     pub fn seat(&self, model: &str) -> Option<&Versioned<Seat>> {
         self.seats.get(&(model.to_owned(), 0))
+    }
+
+    /// All seats of a model, with their numbers.
+    pub fn seats_of(&self, model: &str) -> impl Iterator<Item = (u32, &Versioned<Seat>)> {
+        let (first, last) = ((model.to_owned(), 0), (model.to_owned(), u32::MAX));
+        self.seats.range(first..=last).map(|((_, number), seat)| (*number, seat))
+    }
+
+    /// Seats of a model whose hosts are registered with the lives that were given them.
+    pub fn living_seats(&self, model: &str) -> impl Iterator<Item = (u32, &Versioned<Seat>)> {
+        self.seats_of(model).filter(move |(_, seat)| self.living_host(&seat.record.body).is_some())
+    }
+
+    /// The lowest number of a seat that no living host has.
+    pub fn vacant(&self, model: &str) -> u32 {
+        let taken: Vec<u32> = self.living_seats(model).map(|(number, _)| number).collect();
+        (0..).find(|number| !taken.contains(number)).unwrap_or(u32::MAX)
     }
 
     /// False for a life of a host that something else has answered for, or whose certificate counts no more.
@@ -139,10 +157,19 @@ impl FleetView {
         name: &'a str,
         incarnation: &'a str,
     ) -> impl Iterator<Item = (&'a str, u64, &'a Seat)> {
+        let seats = self.numbered_seats_on(name, incarnation);
+        seats.map(|(model, _, seat)| (model, seat.revision, &seat.record.body))
+    }
+
+    /// The same with the number of each seat.
+    pub fn numbered_seats_on<'a>(
+        &'a self,
+        name: &'a str,
+        incarnation: &'a str,
+    ) -> impl Iterator<Item = (&'a str, u32, &'a Versioned<Seat>)> {
         self.seating.on(name).filter_map(move |key| {
             let seat = self.seats.get(key)?;
-            let body = &seat.record.body;
-            (body.incarnation == incarnation).then_some((key.0.as_str(), seat.revision, body))
+            (seat.record.body.incarnation == incarnation).then_some((key.0.as_str(), key.1, seat))
         })
     }
 

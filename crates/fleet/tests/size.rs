@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
     FileDigest, FleetKey, FleetView, HostRecord, HostState, ModelOffer, OfferList, Record, RunPhase,
-    RunState, Seat, SeatCause, SeatWish, StoreChange, Turn, place,
+    RunState, Seat, SeatCause, SeatPurpose, SeatWish, StoreChange, Turn, place,
 };
 
 /// Hosts that have the same files.
@@ -78,7 +78,8 @@ fn measured(hosts: u64, a_host: u64) -> Bytes {
     assert_eq!(view.seats.len() as u64, hosts * a_host);
     let began = std::time::Instant::now();
     let model = models(0, a_host).next().unwrap();
-    let wish = SeatWish { model: &model, only: None, cause: SeatCause::Moved, held: Bytes::ZERO, random: 5 };
+    let wish =
+        SeatWish { model: &model, only: None, purpose: SeatPurpose::Moved, held: Bytes::ZERO, random: 5 };
     place(&view, &wish).unwrap();
     println!(
         "{hosts} hosts, {} models: {taken} of memory, read in {read:?}, one placement in {:?}",

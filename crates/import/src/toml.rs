@@ -98,6 +98,7 @@ fn model(model: &ConfiguredModel) -> Vec<Key> {
         ("unlisted", given(&model.unlisted)),
         ("warm", (!model.warm).then(|| value(&false))),
         ("concurrency", given(&model.concurrency)),
+        ("replicas", given(&model.replicas)),
         ("max-requests", given(&model.max_requests)),
         ("load-timeout", model.load_timeout.map(time)),
         ("stop-timeout", model.stop_timeout.map(time)),

@@ -222,6 +222,8 @@ impl Daemon {
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let address = addresses.first().copied().unwrap_or(LISTEN);
         let sampler = sampler(&serve.cards)?;
+        // The warden starts while the sampler's thread reads the cards.
+        let launcher = Launcher::start()?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
         tell_of_variables(&serve);
@@ -239,7 +241,7 @@ impl Daemon {
         };
         extensions.extend(fleet.iter().map(|fleet| Rc::clone(fleet) as Rc<dyn Extension>));
         settings.scheduler.asks = asks;
-        let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
+        let runtime = Runtime::start(settings, launcher, sampler, extensions);
         if let Some(fleet) = fleet {
             // Set once, here.
             let _ = runtime.fleet.set(fleet);

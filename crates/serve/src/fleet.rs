@@ -11,7 +11,7 @@ mod store_link;
 mod trust;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderValue, StatusCode};
 use plimsoll_base::{Card, Reason};
 use plimsoll_etcd::Etcd;
-use plimsoll_fleet::{FleetEffect, FleetEvent, FleetNode, OfferList, SeatToken};
+use plimsoll_fleet::{Affinity, FleetEffect, FleetEvent, FleetNode, OfferList, SeatToken};
 use plimsoll_launch::EngineAddress;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
@@ -28,7 +28,7 @@ use tokio::task::spawn_local;
 pub(crate) use self::pass::ServePass;
 pub use self::start::FleetError;
 use self::trust::{HostTrust, RefusedPeers};
-use crate::route::{HttpProblem, ModelService, RequestPrompt, RouteOptions, Upstream};
+use crate::route::{HttpProblem, ModelService, RequestPrompt, Rope, RouteOptions, Upstream};
 use crate::runtime::Runtime;
 
 /// Time after which a refused client may ask again.
@@ -54,6 +54,8 @@ pub(crate) struct FleetMember {
     cards: Vec<Card>,
     offers: RefCell<OfferList>,
     offers_changed: Cell<bool>,
+    /// Hosts that may serve a model, as the node was told.
+    replicas: RefCell<BTreeMap<String, u32>>,
     runtime: OnceCell<Weak<Runtime>>,
     me: OnceCell<Weak<Self>>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<Decision>>>,
@@ -75,6 +77,18 @@ struct Undecided<'a> {
     request: u64,
 }
 
+/// A request at another host, of a model that several hosts serve; dropping it tells the node of its end.
+pub(super) struct PassedOn {
+    member: Rc<FleetMember>,
+    request: u64,
+}
+
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        self.member.submit(FleetEvent::Ended { request: self.request });
+    }
+}
+
 impl Drop for Undecided<'_> {
     fn drop(&mut self) {
         if self.member.waiting.borrow_mut().remove(&self.request).is_some() {
@@ -94,12 +108,16 @@ impl FleetMember {
             return runtime.pass_at_once(model, wish.clone()).map(ServePass::from);
         }
         let name = &runtime.entry(model).name;
-        let (_undecided, mut decision) = self.ask(|request| wanted(request, name, wish));
+        // Which of several hosts it is depends on the prompt, which is not read here.
+        if wish.hop.is_none() && self.node.borrow().has_replicas(name) {
+            return None;
+        }
+        let (_undecided, mut decision) = self.ask(|request| wanted(request, name, wish, Affinity::default()));
         match decision.try_recv().ok()? {
             Decision::Here => runtime.pass_at_once(model, wish.clone()).map(ServePass::from),
             Decision::There { host, address, token } => {
                 let me = self.me()?;
-                Some(me.pass_on(Rc::clone(runtime), model, wish.clone(), (host, address, token), 0))
+                Some(me.pass_on(Rc::clone(runtime), model, wish.clone(), (host, address, token), 0, None))
             }
             // Decided again, with a future that can wait.
             Decision::Nowhere(_) => None,
@@ -117,10 +135,12 @@ impl FleetMember {
             return runtime.admit_here(model, wish, prompt).await.map(ServePass::from);
         }
         let name = runtime.entry(model).name.clone();
-        let (undecided, decision) = self.ask(|request| wanted(request, &name, &wish));
+        let affinity = self.affinity(&runtime, model, &name, &wish, prompt.body);
+        let (undecided, decision) = self.ask(|request| wanted(request, &name, &wish, affinity));
         let decision = decision.await;
+        let request = undecided.request;
         drop(undecided);
-        self.follow(runtime, model, wish, prompt, decision.unwrap_or_else(|_| ended()), 0).await
+        self.follow(runtime, model, wish, prompt, (request, decision.unwrap_or_else(|_| ended())), 0).await
     }
 
     /// True for a request that loads no model: it is for this very server.
@@ -134,13 +154,15 @@ impl FleetMember {
         model: ModelId,
         wish: RouteOptions,
         prompt: RequestPrompt<'_>,
-        decision: Decision,
+        (request, decision): (u64, Decision),
         tries: u32,
     ) -> Result<ServePass, HttpProblem> {
         match decision {
             Decision::Here => runtime.admit_here(model, wish, prompt).await.map(ServePass::from),
             Decision::There { host, address, token } => {
-                Ok(self.pass_on(runtime, model, wish, (host, address, token), tries))
+                let has_replicas = self.node.borrow().has_replicas(&runtime.entry(model).name);
+                let counted = has_replicas.then(|| PassedOn { member: Rc::clone(&self), request });
+                Ok(self.pass_on(runtime, model, wish, (host, address, token), tries, counted))
             }
             Decision::Nowhere(reason) => Err(refusal(reason)),
         }
@@ -153,10 +175,26 @@ impl FleetMember {
         wish: RouteOptions,
         (host, address, token): (String, String, SeatToken),
         tries: u32,
+        counted: Option<PassedOn>,
     ) -> ServePass {
         let peer = self.peer(&host, &address);
         self.passed_on.set(self.passed_on.get() + 1);
-        ServePass::peer(self, runtime, model, wish, (host, token), &peer, tries)
+        ServePass::peer(self, runtime, model, wish, (host, token), (&peer, tries), counted)
+    }
+
+    /// What draws a request to one of several hosts.
+    fn affinity(
+        &self,
+        runtime: &Runtime,
+        model: ModelId,
+        name: &str,
+        wish: &RouteOptions,
+        body: &Rope,
+    ) -> Affinity {
+        if wish.hop.is_some() || !self.node.borrow().has_replicas(name) {
+            return Affinity::default();
+        }
+        Affinity { prompt: prompt_digest(body), here: runtime.in_flight(model) }
     }
 
     /// Submits an event of a new request, and gives where its decision will arrive.
@@ -217,8 +255,8 @@ impl FleetMember {
                 me.submit(FleetEvent::Transacted { operation, outcome });
             })),
             FleetEffect::ReadSeat { operation, model } => drop(spawn_local(async move {
-                let seat = me.store.seat(&model).await.ok();
-                me.submit(FleetEvent::SeatRead { operation, seat });
+                let seats = me.store.seats(&model).await.ok();
+                me.submit(FleetEvent::SeatRead { operation, seats });
             })),
             FleetEffect::Serve { request } => self.decided(request, Decision::Here),
             FleetEffect::Forward { request, host, address, token } => {
@@ -262,12 +300,22 @@ impl FleetMember {
     }
 }
 
-fn wanted(request: u64, name: &str, wish: &RouteOptions) -> FleetEvent {
+fn wanted(request: u64, name: &str, wish: &RouteOptions, affinity: Affinity) -> FleetEvent {
     let model = name.to_owned();
     match wish.hop.clone() {
         Some(token) => FleetEvent::Hop { request, model, token },
-        None => FleetEvent::Wanted { request, model },
+        None => FleetEvent::Wanted { request, model, affinity },
     }
+}
+
+/// Beginnings of prompts in the bodies of the APIs, and the bytes from there on that tell one conversation from another.
+const PROMPTS: [&[u8]; 3] = [b"\"messages\"", b"\"prompt\"", b"\"input\""];
+const BEGINNING: usize = 512;
+
+/// Digest of the beginning of a prompt. A conversation keeps it, since each turn sends the former ones again.
+fn prompt_digest(body: &Rope) -> Option<u64> {
+    let at = PROMPTS.iter().find_map(|key| body.find(key, 0))?;
+    Some(offers::fnv(&body.copy(at..at + BEGINNING)))
 }
 
 fn ended() -> Decision {

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use plimsoll_base::Bytes;
 use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{
-    Claim, Drain, FleetKey, FleetView, KeySpace, Record, SeatCause, SeatWish, Transaction,
+    Claim, Drain, FleetKey, FleetView, KeySpace, Record, SeatPurpose, SeatWish, Transaction,
     TransactionOutcome, Write, place,
 };
 use serde_json::{Value, json};
@@ -186,8 +186,8 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
         if view.seat(model).is_some_and(|seat| seat.record.body.host == host) {
             return print(format!("{model} is seated on {host}\n"));
         }
-        let wish =
-            SeatWish { model, only: Some(host), cause: SeatCause::Moved, held: Bytes::ZERO, random: 0 };
+        let purpose = SeatPurpose::Moved;
+        let wish = SeatWish { model, only: Some(host), purpose, held: Bytes::ZERO, random: 0 };
         let plan = place(&view, &wish).map_err(|reason| ErrorReport::new(reason.to_string()))?;
         let nonce = format!("move-{}-{attempt}", std::process::id());
         let claim = Claim::new(&view, model, plan, nonce);

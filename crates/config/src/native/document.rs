@@ -205,6 +205,10 @@ pub(super) struct ModelTable {
     /// Concurrent requests.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) concurrency: Option<NonZeroU32>,
+    /// Hosts of a fleet that may serve the model at a time. A further one loads it when a request comes while each has four
+    /// in progress. Default: 1.
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub(super) replicas: Option<NonZeroU32>,
     /// Importance of a load: with `high` or `low`, it counts as waiting for a minute more or less. Default: `normal`.
     #[schemars(with = "PriorityWord")]
     pub(super) priority: Priority,

@@ -49,7 +49,7 @@ const OF_SERVER: [&str; 24] = [
     "strict-names",
     "autoload",
 ];
-const OF_MODEL: [&str; 16] = [
+const OF_MODEL: [&str; 17] = [
     "memory",
     "cards",
     "ttl",
@@ -61,6 +61,7 @@ const OF_MODEL: [&str; 16] = [
     "warm",
     "load-timeout",
     "concurrency",
+    "replicas",
     "max-requests",
     "program",
     "guard",
@@ -150,6 +151,7 @@ pub(super) fn apply(
         "warm" => entry.warm = switch(file, line)?,
         "unlisted" => entry.unlisted = switch(file, line)?,
         "concurrency" => entry.concurrency = Some(count(file, line)?),
+        "replicas" => entry.replicas = Some(count(file, line)?),
         "max-requests" => entry.max_requests = Some(count(file, line)?),
         "program" => {
             // Sections of a preset always start a llama-server; other launches cannot occur.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use plimsoll_base::Bytes;
 use plimsoll_etcd::Etcd;
 use plimsoll_fleet::{
-    ClaimGuard, Compare, FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, NodeSettings, Record,
-    Seat, SeatCause, Transaction, TransactionOutcome, Turn, Write,
+    Affinity, ClaimGuard, Compare, FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, NodeSettings,
+    Record, Seat, SeatCause, Transaction, TransactionOutcome, Turn, Write,
 };
 use tokio::task::{LocalSet, spawn_local};
 
@@ -76,7 +76,11 @@ async fn follow(store: Etcd, number: usize, times: Rc<RefCell<Times>>) {
             let is_seat = changes.iter().any(|change| matches!(change.key, FleetKey::Seat { .. }));
             node.on_event(began.elapsed(), FleetEvent::Changed(changes), &mut effects);
             effects.clear();
-            let wanted = FleetEvent::Wanted { request: model as u64, model: format!("m{model}") };
+            let wanted = FleetEvent::Wanted {
+                request: model as u64,
+                model: format!("m{model}"),
+                affinity: Affinity::default(),
+            };
             node.on_event(began.elapsed(), wanted, &mut effects);
             if effects.iter().any(|effect| matches!(effect, FleetEffect::Forward { .. })) {
                 break;
@@ -99,7 +103,9 @@ async fn measured(members: usize) -> Duration {
     assert!(matches!(registered, TransactionOutcome::Applied(_)));
     let times = Rc::new(RefCell::new(Times::default()));
     let followers: Vec<_> = (0..DAEMONS)
-        .map(|number| spawn_local(follow(client(&cluster.address()), number, Rc::clone(&times))))
+        .map(|number| {
+            spawn_local(follow(client(&cluster.address()).beginning_at(number), number, Rc::clone(&times)))
+        })
         .collect();
     tokio::time::sleep(Duration::from_secs(1)).await;
     for model in 0..SEATS {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Reason};
 
-use super::{FleetEffect, FleetNode, Operation, SeatToken, TransactionOutcome};
+use super::{FleetEffect, FleetNode, NumberedSeats, Operation, SeatToken, TransactionOutcome};
 use crate::claim::{ClaimGuard, Compare, Transaction, Write};
 use crate::keys::FleetKey;
 use crate::records::{Drain, RunPhase, Seat, SeatCause};
@@ -15,11 +15,27 @@ pub(super) const UNCLAIMED: Duration = Duration::from_secs(10);
 /// Pause before a seat is deleted once more, if the store did not answer.
 const DELETE_AGAIN: Duration = Duration::from_secs(1);
 
+/// Seat of this host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HeldSeat {
+    pub(super) model: String,
+    pub(super) number: u32,
+    pub(super) token: u64,
+}
+
+impl HeldSeat {
+    fn key(&self) -> FleetKey {
+        FleetKey::Seat { model: self.model.clone(), number: self.number }
+    }
+}
+
 /// A model that this host holds.
 #[derive(Clone, Debug)]
 pub(super) struct LocalRun {
     /// The revision of its seat; none if it has none.
     pub(super) token: Option<u64>,
+    /// The number of the seat, or of the last one.
+    pub(super) number: u32,
     pub(super) need: Bytes,
     pub(super) phase: RunPhase,
     pub(super) idle: bool,
@@ -71,7 +87,7 @@ impl FleetNode {
         &mut self,
         now: Duration,
         model: &str,
-        found: Option<Option<Versioned<Seat>>>,
+        found: Option<NumberedSeats>,
         effects: &mut Vec<FleetEffect>,
     ) {
         let waiting = self.confirming.remove(model).unwrap_or_default();
@@ -93,12 +109,14 @@ impl FleetNode {
         &mut self,
         now: Duration,
         model: &str,
-        found: Option<Versioned<Seat>>,
+        found: NumberedSeats,
         effects: &mut Vec<FleetEffect>,
     ) -> Result<u64, Reason> {
-        let mine = found.filter(|seat| self.is_mine(&seat.record.body));
-        let seat = mine.ok_or_else(|| Reason::new("stale_seat", "the model has no seat on this host"))?;
+        let mine = found.into_iter().find(|(_, seat)| self.is_mine(&seat.record.body));
+        let missing = || Reason::new("stale_seat", "the model has no seat on this host");
+        let (number, seat) = mine.ok_or_else(missing)?;
         let token = seat.revision;
+        let held_seat = HeldSeat { model: model.to_owned(), number, token };
         // Looked at again: it may have been given up while the store was asked.
         if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
             return Err(Reason::new("stale_seat", "the seat was given up"));
@@ -111,37 +129,35 @@ impl FleetNode {
             .map(|(_, run)| run.need)
             .sum();
         if held + need > self.settings.capacity {
-            self.give_up(now, model, token, effects);
+            self.give_up(now, held_seat, effects);
             let reason = Reason::new("host_full", "the host's models leave no room");
             return Err(reason.fact("need", need).fact("held", held));
         }
-        self.unclaimed.remove(&(model.to_owned(), token));
-        let run = LocalRun { token: Some(token), need, phase: RunPhase::Loading, idle: false, leaves: false };
+        self.unclaimed.remove(&held_seat);
+        let phase = RunPhase::Loading;
+        let run = LocalRun { token: Some(token), number, need, phase, idle: false, leaves: false };
         let run = self.runs.entry(model.to_owned()).or_insert(run);
-        (run.token, run.need, run.leaves) = (Some(token), need, false);
+        (run.token, run.number, run.need, run.leaves) = (Some(token), number, need, false);
         self.registration.is_stale = true;
         Ok(token)
     }
 
     /// Deletes a seat. The token is burnt at once: the deletion may be applied long after the store was asked.
-    fn give_up(&mut self, now: Duration, model: &str, token: u64, effects: &mut Vec<FleetEffect>) {
-        let burnt = self.burnt.entry(model.to_owned()).or_default();
-        *burnt = token.max(*burnt);
-        self.unclaimed.remove(&(model.to_owned(), token));
-        self.giving_up.insert(model.to_owned(), (token, now + DELETE_AGAIN));
-        let key = FleetKey::Seat { model: model.to_owned(), number: 0 };
-        let compares = vec![Compare { guard: ClaimGuard::Seat, key: key.clone(), revision: token }];
-        let transaction = Transaction { compares, writes: vec![Write::delete(key)] };
-        self.transact(Operation::GiveUp { model: model.to_owned(), token }, transaction, effects);
+    fn give_up(&mut self, now: Duration, seat: HeldSeat, effects: &mut Vec<FleetEffect>) {
+        let burnt = self.burnt.entry(seat.model.clone()).or_default();
+        *burnt = seat.token.max(*burnt);
+        self.unclaimed.remove(&seat);
+        self.giving_up.insert(seat.clone(), now + DELETE_AGAIN);
+        let compares = vec![Compare { guard: ClaimGuard::Seat, key: seat.key(), revision: seat.token }];
+        let transaction = Transaction { compares, writes: vec![Write::delete(seat.key())] };
+        self.transact(Operation::GiveUp { seat }, transaction, effects);
     }
 
-    pub(super) fn gave_up(&mut self, now: Duration, model: &str, token: u64, outcome: TransactionOutcome) {
-        let Some((_, again)) = self.giving_up.get_mut(model).filter(|(pending, _)| *pending == token) else {
-            return;
-        };
+    pub(super) fn gave_up(&mut self, now: Duration, seat: &HeldSeat, outcome: TransactionOutcome) {
+        let Some(again) = self.giving_up.get_mut(seat) else { return };
         *again = now + DELETE_AGAIN;
         if matches!(outcome, TransactionOutcome::Applied(_) | TransactionOutcome::Conflict) {
-            self.giving_up.remove(model);
+            self.giving_up.remove(seat);
         }
     }
 
@@ -157,13 +173,14 @@ impl FleetNode {
         match run {
             None => {
                 // First the memory, then the seat.
-                if let Some(token) = self.runs.remove(model).and_then(|run| run.token) {
-                    self.give_up(now, model, token, effects);
-                }
+                let seat = self.runs.remove(model).and_then(|run| {
+                    Some(HeldSeat { model: model.to_owned(), number: run.number, token: run.token? })
+                });
+                seat.into_iter().for_each(|seat| self.give_up(now, seat, effects));
                 self.registration.is_stale = true;
             }
             Some((phase, need)) => {
-                let fresh = LocalRun { token: None, need, phase, idle, leaves: false };
+                let fresh = LocalRun { token: None, number: 0, need, phase, idle, leaves: false };
                 let run = self.runs.entry(model.to_owned()).or_insert(fresh);
                 (run.phase, run.idle) = (phase, idle);
                 if run.token.is_none() {
@@ -177,14 +194,16 @@ impl FleetNode {
 
     /// Takes the seats that this host claimed for models that it held already.
     fn adopt(&mut self) {
-        let seats = self.view.seats_on(&self.settings.name, &self.incarnation);
+        let seats = self.view.numbered_seats_on(&self.settings.name, &self.incarnation);
         let is_new = |model: &str, token: u64| self.burnt.get(model).is_none_or(|burnt| token > *burnt);
-        let seats = seats.filter(|(model, token, _)| is_new(model, *token));
-        let seats: Vec<_> = seats.map(|(model, token, seat)| (model.to_owned(), token, seat.need)).collect();
-        for (model, token, need) in seats {
+        let seats = seats.filter(|(model, _, seat)| is_new(model, seat.revision));
+        let seats: Vec<_> = seats
+            .map(|(model, number, seat)| (model.to_owned(), number, seat.revision, seat.record.body.need))
+            .collect();
+        for (model, number, token, need) in seats {
             let unseated = self.runs.get_mut(&model).filter(|run| run.token.is_none() && !run.leaves);
             if let Some(run) = unseated {
-                (run.token, run.need) = (Some(token), need);
+                (run.token, run.number, run.need) = (Some(token), number, need);
                 self.registration.is_stale = true;
             }
         }
@@ -195,7 +214,7 @@ impl FleetNode {
         self.adopt();
         let mut lost = Vec::new();
         for (model, run) in &self.runs {
-            let seat = self.view.seat(model);
+            let seat = self.view.seats.get(&(model.clone(), run.number));
             let stands = |token: u64| seat.is_some_and(|seat| seat.revision == token);
             if let Some(token) = run.token.filter(|token| self.view.revision >= *token && !stands(*token)) {
                 let is_moved = seat.is_some_and(|seat| seat.record.body.cause == SeatCause::Moved);
@@ -219,16 +238,16 @@ impl FleetNode {
 
     /// Gives up seats of this host for which nothing came, and deletes again where the store did not answer.
     pub(super) fn sweep(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
-        let seats = self.view.seats_on(&self.settings.name, &self.incarnation);
-        let empty: Vec<(String, u64)> = seats
-            .filter(|(model, ..)| !self.runs.contains_key(*model) && !self.giving_up.contains_key(*model))
-            .map(|(model, token, _)| (model.to_owned(), token))
-            .collect();
+        let seats = self.view.numbered_seats_on(&self.settings.name, &self.incarnation);
+        let seats = seats.map(|(model, number, seat)| (model, number, seat.revision));
+        let seats = seats.filter(|(model, ..)| !self.runs.contains_key(*model));
+        let seats = seats.map(|(model, number, token)| HeldSeat { model: model.to_owned(), number, token });
+        let empty: Vec<HeldSeat> = seats.filter(|seat| !self.giving_up.contains_key(seat)).collect();
         self.unclaimed.retain(|seat, _| empty.contains(seat));
         for seat in empty {
             let since = *self.unclaimed.entry(seat.clone()).or_insert(now);
             if now >= since + UNCLAIMED {
-                self.give_up(now, &seat.0, seat.1, effects);
+                self.give_up(now, seat, effects);
             }
         }
         // Idle models of a host that is drained leave; the next request seats them elsewhere.
@@ -238,23 +257,15 @@ impl FleetNode {
             effects.extend(idle.map(|(model, _)| FleetEffect::Release { model: model.clone() }));
         }
         // So do idle models without a seat that sit on another host now.
-        let is_elsewhere = |model: &str| {
-            let seat = self.view.seat(model).map(|seat| &seat.record.body);
-            seat.is_some_and(|seat| !self.is_mine(seat) && self.view.living_host(seat).is_some())
-        };
+        let is_elsewhere =
+            |model: &str| self.view.living_seats(model).any(|(_, seat)| !self.is_mine(&seat.record.body));
         let surplus = self.runs.iter().filter(|(model, run)| {
             run.token.is_none() && run.idle && run.phase == RunPhase::Ready && is_elsewhere(model)
         });
         effects.extend(surplus.map(|(model, _)| FleetEffect::Release { model: model.clone() }));
-        let again: Vec<(String, u64)> = self
-            .giving_up
-            .iter()
-            .filter(|(_, (_, at))| *at <= now)
-            .map(|(model, (token, _))| (model.clone(), *token))
-            .collect();
-        for (model, token) in again {
-            self.give_up(now, &model, token, effects);
-        }
+        let again = self.giving_up.iter().filter(|(_, at)| **at <= now);
+        let again: Vec<HeldSeat> = again.map(|(seat, _)| seat.clone()).collect();
+        again.into_iter().for_each(|seat| self.give_up(now, seat, effects));
     }
 }
 

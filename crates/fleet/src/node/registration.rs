@@ -140,9 +140,9 @@ impl FleetNode {
             compare(ClaimGuard::Turn, FleetKey::Turn(name.clone()), self.turn()),
         ];
         // A seat may have been moved away while this host was gone. Its model would then be counted nowhere.
-        let seated = self.runs.iter().filter_map(|(model, run)| Some((model, run.token?)));
-        compares.extend(seated.map(|(model, token)| {
-            compare(ClaimGuard::Seat, FleetKey::Seat { model: model.clone(), number: 0 }, token)
+        let seated = self.runs.iter().filter_map(|(model, run)| Some((model, run.number, run.token?)));
+        compares.extend(seated.map(|(model, number, token)| {
+            compare(ClaimGuard::Seat, FleetKey::Seat { model: model.clone(), number }, token)
         }));
         let mut writes = vec![Write::put(host_key, record.write()).leased()];
         if !has_offers {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use plimsoll_base::Reason;
 
-use super::{FleetEffect, FleetNode, Operation, SeatToken, TransactionOutcome};
+use super::replicas::Place;
+use super::{Affinity, FleetEffect, FleetNode, NumberedSeats, Operation, SeatToken, TransactionOutcome};
 use crate::claim::{Claim, Write};
 use crate::keys::FleetKey;
-use crate::place::{SeatWish, place};
-use crate::records::{HostRecord, Seat, SeatCause};
+use crate::place::{SeatPurpose, SeatWish, place};
+use crate::records::{HostRecord, Seat};
 use crate::view::{StoreChange, Versioned};
 
 /// Time for which a host that left the store is still asked: its lease may have been lost by mistake, and then it comes
@@ -21,21 +22,35 @@ const DISTRUST: Duration = Duration::from_secs(60);
 const CONFLICT_MS: u64 = 20;
 const FULL: Duration = Duration::from_millis(250);
 
+/// A request that looks for a host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) request: u64,
+    pub(super) affinity: Affinity,
+}
+
 /// A claim that is under way for some requests.
 #[derive(Debug)]
 pub(super) struct PendingClaim {
     /// The requests, with the time at which each is refused.
-    pub(super) waiting: Vec<(u64, Duration)>,
+    pub(super) waiting: Vec<(Wish, Duration)>,
     /// The time of the next attempt; `None` while an answer of the store is awaited.
     pub(super) again: Option<Duration>,
     /// The claim that the store was asked for.
     asked: Option<Claim>,
     only: Option<String>,
+    /// For one more seat of a model whose hosts are busy; no request waits for it.
+    more: bool,
 }
 
 impl PendingClaim {
-    fn new(now: Duration) -> Self {
-        Self { waiting: Vec::new(), again: Some(now), asked: None, only: None }
+    pub(super) fn new(now: Duration) -> Self {
+        Self { waiting: Vec::new(), again: Some(now), asked: None, only: None, more: false }
+    }
+
+    /// For one more seat.
+    pub(super) fn more(now: Duration) -> Self {
+        Self { more: true, ..Self::new(now) }
     }
 
     /// True if the store was asked for the claim with this nonce last.
@@ -46,34 +61,48 @@ impl PendingClaim {
 
 impl FleetNode {
     /// Finds the host of a request.
-    pub(super) fn route(&mut self, now: Duration, request: u64, model: &str, effects: &mut Vec<FleetEffect>) {
-        let seat = self.view.seat(model).cloned();
-        let is_here = |seat: &Versioned<Seat>| self.is_mine(&seat.record.body);
-        let elsewhere = seat.as_ref().filter(|seat| !is_here(seat)).and_then(|seat| self.address(now, seat));
-        match (self.runs.contains_key(model), elsewhere, seat) {
-            (true, None, _) => {
+    ///
+    /// `except` is a host that has just failed the request.
+    pub(super) fn route(
+        &mut self,
+        now: Duration,
+        wish: Wish,
+        model: &str,
+        except: Option<&str>,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        let request = wish.request;
+        let holds = self.runs.contains_key(model);
+        match self.replica(now, model, &wish.affinity, except) {
+            // What is held without a seat serves where no seat does.
+            None if holds => {
                 effects.push(FleetEffect::Serve { request });
                 self.seat_here(now, model);
             }
-            (_, Some((host, address, token)), _) => {
+            Some(Place::Here { .. }) if holds => effects.push(FleetEffect::Serve { request }),
+            Some(Place::There { host, address, token }) => {
+                self.note_passed_on(request, model, &host);
                 effects.push(FleetEffect::Forward { request, host, address, token })
             }
             _ if self.silent.is_some() => {
                 effects.push(FleetEffect::Refuse { request, reason: self.silence(now) })
             }
-            (false, None, Some(seat)) if is_here(&seat) => {
-                self.confirm(request, model, seat.revision, effects);
-            }
-            (false, None, _) => {
+            Some(Place::Here { token }) => self.confirm(request, model, token, effects),
+            None => {
                 let deadline = now + self.settings.wait;
                 let claim = self.claims.entry(model.to_owned()).or_insert_with(|| PendingClaim::new(now));
-                claim.waiting.push((request, deadline));
+                claim.waiting.push((wish, deadline));
+                claim.more = false;
             }
         }
     }
 
     /// Address and token of a seat whose host lives, or left the store a moment ago.
-    fn address(&self, now: Duration, seat: &Versioned<Seat>) -> Option<(String, String, SeatToken)> {
+    pub(super) fn address(
+        &self,
+        now: Duration,
+        seat: &Versioned<Seat>,
+    ) -> Option<(String, String, SeatToken)> {
         let body = &seat.record.body;
         let token = SeatToken { incarnation: body.incarnation.clone(), revision: seat.revision };
         let recently = || {
@@ -89,9 +118,7 @@ impl FleetNode {
     /// Asks for a seat for a model that this host holds already.
     pub(super) fn seat_here(&mut self, now: Duration, model: &str) {
         let has_seat = self.runs.get(model).is_some_and(|run| run.token.is_some() || run.leaves);
-        if has_seat
-            || self.view.seat(model).is_some_and(|seat| self.view.living_host(&seat.record.body).is_some())
-        {
+        if has_seat || self.view.living_seats(model).next().is_some() {
             return;
         }
         let name = self.settings.name.clone();
@@ -113,11 +140,14 @@ impl FleetNode {
         effects: &mut Vec<FleetEffect>,
     ) {
         self.gone.remove(host);
-        let stands = self.view.seat(model).is_some_and(|seat| {
-            seat.record.body.host == host && self.view.living_host(&seat.record.body).is_some()
-        });
-        if !stands {
-            return self.route(now, request, model, effects);
+        self.passed_on.remove(&request);
+        let hosts = || self.view.living_seats(model).map(|(_, seat)| &seat.record.body.host);
+        let stands = hosts().any(|name| name == host);
+        // Another host has a seat of the model: it is asked in the place of this one.
+        let others = hosts().any(|name| name != host);
+        if !stands || others {
+            let wish = Wish { request, affinity: Affinity::default() };
+            return self.route(now, wish, model, stands.then_some(host), effects);
         }
         // The host may be gone, or this daemon may be cut off, so the seat stands until the lease ends.
         let text = format!("host '{host}' of model '{model}' does not answer, and its lease has not ended");
@@ -144,8 +174,9 @@ impl FleetNode {
     }
 
     pub(super) fn forget(&mut self, request: u64) {
+        self.passed_on.remove(&request);
         for claim in self.claims.values_mut() {
-            claim.waiting.retain(|(waiting, _)| *waiting != request);
+            claim.waiting.retain(|(waiting, _)| waiting.request != request);
         }
         for hops in self.confirming.values_mut() {
             hops.retain(|(waiting, _)| *waiting != request);
@@ -171,13 +202,12 @@ impl FleetNode {
         mut claim: PendingClaim,
         effects: &mut Vec<FleetEffect>,
     ) {
-        let seat = self.view.seat(&model).map(|seat| &seat.record.body);
-        if seat.is_some_and(|seat| self.view.living_host(seat).is_some()) {
+        let present = u32::try_from(self.view.living_seats(&model).count()).unwrap_or(u32::MAX);
+        let is_done = if claim.more { present >= self.most_replicas(&model) } else { present > 0 };
+        if is_done || (claim.more && present == 0) {
             let waiting = claim.waiting.into_iter();
-            return waiting.for_each(|(request, _)| self.route(now, request, &model, effects));
+            return waiting.for_each(|(wish, _)| self.route(now, wish, &model, None, effects));
         }
-        // Its host is registered, though it is not trusted, and is to know that the model was taken from it.
-        let is_taken = seat.is_some_and(|seat| self.view.is_registered(seat));
         let (late, waiting): (Vec<_>, Vec<_>) = claim.waiting.into_iter().partition(|(_, end)| *end <= now);
         claim.waiting = waiting;
         if !late.is_empty() {
@@ -190,8 +220,8 @@ impl FleetNode {
         let random = self.draw();
         let only = claim.only.as_deref();
         let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
-        let cause = if is_taken { SeatCause::Moved } else { SeatCause::Wanted };
-        let wish = SeatWish { model: &model, only, cause, held, random };
+        let purpose = if claim.more { SeatPurpose::Further } else { SeatPurpose::Wanted };
+        let wish = SeatWish { model: &model, only, purpose, held, random };
         let draw = self.draw();
         let nonce = format!("{}-{draw:x}", self.incarnation);
         let planned = place(&self.view, &wish).and_then(|plan| {
@@ -210,7 +240,7 @@ impl FleetNode {
             Err(reason) => {
                 // A full host may have room soon; a request waits for that, and nothing else does.
                 let waits = reason.because.iter().any(|host| host.code == "host_full");
-                let late = |request: &(u64, Duration)| !waits || request.1 <= now;
+                let late = |request: &(Wish, Duration)| !waits || request.1 <= now;
                 let (late, left) = claim.waiting.into_iter().partition(late);
                 (claim.waiting, claim.again) = (left, Some(now + FULL));
                 refuse(late, &reason, effects);
@@ -254,8 +284,8 @@ impl FleetNode {
         for Write { key, value, .. } in claim.asked.into_iter().flat_map(|asked| asked.transaction.writes) {
             self.view.enter(&StoreChange { key, revision, value });
         }
-        for (request, _) in claim.waiting {
-            self.route(now, request, model, effects);
+        for (wish, _) in claim.waiting {
+            self.route(now, wish, model, None, effects);
         }
     }
 
@@ -265,16 +295,16 @@ impl FleetNode {
         now: Duration,
         model: String,
         nonce: &str,
-        found: Option<Option<Versioned<Seat>>>,
+        found: Option<NumberedSeats>,
         effects: &mut Vec<FleetEffect>,
     ) {
         let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(nonce)) else { return };
-        match found {
-            Some(Some(found)) if found.record.body.nonce == nonce => {
-                self.seated(now, &model, found.revision, effects);
-            }
+        let is_own = |(_, seat): &&(u32, Versioned<Seat>)| seat.record.body.nonce == nonce;
+        let own = found.as_ref().and_then(|found| found.iter().find(is_own));
+        match own.map(|(_, seat)| seat.revision) {
+            Some(revision) => self.seated(now, &model, revision, effects),
             // Should it be applied later, the next claim's compare of the seat fails.
-            found => {
+            None => {
                 let pause = if found.is_some() { Duration::from_millis(CONFLICT_MS) } else { FULL };
                 claim.again = Some(now + pause);
             }
@@ -303,7 +333,8 @@ impl FleetNode {
     }
 }
 
-fn refuse(requests: Vec<(u64, Duration)>, reason: &Reason, effects: &mut Vec<FleetEffect>) {
-    let refuse = |(request, _)| FleetEffect::Refuse { request, reason: reason.clone() };
+fn refuse(requests: Vec<(Wish, Duration)>, reason: &Reason, effects: &mut Vec<FleetEffect>) {
+    let refuse =
+        |(wish, _): (Wish, Duration)| FleetEffect::Refuse { request: wish.request, reason: reason.clone() };
     effects.extend(requests.into_iter().map(refuse));
 }

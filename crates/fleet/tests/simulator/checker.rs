@@ -38,22 +38,30 @@ fn check_claim(
     faults: &mut Faults,
 ) {
     for change in changes {
-        let FleetKey::Seat { model, .. } = &change.key else { continue };
-        let former = before.seat(model).map(|seat| &seat.record.body);
+        let FleetKey::Seat { model, number } = &change.key else { continue };
+        let seat_of = |view: &FleetView| {
+            let seat = view.seats.get(&(model.clone(), *number));
+            seat.map(|seat| seat.record.body.clone())
+        };
+        let former = seat_of(before);
         if change.value.is_none() {
-            if former.is_none_or(|seat| seat.host != host) {
+            if former.as_ref().is_none_or(|seat| seat.host != host) {
                 faults.count("a claim deleted a seat of another host, or none");
             }
             continue;
         }
-        let Some(seat) = after.seat(model).map(|seat| &seat.record.body) else { continue };
-        if before.living_host(seat).is_none() {
+        let Some(seat) = seat_of(after) else { continue };
+        if before.living_host(&seat).is_none() {
             faults.count("a seat on a host that is gone");
         }
         if before.drains.contains_key(host) {
             faults.count("a seat on a host that drains");
         }
-        let is_taken = former.is_some_and(|former| before.living_host(former).is_some());
+        let is_taken = former.is_some_and(|former| before.living_host(&former).is_some());
+        let of_host = after.living_seats(model).filter(|(_, other)| other.record.body.host == seat.host);
+        if of_host.count() > 1 {
+            faults.count("two seats of a model on one host");
+        }
         if is_taken && seat.cause == SeatCause::Wanted {
             faults.count("a seat taken from a living host");
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod checker;
+mod latency;
 mod rack;
 mod scripted;
 mod store;
@@ -10,7 +11,7 @@ mod world;
 
 use std::time::Duration;
 
-use plimsoll_fleet::ClaimGuard;
+use plimsoll_fleet::{ClaimGuard, FleetKey};
 use proptest::prelude::*;
 use rack::{Rack, RackSettings};
 use world::{World, WorldSettings};
@@ -18,6 +19,8 @@ use world::{World, WorldSettings};
 const SMALL: WorldSettings = WorldSettings {
     hosts: 3,
     models: 8,
+    replicas: 0,
+    clients: 0,
     seconds: 20,
     faults: true,
     pause: 2000,
@@ -73,6 +76,31 @@ fn the_checker_catches_a_claim_without_its_compare_of_the_turn() {
 #[test]
 fn the_checker_catches_a_claim_without_its_compare_of_the_drain() {
     assert!(caught(ClaimGuard::Drain) > 0);
+}
+
+#[test]
+fn models_with_two_seats_over_commit_nothing() {
+    for seed in 1..=8 {
+        let settings = WorldSettings { hosts: 5, replicas: 4, seconds: 20, pause: 300, seed, ..SMALL };
+        let (world, faults) = faults(settings);
+        assert_eq!(faults, checker::Faults::default(), "seed {seed}");
+        assert!(world.answered > 20, "{}", world.answered);
+    }
+}
+
+#[test]
+fn a_crowded_model_gets_a_second_seat_and_no_third() {
+    for replicas in [0, 1] {
+        let crowd = WorldSettings { hosts: 4, models: 1, replicas, faults: false, clients: 400, ..SMALL };
+        let (world, faults) = faults(crowd);
+        assert_eq!(faults, checker::Faults::default());
+        let numbers = world.store.history.iter().filter_map(|change| match &change.key {
+            FleetKey::Seat { number, .. } => Some(u64::from(*number)),
+            _ => None,
+        });
+        assert_eq!(numbers.max(), Some(replicas), "a model may have as many as the configuration says");
+        assert!(world.answered > 500 && world.refused == 0, "{} {}", world.answered, world.refused);
+    }
 }
 
 const RACK: RackSettings = RackSettings {

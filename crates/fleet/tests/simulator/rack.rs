@@ -1,7 +1,7 @@
 //! Death of many hosts at once: routers with real decisions against one store with a queue, and late watches.
 //!
-//! The time of a claim is the simulated time from the request to its host: placement, the store's queue, both ways of
-//! the network, and every conflict. The figures of the model are those that were measured with etcd on two cores.
+//! The time of a claim is the simulated time from the request to its host: placement, the store's queue, what a real
+//! etcd took for its answer (`latency`), and every conflict.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
-    FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, ModelOffer, NodeSettings, OfferList, Record,
-    Seat, SeatCause, StoreChange, Transaction, Turn, Write,
+    Affinity, FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, ModelOffer, NodeSettings, OfferList,
+    Record, Seat, SeatCause, StoreChange, Transaction, Turn, Write,
 };
 
+use super::latency;
 use super::store::Store;
 
-/// One placement of a router, one transaction of the store, one way of the network.
-const PLACEMENT: Duration = Duration::from_millis(1);
-const TRANSACTION: Duration = Duration::from_micros(667);
+/// One placement of a router among ten thousand hosts (`crates/fleet/tests/size.rs`), and one way of the network.
+const PLACEMENT: Duration = Duration::from_micros(2_110);
 const WAY: Duration = Duration::from_micros(500);
+/// What keeps the next transaction waiting: three members on two processors took 1 500 a second.
+const TRANSACTION: Duration = Duration::from_micros(667);
 /// Shortest and mean further lag of a watch.
 const LAG: Duration = Duration::from_millis(5);
 const MORE_LAG: f64 = 0.010;
@@ -219,7 +221,8 @@ impl Rack {
         for model in dead.into_iter().flat_map(|host| host * models..(host + 1) * models) {
             let at = Duration::from_millis(200) + Duration::from_micros(self.draw(within));
             let router = self.draw(settings.routers as u64) as usize;
-            let event = FleetEvent::Wanted { request: model, model: text("m", model) };
+            let event =
+                FleetEvent::Wanted { request: model, model: text("m", model), affinity: Affinity::default() };
             self.asked.insert(model, at);
             self.at(at, router, Happening::Event(event));
         }
@@ -254,10 +257,13 @@ impl Rack {
         for effect in effects {
             match effect {
                 FleetEffect::Transact { operation, transaction } => {
+                    let answer = latency::of_claim(self.draw(100_000));
                     let router = &mut self.routers[number];
                     router.busy = router.busy.max(now) + PLACEMENT;
-                    self.store_busy = self.store_busy.max(router.busy + WAY) + TRANSACTION;
-                    self.at(self.store_busy, number, Happening::Apply { operation, transaction });
+                    // In the queue of the store; both ways of the network are in the time of the answer.
+                    let begun = self.store_busy.max(router.busy);
+                    self.store_busy = begun + TRANSACTION;
+                    self.at(begun + answer - WAY, number, Happening::Apply { operation, transaction });
                 }
                 // Its lease has ended a moment ago, and nothing listens there.
                 FleetEffect::Forward { request, host, .. } if self.dead.contains(&host) => {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
-    Claim, ClaimGuard, Drain, FileDigest, FleetEffect, FleetEvent, FleetKey, FleetNode, FleetView,
+    Affinity, Claim, ClaimGuard, Drain, FileDigest, FleetEffect, FleetEvent, FleetKey, FleetNode, FleetView,
     HostRecord, HostState, ModelOffer, NodeSettings, OfferList, Record, RunPhase, RunState, SeatCause,
-    SeatWish, Transaction, TransactionOutcome, Write, place,
+    SeatPurpose, SeatWish, Transaction, TransactionOutcome, Write, place,
 };
 
 use super::checker::{Faults, check};
@@ -59,7 +59,7 @@ impl Scene {
 
     fn claim(&self, model: &str, host: &str) -> Claim {
         let wish =
-            SeatWish { model, only: Some(host), cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+            SeatWish { model, only: Some(host), purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
         let view = self.view();
         Claim::new(&view, model, place(&view, &wish).unwrap(), "n".to_owned()).unwrap()
     }
@@ -160,7 +160,8 @@ fn a_seat_that_a_later_version_wrote_is_not_written_over() {
     let lease = scene.leases[0];
     scene.store.revoke(lease);
     let view = scene.view();
-    let wish = SeatWish { model: "a", only: None, cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish =
+        SeatWish { model: "a", only: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
     assert_eq!(Claim::new(&view, "a", place(&view, &wish).unwrap(), "n".to_owned()), None);
 }
 
@@ -170,7 +171,8 @@ fn a_refusal_names_every_host_with_its_reason() {
     scene.seat("a", "h1");
     scene.seat("b", "h1");
     scene.store.put(FleetKey::Drain("h2".to_owned()), Some(Record::new(Drain { leave: false }).write()));
-    let wish = SeatWish { model: "c", only: None, cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish =
+        SeatWish { model: "c", only: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
     let reason = place(&scene.view(), &wish).unwrap_err();
     let codes: Vec<&str> = reason.because.iter().map(|host| host.code).collect();
     assert_eq!((reason.code, codes), ("no_host", vec!["host_full", "host_drains"]));
@@ -187,7 +189,8 @@ fn a_name_under_which_hosts_have_different_files_is_ambiguous() {
     };
     scene.store.put(FleetKey::Offers("p".to_owned()), Some(Record::new(offer("2")).write()));
     scene.store.put(FleetKey::Offers("o".to_owned()), Some(Record::new(offer("1")).write()));
-    let wish = SeatWish { model: "a", only: None, cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish =
+        SeatWish { model: "a", only: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
     assert!(place(&scene.view(), &wish).is_ok(), "both hosts have the same file");
     let mut host: Record<HostRecord> = scene.view().hosts["h2"].record.clone();
     host.body.offers = "p".to_owned();
@@ -306,7 +309,11 @@ fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_fo
     let mut node = FleetNode::new(NodeSettings { name: "h3".to_owned(), ..settings() });
     let (mut effects, at) = (Vec::new(), Duration::from_secs);
     node.on_event(at(1), read(&scene), &mut effects);
-    node.on_event(at(1), FleetEvent::Wanted { request: 1, model: "a".to_owned() }, &mut effects);
+    node.on_event(
+        at(1),
+        FleetEvent::Wanted { request: 1, model: "a".to_owned(), affinity: Affinity::default() },
+        &mut effects,
+    );
     let to = |effects: &[FleetEffect]| {
         effects.iter().rev().find_map(|effect| match effect {
             FleetEffect::Forward { host, .. } => Some(host.clone()),
@@ -330,9 +337,29 @@ fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_fo
     // A new reading of the store does not make it trusted, and time does.
     node.on_event(at(2), read(&scene), &mut effects);
     let wish =
-        SeatWish { model: "b", only: Some("h1"), cause: SeatCause::Wanted, held: Bytes::ZERO, random: 0 };
+        SeatWish { model: "b", only: Some("h1"), purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
     let codes: Vec<_> = place(&node.view, &wish).unwrap_err().because.iter().map(|host| host.code).collect();
     assert_eq!(codes, ["host_distrusted", "other_host"]);
     node.on_event(at(62), FleetEvent::Tick, &mut effects);
     assert!(place(&node.view, &wish).is_ok());
+}
+
+#[test]
+fn a_second_seat_is_taken_from_a_host_that_is_not_trusted_and_the_host_is_told_so() {
+    let mut scene = Scene::new(None);
+    scene.seat("a", "h2");
+    let further = |view: &FleetView, host: Option<&str>| {
+        let purpose = SeatPurpose::Further;
+        place(view, &SeatWish { model: "a", only: host, purpose, held: Bytes::ZERO, random: 0 }).unwrap()
+    };
+    let view = scene.view();
+    let plan = further(&view, Some("h1"));
+    assert_eq!((plan.number, plan.cause), (1, SeatCause::Wanted), "no host had it");
+    let claim = Claim::new(&view, "a", plan, "n".to_owned()).unwrap();
+    assert!(matches!(scene.store.apply(&claim.transaction, 0), TransactionOutcome::Applied(_)));
+    scene.register("h3", "1", Bytes::ZERO);
+    let mut view = scene.view();
+    view.distrusted.insert("h1".to_owned(), "h1-1".to_owned());
+    let plan = further(&view, None);
+    assert_eq!((plan.host.as_str(), plan.number, plan.cause), ("h3", 1, SeatCause::Moved));
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_fleet::{
-    ClaimGuard, FleetKey, Record, Seat, StoreChange, Transaction, TransactionOutcome, Versioned,
+    ClaimGuard, FleetKey, NumberedSeats, Record, Seat, StoreChange, Transaction, TransactionOutcome,
+    Versioned,
 };
 
 #[derive(Clone)]
@@ -99,6 +100,18 @@ impl Store {
             value: Some(kept.value.clone()),
         });
         records.collect()
+    }
+
+    pub(crate) fn seats(&self, model: &str) -> NumberedSeats {
+        let (first, last) =
+            [0, u32::MAX].map(|number| FleetKey::Seat { model: model.to_owned(), number }).into();
+        let kept = self.records.range(first..=last).filter_map(|(key, kept)| match key {
+            FleetKey::Seat { number, .. } => Some((*number, kept)),
+            _ => None,
+        });
+        let read =
+            |kept: &Kept| Some(Versioned { revision: kept.revision, record: Record::read(&kept.value)? });
+        kept.filter_map(|(number, kept)| Some((number, read(kept)?))).collect()
     }
 
     pub(crate) fn seat(&self, model: &str) -> Option<Versioned<Seat>> {

@@ -93,6 +93,10 @@ struct Request {
 pub(crate) struct WorldSettings {
     pub(crate) hosts: usize,
     pub(crate) models: u64,
+    /// The first of them may have two seats.
+    pub(crate) replicas: u64,
+    /// Clients, if not by the number of hosts.
+    pub(crate) clients: usize,
     pub(crate) seconds: u64,
     pub(crate) faults: bool,
     /// The longest pause between two faults.
@@ -151,7 +155,8 @@ impl World {
             });
             world.boot(daemon);
         }
-        for _ in 0..settings.hosts.clamp(8, 100) {
+        let clients = if settings.clients > 0 { settings.clients } else { settings.hosts.clamp(8, 100) };
+        for _ in 0..clients {
             let at = world.draw(3000);
             world.after(ms(1000 + at), Happening::Client);
         }
@@ -195,6 +200,8 @@ impl World {
             names.map(|name| (name.clone(), ModelOffer { file: None, need: Self::need(&name) })).collect();
         let digest = format!("o{}", daemon % 3);
         self.event(daemon, FleetEvent::Offers { digest, list: OfferList { models } });
+        let replicas = (0..self.settings.replicas).map(|model| (format!("m{model}"), 2)).collect();
+        self.event(daemon, FleetEvent::Replicas(replicas));
         let (life, first) = (self.daemons[daemon].life, self.draw(100));
         self.after(ms(first), Happening::Renew { daemon, life });
         self.after(ms(first + 5), Happening::Poll { daemon, life });
@@ -253,8 +260,8 @@ impl World {
                 }
             }
             Happening::Read { daemon, life, operation, model } => {
-                let seat = (!self.is_cut(daemon)).then(|| self.store.seat(&model));
-                let event = FleetEvent::SeatRead { operation, seat };
+                let seats = (!self.is_cut(daemon)).then(|| self.store.seats(&model));
+                let event = FleetEvent::SeatRead { operation, seats };
                 let pause = ms(if self.is_cut(daemon) { 500 } else { 1 + self.draw(10) });
                 self.after(pause, Happening::Event { daemon, life, event });
             }

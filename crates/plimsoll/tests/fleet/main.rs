@@ -19,6 +19,7 @@ mod manifests;
 mod nemesis;
 mod network;
 mod relay;
+mod replicas;
 mod rig;
 #[path = "../../../etcd/tests/real/server.rs"]
 mod server;

@@ -1,5 +1,6 @@
 //! News of this host for the fleet: which models run here and what it offers; and metrics of the fleet.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ impl FleetMember {
         offers.models.retain(|name, _| runtime.resolve(name).is_some());
         let is_less = offers.models.len() < before;
         drop(offers);
+        self.tell_replicas(runtime);
         if self.offers_changed.take() || is_less {
             self.tell_offers();
         }
@@ -57,6 +59,20 @@ impl FleetMember {
             "certificates": self.trust.certificates().is_some(), "passed_on": self.passed_on.get(),
             "hosts": hosts.collect::<Vec<_>>(), "more": view.hosts.len().saturating_sub(MOST_SHOWN),
         })
+    }
+
+    /// Tells which models several hosts may serve, if that has changed.
+    fn tell_replicas(&self, runtime: &Runtime) {
+        let entries = runtime.models().into_iter().map(|model| runtime.entry(model));
+        let several = entries.filter_map(|entry| {
+            let most = entry.replicas.filter(|most| *most > 1)?;
+            Some((entry.name.clone(), most))
+        });
+        let replicas: BTreeMap<String, u32> = several.collect();
+        if *self.replicas.borrow() != replicas {
+            self.replicas.replace(replicas.clone());
+            self.submit(FleetEvent::Replicas(replicas));
+        }
     }
 
     /// Tells the node of a model's run.

@@ -53,9 +53,13 @@ pub(super) fn digest(offers: &OfferList) -> String {
 }
 
 /// FNV-1a with 64 bits: the same in all versions of the program, which the standard library's hash is not.
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    format!("{:016x}", fnv(bytes))
 }
 
 #[cfg(test)]

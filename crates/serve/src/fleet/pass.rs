@@ -11,7 +11,7 @@ use plimsoll_base::Reason;
 use plimsoll_fleet::{FleetEvent, SeatToken};
 use plimsoll_scheduler::ModelId;
 
-use super::{FleetMember, ended, wanted};
+use super::{FleetMember, PassedOn, ended, wanted};
 use crate::route::{
     AnswerTokens, DECLINED, HOP, HOST, HttpProblem, MODEL, Pass, RequestPrompt, RouteOptions, SEAT,
     StallLimit, Upstream,
@@ -40,6 +40,8 @@ pub(crate) struct PeerPass {
     upstream: Rc<Upstream>,
     tries: u32,
     is_declined: Cell<bool>,
+    /// Counts the request while it is there.
+    counted: Option<PassedOn>,
 }
 
 impl From<RunPass> for ServePass {
@@ -55,8 +57,8 @@ impl ServePass {
         model: ModelId,
         wish: RouteOptions,
         (host, token): (String, SeatToken),
-        peer: &Upstream,
-        tries: u32,
+        (peer, tries): (&Upstream, u32),
+        counted: Option<PassedOn>,
     ) -> Self {
         // A name of a model may be any text; a header carries its bytes.
         let name = HeaderValue::from_bytes(runtime.entry(model).name.as_bytes());
@@ -65,7 +67,8 @@ impl ServePass {
         let lines = lines.into_iter().filter_map(|(line, value)| Some((line, value.ok()?)));
         let upstream = Rc::new(peer.with_lines(lines.collect()));
         let is_declined = Cell::new(false);
-        Self::Peer(Box::new(PeerPass { member, runtime, model, wish, host, upstream, tries, is_declined }))
+        let pass = PeerPass { member, runtime, model, wish, host, upstream, tries, is_declined, counted };
+        Self::Peer(Box::new(pass))
     }
 }
 
@@ -81,18 +84,21 @@ impl PeerPass {
 
     /// Looks for the host anew, after this one has declined or was not reached.
     async fn next(self, prompt: RequestPrompt<'_>) -> Result<ServePass, HttpProblem> {
-        let Self { member, runtime, model, wish, host, tries, is_declined, .. } = self;
+        let Self { member, runtime, model, wish, host, tries, is_declined, counted, .. } = self;
+        drop(counted);
         if tries >= MOST_TRIES {
             let text = format!("host '{host}' and others before it do not serve the model");
             return Err(super::refusal(Reason::new("host_unreachable", text)));
         }
         tokio::time::sleep(PAUSE * (tries + 1)).await;
         let name = runtime.entry(model).name.clone();
+        let affinity = member.affinity(&runtime, model, &name, &wish, prompt.body);
         let (undecided, decision) = member.ask(|request| match is_declined.get() {
-            true => wanted(request, &name, &wish),
+            true => wanted(request, &name, &wish, affinity),
             false => FleetEvent::HostFailed { request, model: name.clone(), host },
         });
         let decision = decision.await.unwrap_or_else(|_| ended());
+        let decision = (undecided.request, decision);
         drop(undecided);
         Box::pin(Rc::clone(&member).follow(runtime, model, wish, prompt, decision, tries + 1)).await
     }

@@ -82,7 +82,8 @@ impl FleetMember {
         Ok(Some(Self {
             name: place.header,
             node: RefCell::new(node),
-            store: Etcd::new(&store, place.keys),
+            store: Etcd::new(&store, place.keys)
+                .beginning_at(usize::try_from(seed % 997).unwrap_or_default()),
             lease: Cell::new(0),
             trust: place.trust,
             peer_port: place.peer_port,
@@ -90,6 +91,7 @@ impl FleetMember {
             cards,
             offers: RefCell::default(),
             offers_changed: Cell::new(false),
+            replicas: RefCell::default(),
             runtime: OnceCell::new(),
             me: OnceCell::new(),
             waiting: RefCell::default(),

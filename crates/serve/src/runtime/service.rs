@@ -18,6 +18,14 @@ use crate::route::{
     RequestPrompt, RouteOptions, Upstream, WhatIfError,
 };
 
+impl Runtime {
+    /// Requests for the model in progress.
+    pub(crate) fn in_flight(&self, model: ModelId) -> u32 {
+        let view = self.state.borrow().scheduler.view(model, self.now());
+        view.map_or(0, |view| view.in_flight)
+    }
+}
+
 /// Time that an order to keep memory free waits for idle engines to free theirs.
 const FREE_FIRST: Duration = Duration::from_millis(800);
 

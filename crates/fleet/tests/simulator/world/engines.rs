@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
-    Claim, Drain, FleetEvent, FleetKey, FleetView, Record, RunPhase, SeatCause, SeatWish, place,
+    Affinity, Claim, Drain, FleetEvent, FleetKey, FleetView, Record, RunPhase, SeatPurpose, SeatWish, place,
 };
 
 use super::{Engine, Happening, PATIENCE, Request, World, ms};
@@ -100,6 +100,10 @@ impl World {
                 self.faults.count("a request answered twice");
             }
         }
+        let origin = self.requests.get(&request).map(|request| request.origin);
+        for origin in origin.into_iter().filter(|origin| self.daemons[*origin].alive).collect::<Vec<_>>() {
+            self.event(origin, FleetEvent::Ended { request });
+        }
         let life = self.daemons[daemon].life;
         match is_idle && is_released {
             true => self.unload(daemon, model),
@@ -136,7 +140,7 @@ impl World {
         asked.at = None;
         let (origin, model) = (asked.origin, asked.model.clone());
         match self.daemons[origin].alive {
-            true => self.event(origin, FleetEvent::Wanted { request, model }),
+            true => self.event(origin, FleetEvent::Wanted { request, model, affinity: Affinity::default() }),
             false => asked.ended += 1,
         }
     }
@@ -181,7 +185,8 @@ impl World {
     fn move_model(&mut self, model: &str, host: &str) {
         let view = FleetView::at(self.store.revision, self.store.all());
         let random = self.draw(1000);
-        let wish = SeatWish { model, only: Some(host), cause: SeatCause::Moved, held: Bytes::ZERO, random };
+        let wish =
+            SeatWish { model, only: Some(host), purpose: SeatPurpose::Moved, held: Bytes::ZERO, random };
         let is_there = view.seat(model).is_some_and(|seat| seat.record.body.host == host);
         let plan = place(&view, &wish).ok().filter(|_| !is_there);
         if let Some(claim) = plan.and_then(|plan| Claim::new(&view, model, plan, format!("move-{random}"))) {
