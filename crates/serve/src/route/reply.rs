@@ -19,7 +19,7 @@ use super::headers;
 use super::heartbeat::{Beat, Heartbeat};
 use super::logs::LogStream;
 use super::model_service::Pass;
-use super::ollama::pull::PullStream;
+use super::ollama::progress::PullStream;
 use super::ollama::stream::OllamaStream;
 use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
