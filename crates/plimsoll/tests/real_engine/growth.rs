@@ -176,7 +176,8 @@ fn exact(engine: &Path, folder: &Path, more: &str, flags: &str) -> Value {
         .env("XDG_CACHE_HOME", folder)
         .env("PLIMSOLL_PHANTOM_LIBRARY", built("libplimsoll_phantom.so", "plimsoll-phantom"));
     let output = command.output().unwrap();
-    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let refused = |_| panic!("{flags}: {}", String::from_utf8_lossy(&output.stderr));
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(refused);
     assert!(plan["reasons"].to_string().contains("engine_said"), "{plan}");
     plan
 }
