@@ -46,7 +46,9 @@ pub(crate) struct FleetMember {
     pub(crate) name: HeaderValue,
     node: RefCell<FleetNode>,
     store: Etcd,
+    /// 0 while the store has granted none.
     lease: Cell<u64>,
+    lease_given_up: Notify,
     trust: HostTrust,
     /// Where other hosts come to, if not to the address of clients.
     peer_port: Option<SocketAddr>,
@@ -251,7 +253,7 @@ impl FleetMember {
         let Some(me) = self.me() else { return };
         match effect {
             FleetEffect::Transact { operation, transaction } => drop(spawn_local(async move {
-                let outcome = me.store.transact(&transaction, me.lease.get()).await;
+                let outcome = me.transact(&transaction).await;
                 me.submit(FleetEvent::Transacted { operation, outcome });
             })),
             FleetEffect::ReadSeat { operation, model } => drop(spawn_local(async move {
