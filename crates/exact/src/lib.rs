@@ -61,6 +61,8 @@ pub struct Oracle {
     engine: Cell<Option<EngineBuild>>,
     /// The engine's word for the cards that it uses.
     interface: Cell<Option<&'static str>>,
+    /// Its list of devices, until an answer is kept beside it.
+    listed: RefCell<Option<Answer>>,
     files: RefCell<Files>,
     said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
@@ -88,6 +90,7 @@ impl Oracle {
             tally: Cell::default(),
             engine: Cell::default(),
             interface: Cell::default(),
+            listed: RefCell::default(),
             files: RefCell::default(),
             said: RefCell::default(),
             program,
@@ -96,8 +99,7 @@ impl Oracle {
 
     /// The file name of the engine.
     pub fn name(&self) -> String {
-        let name = self.program.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        self.program.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     pub fn tally(&self) -> Tally {
@@ -237,6 +239,7 @@ impl Oracle {
             return false;
         };
         self.engine.set(self.engine.get().or(answer.engine));
+        self.keep_devices();
         self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
         self.tally.set(Tally { kept: tally.kept + 1, ..tally });
@@ -248,6 +251,7 @@ impl Oracle {
         if let Some(cache) = &self.cache {
             cache.put(key, &answer);
         }
+        self.keep_devices();
         answer.transcript()
     }
 

@@ -32,11 +32,6 @@ pub fn fit<P: CostModel>(
     Ok(question.finish(answers))
 }
 
-pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
-    let mut cards = request.cards.iter().zip(&cost.cards);
-    cards.all(|(card, terms)| terms.peak() <= card.free)
-}
-
 /// The first questions of [`confirmed_context`]: the guessed context and the step above it.
 pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<RequestChange>> {
     let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;

@@ -66,7 +66,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
 fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, reasons: Vec<Reason>) -> Plan {
     let request = of.request;
     let question = FitQuestion { request, price: &ClosedForms(*request), asked: cost.clone().into() };
-    let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::is_doubt(reason.code));
+    let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::DOUBTS.contains(&reason.code));
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
@@ -75,7 +75,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         context: cost.reserve.context,
         default_context: default_context(request),
         cards: cards(request, &cost),
-        fits: fit::fits(request, &cost),
+        fits: question.asked.fits(request.cards),
         hints: hints::hints(&question),
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
