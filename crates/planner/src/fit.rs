@@ -26,15 +26,10 @@ pub fn fit<P: CostModel>(
     dimensions: &[Dimension],
 ) -> Result<Fit, P::Error> {
     let asked = price.price(&[], request.cards)?;
-    let question = FitQuestion::new(request, price, asked);
+    let question = FitQuestion { request, price, asked };
     let answers = dimensions.iter().map(|&dimension| question.answer(dimension));
     let answers = answers.collect();
     Ok(question.finish(answers))
-}
-
-pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
-    let mut cards = request.cards.iter().zip(&cost.cards);
-    cards.all(|(card, terms)| terms.peak() <= card.free)
 }
 
 /// The first questions of [`confirmed_context`]: the guessed context and the step above it.
@@ -65,7 +60,7 @@ pub fn confirmed_context<P: CostModel>(
         |steps: &[u64]| price.foresee(&steps.iter().map(|&steps| context(steps)).collect::<Vec<_>>());
     let mut search = LargestSearch::new(1..=most, |steps| slack(&context(steps)))
         .guess(guess.map(|tokens| (tokens / CELLS).clamp(1, most)))
-        .foreseen(Some(Box::new(foresee)));
+        .foreseen(foresee);
     // The request itself is often priced already, and it is one of the steps if it is a multiple of them.
     if let Some(slack) = slack(&[]).filter(|_| asked.is_multiple_of(CELLS)) {
         search.know(asked / CELLS, slack);
