@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::Order;
-use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
+use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem, Warning};
 
 /// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,11 +39,13 @@ impl From<FlagError> for ConfigError {
 
 /// All mistakes that were found in a file, in the order of its lines; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", lines(.first, .others))]
+#[error("{}{}", lines(.first, .others), besides(.warnings))]
 pub struct ConfigMistakes {
     /// Boxed, since every reader of a file returns it.
     pub first: Box<ConfigError>,
     pub others: Vec<ConfigError>,
+    /// Settings that will have another effect here, once the mistakes are mended.
+    pub warnings: Vec<Warning>,
 }
 
 impl ConfigMistakes {
@@ -51,13 +53,14 @@ impl ConfigMistakes {
     pub(crate) fn of(mut found: Vec<ConfigError>) -> Option<Self> {
         found.order_by_key(|mistake| mistake.origin.line());
         let mut found = found.into_iter();
-        found.next().map(|first| Self { first: Box::new(first), others: found.collect() })
+        let first = Box::new(found.next()?);
+        Some(Self { first, others: found.collect(), warnings: Vec::new() })
     }
 }
 
 impl From<ConfigError> for ConfigMistakes {
     fn from(first: ConfigError) -> Self {
-        Self { first: Box::new(first), others: Vec::new() }
+        Self { first: Box::new(first), others: Vec::new(), warnings: Vec::new() }
     }
 }
 
@@ -76,6 +79,12 @@ fn lines(first: &ConfigError, others: &[ConfigError]) -> String {
         0 => text,
         more => format!("{text}\n  and {more} more"),
     }
+}
+
+/// The warnings that matter, each in a line.
+fn besides(warnings: &[Warning]) -> String {
+    let told = warnings.iter().filter(|warning| !warning.is_cosmetic).take(MOST_SHOWN);
+    told.map(|warning| format!("\nwarning: {warning}")).collect()
 }
 
 /// Fault of a configuration.

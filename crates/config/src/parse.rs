@@ -73,7 +73,7 @@ fn checked(
     mistakes.extend(roster.models.iter().filter_map(|model| listens_here(model).err()));
     mistakes.extend(default_exists(&file, &roster).err());
     match ConfigMistakes::of(mistakes) {
-        Some(mistakes) => Err(mistakes),
+        Some(mistakes) => Err(ConfigMistakes { warnings: roster.warnings, ..mistakes }),
         None => Ok(roster),
     }
 }

@@ -157,6 +157,16 @@ groups:
 }
 
 #[test]
+fn beside_a_mistake_stands_what_will_have_another_effect() {
+    let text = "models:\n  a:\n    cmd: ${serve} -m a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m b.gguf\n    checkendpoint: /health\n";
+    let told = imported("swap.yaml", text).unwrap_err();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("swap.yaml:3: macro `serve`"), "{told}");
+    assert!(lines[1].starts_with("warning: swap.yaml:6: ") && lines[1].contains("checkEndpoint"), "{told}");
+    assert_eq!(lines.len(), 2, "{told}");
+}
+
+#[test]
 fn thousands_of_mistakes_are_counted_and_the_first_are_shown() {
     let models: String = (0..3000).map(|number| format!("  m{number}: {{}}\n")).collect();
     let told = imported("swap.yaml", &format!("models:\n{models}")).unwrap_err();
