@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stderr, reason = "the number of equal rows is the result of the measurement")]
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use crate::child::plimsoll;
 use crate::cuda;
 use crate::daemon::built;
+use crate::vulkan_rows::until_slots;
 
 const CARD: &str = "total=150754820096B,free=150092120064B,cc=9.0";
 /// The lines have two digits of a MiB.
@@ -40,6 +42,9 @@ struct Row {
     cards: usize,
     args: String,
     log: Vec<String>,
+    /// Each `cudaMalloc` in order as card and bytes, below 0 for what was freed, where they were recorded.
+    #[serde(default)]
+    requests: Vec<(usize, i64)>,
 }
 
 /// What llama-fit-params said of one card: whole MiB, cut off.
@@ -109,14 +114,6 @@ impl Asked {
     /// The lines of llama-fit-params over the stand-in: place, weights, cache and compute buffer.
     fn fit_params(&self, model: &str, cards: usize, args: &str, folder: &Path) -> Vec<String> {
         let Self::Folder(engine) = self else { panic!("the engine of CI has a server alone") };
-        let phantom = built("libplimsoll_phantom.so", "plimsoll-phantom");
-        let names = folder.join("names");
-        if fs::create_dir(&names).is_ok() {
-            for name in ["libcudart.so.13", "libcublas.so.13", "libcuda.so.1"] {
-                symlink(&phantom, names.join(name)).unwrap();
-            }
-        }
-        let card = CARD.replace("B,", ",").replace("B", "");
         let mut command = Command::new(engine.join("llama-fit-params"));
         command
             .arg("-m")
@@ -129,9 +126,9 @@ impl Asked {
         }
         command
             .args(["--fit-print", "on"])
-            .env("LD_PRELOAD", &phantom)
-            .env("LD_LIBRARY_PATH", env::join_paths([&names, engine]).unwrap())
-            .env("PLIMSOLL_PHANTOM_CARDS", vec![card; cards].join(";"));
+            .env("LD_PRELOAD", built("libplimsoll_phantom.so", "plimsoll-phantom"))
+            .env("LD_LIBRARY_PATH", env::join_paths([&names(folder), engine]).unwrap())
+            .env("PLIMSOLL_PHANTOM_CARDS", posed(cards));
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         // Four words, and a blank at the end of the line.
@@ -142,8 +139,28 @@ impl Asked {
     }
 }
 
+/// A folder with the stand-in under the names of CUDA's libraries.
+fn names(folder: &Path) -> PathBuf {
+    let names = folder.join("names");
+    if fs::create_dir(&names).is_ok() {
+        for name in ["libcudart.so.13", "libcublas.so.13", "libcuda.so.1"] {
+            symlink(built("libplimsoll_phantom.so", "plimsoll-phantom"), names.join(name)).unwrap();
+        }
+    }
+    names
+}
+
+/// The cards as the stand-in takes them.
+fn posed(cards: usize) -> String {
+    vec![CARD.replace("B,", ","); cards].join(";")
+}
+
+fn measured() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured")
+}
+
 fn recorded(name: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured").join(name)).unwrap()
+    fs::read(measured().join(name)).unwrap()
 }
 
 fn rows(name: &str) -> Vec<Row> {
@@ -171,6 +188,42 @@ fn plan(engine: &Asked, row: &Row, folder: &Path) -> Value {
     let output = command.output().unwrap();
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{} {}: {}", row.model, row.args, String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What an engine asks of CUDA's runtime over the stand-in, as [`Row`] has it.
+fn requests(row: &Row, folder: &Path) -> Vec<(usize, i64)> {
+    let engine = cuda::engine();
+    let mut command = Command::new(&engine.program);
+    engine.prepare(&engine.backend, &mut command);
+    command
+        .env("LD_LIBRARY_PATH", env::join_paths([&names(folder), &engine.libraries]).unwrap())
+        .arg("-m")
+        .arg(cuda::specimen(&row.model, folder))
+        .args(row.args.split_whitespace())
+        .args(["-dev", &(0..row.cards).map(|card| format!("CUDA{card}")).collect::<Vec<_>>().join(",")]);
+    for (flag, name) in [("-md", &row.draft), ("--mmproj", &row.projector)] {
+        if let Some(name) = name {
+            command.arg(flag).arg(cuda::specimen(name, folder));
+        }
+    }
+    // A projector's buffer is reserved by the warm-up.
+    if row.projector.is_none() {
+        command.arg("--no-warmup");
+    }
+    let (report, _) = until_slots(command, &posed(row.cards), folder);
+    let (mut taken, mut asked) = (BTreeMap::new(), Vec::new());
+    for line in report.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let number = |key: &str| event[key].as_u64().unwrap_or(u64::MAX);
+        if event["event"] == "take" && event["kind"] == "device" {
+            let request = (usize::try_from(number("device")).unwrap(), event["bytes"].as_i64().unwrap());
+            taken.insert(number("id"), request);
+            asked.push(request);
+        } else if let (true, Some(&(card, bytes))) = (event["event"] == "give", taken.get(&number("id"))) {
+            asked.push((card, -bytes));
+        }
+    }
+    asked
 }
 
 /// Terms of a card that differ from the card's, in MiB.
@@ -234,6 +287,25 @@ fn long_the_engine_without_a_card_asks_for_what_it_asks_of_an_h200_in_each_row()
     hold(&Asked::OfCi, &rows);
 }
 
+/// Drafts and projectors: each request of the runtime in order, so that the weights of a projector count too.
+#[test]
+fn long_the_engine_asks_the_runtime_without_a_card_for_what_it_asks_of_an_h200() {
+    let (files, folder) = (fs::read_dir(measured()).unwrap().flatten(), tempfile::tempdir().unwrap());
+    let names = files.map(|file| file.file_name().into_string().unwrap());
+    let rows: Vec<Row> =
+        names.filter(|name| name.starts_with("h200-requests-")).flat_map(|name| rows(&name)).collect();
+    assert_eq!(rows.len(), 8);
+    let off = |row: &Row| {
+        let asked = requests(row, folder.path());
+        (asked != row.requests)
+            .then(|| format!("{} {}: {asked:?} for {:?}", row.model, row.args, row.requests))
+    };
+    let off: Vec<String> = rows.iter().filter_map(off).collect();
+    eprintln!("{} of {} rows are equal", rows.len() - off.len(), rows.len());
+    assert!(off.is_empty(), "{}", off.join("\n"));
+    hold(&Asked::OfCi, &rows);
+}
+
 #[test]
 fn long_the_mirrored_engine_without_a_card_asks_for_what_it_asked_of_an_h200() {
     let Some(engine) = Asked::mirrored() else {
@@ -278,7 +350,8 @@ fn long_processes_of_the_mirrored_engine_are_planned_by_what_it_asks_for() {
     assert_eq!(rows.len(), 13);
     for Total { model, args, after_load } in rows {
         let (program, log) = ("llama-server".to_owned(), Vec::new());
-        let row = Row { program, model, draft: None, projector: None, cards: 1, args, log };
+        let row =
+            Row { program, model, draft: None, projector: None, cards: 1, args, log, requests: Vec::new() };
         let loaded = plan(&engine, &row, folder.path())["cards"][0]["loaded"].as_u64().unwrap() >> 20;
         eprintln!("{} {}: {loaded} for {after_load} MiB", row.model, row.args);
         assert!(loaded.abs_diff(after_load) <= BOUND, "{} {}", row.model, row.args);
