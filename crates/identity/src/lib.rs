@@ -25,7 +25,7 @@ pub use authority::{AdmissionRefusal, FleetAuthority, IssuedCertificate};
 pub use host::{FleetIssuer, Grant, HostIdentity};
 pub use invitation::{Invitation, InvitationError};
 pub use join::{JOIN, JoinError, JoinRequest, RENEW, RenewRequest, join, renew};
-pub use tls::{AcceptedTls, DistrustedHost, OpenedTls, PeerTls, RefusedHandshake};
+pub use tls::{DistrustedHost, PeerTls, RefusedHandshake};
 pub use verify::{PeerCertificate, RevokedSerials};
 
 /// Port of hosts for each other, where an address names none.

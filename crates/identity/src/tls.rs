@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::IdentityError;
@@ -20,12 +20,6 @@ use super::verify::{PeerCertificate, PeerVerifier, RevokedSerials};
 
 /// Bytes of answers that may wait in the TLS layer; what is more waits where it comes from.
 const BUFFER: usize = 256 * 1024;
-/// The most that one read takes from a connection. rustls by itself reads 4 KiB at a time, a quarter of a record.
-const READ: usize = 64 * 1024;
-
-/// Connections within TLS: one that was taken, and one that was opened.
-pub type AcceptedTls<S> = server::TlsStream<BufReader<S>>;
-pub type OpenedTls<S> = client::TlsStream<BufReader<S>>;
 
 /// Why a handshake failed, in words.
 #[derive(Debug, thiserror::Error)]
@@ -104,8 +98,8 @@ impl PeerTls {
     pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
-    ) -> Result<(AcceptedTls<S>, Option<PeerCertificate>), RefusedHandshake> {
-        let accepted = self.acceptor.accept_with(BufReader::with_capacity(READ, stream), |connection| {
+    ) -> Result<(server::TlsStream<S>, Option<PeerCertificate>), RefusedHandshake> {
+        let accepted = self.acceptor.accept_with(stream, |connection| {
             connection.set_buffer_limit(Some(BUFFER));
         });
         let stream = accepted.await.map_err(|error| RefusedHandshake(in_words(&error)))?;
@@ -125,7 +119,7 @@ impl PeerTls {
         &self,
         stream: S,
         host: &str,
-    ) -> io::Result<OpenedTls<S>> {
+    ) -> io::Result<client::TlsStream<S>> {
         let stream = connect(&self.connector, stream).await.map_err(|error| {
             match matches!(tls_error(&error), Some(rustls::Error::InvalidCertificate(_))) {
                 true => DistrustedHost(in_words(&error)).into(),
@@ -149,7 +143,7 @@ pub(crate) async fn connect_pinned<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     digest: &str,
     fleet: &str,
-) -> Result<OpenedTls<S>, IdentityOrIo> {
+) -> Result<client::TlsStream<S>, IdentityOrIo> {
     let config = client_config(PeerVerifier::pinned(digest, fleet, provider()), None)?;
     Ok(connect(&TlsConnector::from(Arc::new(config)), stream).await?)
 }
@@ -181,9 +175,8 @@ fn client_config(
 async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     connector: &TlsConnector,
     stream: S,
-) -> io::Result<OpenedTls<S>> {
+) -> io::Result<client::TlsStream<S>> {
     let name = ServerName::try_from("host.plimsoll").map_err(io::Error::other)?;
-    let stream = BufReader::with_capacity(READ, stream);
     connector.connect_with(name, stream, |connection| connection.set_buffer_limit(Some(BUFFER))).await
 }
 
