@@ -19,7 +19,7 @@ use crate::rig::dump_of;
 use crate::server::Cluster;
 
 /// Three hosts; the first has the authority and no room for a model.
-struct Certified {
+pub(crate) struct Certified {
     hosts: Vec<Daemon>,
     /// The ports for hosts.
     ports: Vec<SocketAddr>,
@@ -40,7 +40,7 @@ fn said(output: &Output) -> String {
 }
 
 impl Certified {
-    fn start(lifetime: &str) -> Self {
+    pub(crate) fn start(lifetime: &str) -> Self {
         let (store, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
         let mut fleet = Self { hosts: Vec::new(), ports: vec![free_address()], store, folder };
         let (port, identity) = (fleet.ports[0].to_string(), fleet.identity(0));
@@ -89,15 +89,19 @@ impl Certified {
         self.hosts.push(host);
     }
 
-    fn chat(&self, host: usize) -> Answer {
-        let body = http::chat_body("one", false);
+    /// The answer to a chat that a client with its key asks for.
+    pub(crate) fn ask(&self, host: usize, body: &Value) -> Answer {
         let key = "Authorization: Bearer a-client\r\n";
         let path = "/v1/chat/completions";
-        http::read(&http::open_with(self.hosts[host].address, "POST", path, key, Some(&body)))
+        http::read(&http::open_with(self.hosts[host].address, "POST", path, key, Some(body)))
+    }
+
+    fn chat(&self, host: usize) -> Answer {
+        self.ask(host, &http::chat_body("one", false))
     }
 
     /// Asks until there is an answer; gives the host's name.
-    fn answered(&self, host: usize) -> String {
+    pub(crate) fn answered(&self, host: usize) -> String {
         let mut answer = Answer::default();
         until("an answer", || {
             answer = self.chat(host);

@@ -3,6 +3,8 @@
 //! If the engine fails, an event stream ends in an `error` event; for any other answer, the connection is
 //! closed.
 
+mod joined;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -61,6 +63,8 @@ struct OpenRelay<P: Pass> {
     tail: PromptTail,
     /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
+    /// The end of an answer that cannot be ended correctly, told after the pieces before it.
+    broken: Option<BrokenAnswer>,
 }
 
 impl<P: Pass> Relay<P> {
@@ -91,6 +95,7 @@ impl<P: Pass> Relay<P> {
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
             tail: PromptTail::default(),
             fate: None,
+            broken: None,
         });
         open.take(first);
         if open.is_read() {
@@ -214,7 +219,10 @@ impl<P: Pass> OpenRelay<P> {
         loop {
             // Pieces first: an error event is queued behind what came before it.
             if let Some(piece) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
+                return Poll::Ready(Some(Ok(Frame::data(self.joined(piece, context)))));
+            }
+            if let Some(broken) = self.broken.take() {
+                return Poll::Ready(Some(Err(broken)));
             }
             if self.is_over() {
                 return Poll::Ready(None);
@@ -227,7 +235,7 @@ impl<P: Pass> OpenRelay<P> {
     }
 
     fn is_over(&self) -> bool {
-        self.source.is_none() && self.fate.is_none() && self.ready.is_empty()
+        self.source.is_none() && self.fate.is_none() && self.broken.is_none() && self.ready.is_empty()
     }
 
     /// Bytes that are still to come, if that is known.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use http_body_util::Full;
+use plimsoll_identity::{FleetAuthority, FleetIssuer, join, now};
 use plimsoll_launch::engine::EngineHome;
-use plimsoll_launch::{HttpClient, collect_body, random_key};
+use plimsoll_launch::{HttpClient, collect_body};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,10 +22,13 @@ use crate::report::{ErrorReport, print};
 
 /// Hosts; the first has no model file.
 const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
+const FLEET: &str = "trial";
 const CARD: &str = "name=host,kind=host,total=2GiB";
 /// Time in which an answer has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
+/// Life of certificates and invitations: a trial may stay for as long, and hosts renew before.
+const CERTIFIED: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_ANSWER: usize = 1 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -80,13 +84,13 @@ pub(super) fn run(runtime: &Runtime, arguments: Arguments) -> Result<ExitCode, E
     let models = quickstart::Folder::make(&folder.join("models"))?;
     let config =
         fs::read_to_string(&models.config).map_err(ErrorReport::of_file("cannot read", &models.config))?;
-    let key = folder.join("key");
-    write(&key, &random_key().map_err(ErrorReport::of("cannot draw a key"))?)?;
-    let mut addresses = Vec::new();
+    let (mut addresses, mut authority) = (Vec::new(), None);
     for host in HOSTS {
+        let identity = folder.join("identities").join(host);
+        runtime.block_on(enrol(&mut authority, &identity, host))?;
         // Names of files that are not there: the first host knows the models and cannot serve them.
         let config = if host == HOSTS[0] { config.replace(".gguf", ".absent.gguf") } else { config.clone() };
-        addresses.push(start(&mut trial, host, &config, &key, &store, &engine)?);
+        addresses.push(start(&mut trial, host, &config, &identity, &store, &engine)?);
     }
     let answered = runtime.block_on(async {
         tokio::select! {
@@ -131,11 +135,34 @@ impl Signals {
     }
 }
 
+/// Gives a host its certificate, as an operator does: the first one begins the fleet, and each other one joins it there.
+async fn enrol(
+    authority: &mut Option<FleetAuthority>,
+    identity: &Path,
+    host: &str,
+) -> Result<(), ErrorReport> {
+    let address = free_port()?.local_addr().map_err(ErrorReport::of("cannot find a free port"))?.to_string();
+    match authority {
+        Some(authority) => {
+            let invitation = authority.invite(CERTIFIED, now())?;
+            join(identity, &invitation, host, Some(address)).await?;
+        }
+        None => {
+            let issuer = FleetIssuer { host: host.to_owned(), address };
+            *authority = Some(FleetAuthority::create(identity, FLEET, issuer, CERTIFIED, now())?);
+        }
+    }
+    Ok(())
+}
+
+fn free_port() -> Result<TcpListener, ErrorReport> {
+    TcpListener::bind("127.0.0.1:0").map_err(ErrorReport::of("cannot find a free port"))
+}
+
 /// Starts the store's members, and gives the store's address.
 fn members(trial: &mut Trial, etcd: &Path) -> Result<String, ErrorReport> {
-    let listen = || TcpListener::bind("127.0.0.1:0").map_err(ErrorReport::of("cannot find a free port"));
     // All at once, so that they differ.
-    let held: Vec<TcpListener> = (0..HOSTS.len() * 2).map(|_| listen()).collect::<Result<_, _>>()?;
+    let held: Vec<TcpListener> = (0..HOSTS.len() * 2).map(|_| free_port()).collect::<Result<_, _>>()?;
     let ports: Vec<u16> = held.iter().filter_map(|held| Some(held.local_addr().ok()?.port())).collect();
     drop(held);
     let (clients, peers) = ports.split_at(ports.len() / 2);
@@ -157,19 +184,19 @@ fn members(trial: &mut Trial, etcd: &Path) -> Result<String, ErrorReport> {
         trial.children.push(child);
     }
     let members: Vec<String> = clients.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    Ok(format!("etcd://{}/trial", members.join(",")))
+    Ok(format!("etcd://{}/{FLEET}", members.join(",")))
 }
 
 fn start(
     trial: &mut Trial,
     host: &str,
     config: &str,
-    key: &Path,
+    identity: &Path,
     store: &str,
     engine: &Path,
 ) -> Result<SocketAddr, ErrorReport> {
     let path = trial.folder.join(format!("{host}.toml"));
-    write(&path, &format!("{config}\n[fleet]\nhost = {}\nkey-file = {}\n", json!(host), json!(key)))?;
+    write(&path, &format!("{config}\n[fleet]\nidentity = {}\n", json!(identity)))?;
     let program = std::env::current_exe().map_err(ErrorReport::of("cannot find this program"))?;
     let mut child = Command::new(program)
         .arg("serve")

@@ -104,6 +104,29 @@ fn events_pass_byte_for_byte_as_soon_as_they_are_whole() {
 }
 
 #[test]
+fn events_that_are_there_together_go_as_one_chunk_and_the_fault_behind_them_is_told() {
+    on_stage(|stage| async move {
+        let mut client = stage.client().await;
+        write(&mut client, &post("/v1/chat/completions", r#"{"model":"real","stream":true}"#)).await;
+        let mut engine = stage.engine().await;
+        read_request(&mut engine).await;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        let events: String = (0..5).map(|number| format!("data: {number}\n\n")).collect();
+        let chunks: String = (0..5).map(|number| format!("9\r\ndata: {number}\n\n\r\n")).collect();
+        // The engine ends in the middle of an event.
+        write(&mut engine, &format!("{head}{chunks}4\r\ndata\r\n")).await;
+        drop(engine);
+        let answer = read_until(&mut client, "0\r\n\r\n").await;
+        let told = unchunked(&answer).unwrap();
+        let (before, fault) = told.split_at(events.len());
+        assert_eq!(before, events);
+        assert!(fault.starts_with("data: {\"error\"") && fault.contains("engine_died"), "{fault}");
+        assert!(answer.contains(&format!("\r\n\r\n{:X}\r\n{events}\r\n", events.len())), "{answer}");
+        stage.until_idle().await;
+    });
+}
+
+#[test]
 fn a_stream_that_ends_without_a_blank_line_keeps_its_last_bytes() {
     on_stage(|stage| async move {
         let mut client = stage.client().await;
