@@ -1,9 +1,10 @@
 """Four models and eight clients on a budget for some of the models: answers, waits and memory of a minute, for several servers one after the other.
 
-usage: four.py --out FOLDER --plimsoll PROGRAM [--before PROGRAM] --server FOLDER --specimen PROGRAM [--seconds 60] [--budget 40] [--pattern any|own]
+usage: four.py --out FOLDER --plimsoll PROGRAM [--before PROGRAM] [--swap PROGRAM] --server FOLDER --specimen PROGRAM [--seconds 60] [--budget 40]
+               [--pattern any|own] [--only NAME,NAME]
        four.py --out FOLDER --plimsoll PROGRAM --dry ENGINE      a rehearsal without a card: fake engines, a tenth of the memory and of the time
        four.py --table FOLDER                                    prints the table of the results that are there
-`--before` is an older build of plimsoll, `--server` the folder of a llama-server with a router, `--specimen` the program that writes the models
+`--before` is an older build of plimsoll, `--swap` is llama-swap, once with a model at a time and once with groups that fit the budget, `--server` the folder of a llama-server with a router, `--specimen` the program that writes the models
 (m8, l8, oss and q30: 2.8, 9.3, 12.3 and 33.7 GiB with a context of 32768 tokens; headers alone, so that they take no disk). A client asks for one
 answer after the other: of any model by chance, the same sequence for each server, or of one model of its own. nvidia-smi is read twice a second.
 Results are written as they come to results.json, one server after the other, so that a run that is cut short goes on with the next server.
@@ -122,6 +123,24 @@ def router(options, at_most):
     return words, {"LD_LIBRARY_PATH": libraries(options)}
 
 
+def swap(options, grouped):
+    """llama-swap: one model at a time, or the smallest always, beside the two in the middle or the largest."""
+    engine = (lambda model: f"{options.dry} --alias {model}") if options.dry else (
+        lambda model: f"{options.server}/llama-server -m {options.models}/{model}.gguf {FLAGS} --host 127.0.0.1")
+    lines = ["models:"]
+    for model in MODELS:
+        lines += [f"  {model}:", f'    cmd: "{engine(model)} --port ${{PORT}}"']
+    if grouped:
+        lines += ["groups:"]
+        for group, members, persistent in (("always", ["m8"], "true"), ("pair", ["l8", "oss"], "false"), ("large", ["q30"], "false")):
+            exclusive = "false" if persistent == "true" else "true"
+            lines += [f"  {group}:", "    swap: false", f"    exclusive: {exclusive}", f"    persistent: {persistent}", f"    members: [{', '.join(members)}]"]
+    path = f"{options.out}/swap{'-groups' if grouped else ''}.yaml"
+    with open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")
+    return [options.swap, "--config", path, "--listen", "127.0.0.1:@PORT"], {} if options.dry else {"LD_LIBRARY_PATH": libraries(options)}
+
+
 def client(options, server, number, end, rows):
     chance = random.Random(number)
     while time.monotonic() < end:
@@ -165,8 +184,8 @@ def percentile(numbers, share):
 
 
 def table(results):
-    lines = [f"{'':<16} {'answers':>7} {'failed':>6}  " + "  ".join(f"{model:>18}" for model in NAMES) + f"  {'peak GiB':>8}",
-             f"{'':<32}" + "  ".join(f"{'n   p50   p99 s':>18}" for _ in NAMES)]
+    lines = [f"{'':<18} {'answers':>7} {'failed':>6}  " + "  ".join(f"{model:>18}" for model in NAMES) + f"  {'peak GiB':>8}",
+             f"{'':<34}" + "  ".join(f"{'n   p50   p99 s':>18}" for _ in NAMES)]
     for name, result in results.items():
         answered = [row for row in result["rows"] if "first" in row]
         cells = []
@@ -177,7 +196,7 @@ def table(results):
             cells.append(f"{count:>5} {p50:>6.2f} {p99:>5.1f}" if waits else f"{0:>5} {'-':>6} {'-':>5}")
         peak = "-" if result["peak_mib"] is None else f"{result['peak_mib'] / 1024:.1f}"
         total, failed = sum(row["counts"] for row in answered), len(result["rows"]) - len(answered)
-        lines.append(f"{name:<16} {total:>7} {failed:>6}  " + "  ".join(f"{cell:>18}" for cell in cells) + f"  {peak:>8}")
+        lines.append(f"{name:<18} {total:>7} {failed:>6}  " + "  ".join(f"{cell:>18}" for cell in cells) + f"  {peak:>8}")
     return "\n".join(lines)
 
 
@@ -196,7 +215,7 @@ def prepare(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("--out", "--plimsoll", "--before", "--server", "--specimen", "--dry", "--table"):
+    for name in ("--out", "--plimsoll", "--before", "--server", "--specimen", "--dry", "--table", "--swap", "--only"):
         parser.add_argument(name)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--budget", type=int, default=40)
@@ -213,7 +232,7 @@ def main():
         return 0
     if not options.out or not options.plimsoll or not (options.dry or options.server and options.specimen):
         parser.error("--out, --plimsoll, and --server with --specimen, or --dry, are needed")
-    for name in ("out", "plimsoll", "before", "server", "specimen", "dry"):
+    for name in ("out", "plimsoll", "before", "server", "specimen", "dry", "swap"):
         if path := getattr(options, name):
             setattr(options, name, os.path.abspath(path))
     os.makedirs(options.out, exist_ok=True)
@@ -222,8 +241,12 @@ def main():
     systems = {"now": lambda: plimsoll(options, options.plimsoll, "now")}
     if options.before:
         systems["before"] = lambda: plimsoll(options, options.before, "before")
+    if options.swap:
+        systems |= {"llama-swap": lambda: swap(options, False), "llama-swap, groups": lambda: swap(options, True)}
     if not options.dry:
         systems |= {f"router, {at_most}": lambda at_most=at_most: router(options, at_most) for at_most in (2, 3)}
+    if options.only:
+        systems = {name: words for name, words in systems.items() if name in options.only.split(",")}
     for name, words in systems.items():
         # Numbers of different patterns and times are kept apart by folder, not here.
         if name not in results:

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::refusal::AdmissionRefusal;
 use super::certificate::{CertificateText, Holder, sign};
-use super::host::{FleetIssuer, HostIdentity, new_key};
+use super::host::{FleetIssuer, Grant, HostIdentity, new_key};
 use super::invitation::Invitation;
-use super::join::{Grant, JoinRequest};
+use super::join::JoinRequest;
 use super::private_file::{self, FolderLock};
 use super::verify::host_uri;
 use super::{IdentityError, bytes_text, hex, is_name, random, sha256};

@@ -7,7 +7,6 @@ use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use serde::{Deserialize, Serialize};
 
-use super::join::Grant;
 use super::{IdentityError, bytes_text, private_file};
 
 const FILE: &str = "host.json";
@@ -19,6 +18,22 @@ pub struct FleetIssuer {
     pub host: String,
     /// Peer port of the host when this was written.
     pub address: String,
+}
+
+/// A certificate that an authority has signed, and what goes with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    pub fleet: String,
+    pub host: String,
+    pub serial: String,
+    /// Seconds since 1970.
+    pub issued: u64,
+    pub expires: u64,
+    #[serde(with = "bytes_text")]
+    pub certificate: Vec<u8>,
+    #[serde(with = "bytes_text")]
+    pub authority: Vec<u8>,
+    pub issuer: FleetIssuer,
 }
 
 /// A host as the fleet knows it, with its private key.

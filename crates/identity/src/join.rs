@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::host::{FleetIssuer, HostIdentity, new_key};
+use super::host::{FleetIssuer, Grant, HostIdentity, new_key};
 use super::invitation::Invitation;
 use super::tls::{IdentityOrIo, PeerTls, connect_pinned};
 use super::verify::RevokedSerials;
@@ -43,22 +43,6 @@ impl std::fmt::Debug for JoinRequest {
 pub struct RenewRequest {
     #[serde(with = "bytes_text")]
     pub public_key: Vec<u8>,
-}
-
-/// A certificate that an authority has signed, and what goes with it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Grant {
-    pub fleet: String,
-    pub host: String,
-    pub serial: String,
-    /// Seconds since 1970.
-    pub issued: u64,
-    pub expires: u64,
-    #[serde(with = "bytes_text")]
-    pub certificate: Vec<u8>,
-    #[serde(with = "bytes_text")]
-    pub authority: Vec<u8>,
-    pub issuer: FleetIssuer,
 }
 
 #[derive(Debug, thiserror::Error)]

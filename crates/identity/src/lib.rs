@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use authority::{AdmissionRefusal, FleetAuthority, IssuedCertificate};
-pub use host::{FleetIssuer, HostIdentity};
+pub use host::{FleetIssuer, Grant, HostIdentity};
 pub use invitation::{Invitation, InvitationError};
-pub use join::{Grant, JOIN, JoinError, JoinRequest, RENEW, RenewRequest, join, renew};
+pub use join::{JOIN, JoinError, JoinRequest, RENEW, RenewRequest, join, renew};
 pub use tls::{DistrustedHost, PeerTls, RefusedHandshake};
 pub use verify::{PeerCertificate, RevokedSerials};
 

@@ -109,6 +109,71 @@ fn a_download_that_cannot_be_is_refused_with_its_reason() {
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (501, &json!("downloads_off")));
 }
 
+/// The lines of an answer by Ollama's API.
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+#[test]
+fn a_client_of_ollama_pulls_a_model_of_the_hub_and_deletes_it() {
+    let whole = tiny();
+    let size = whole.len();
+    let hub =
+        FakeHub::start(vec![("user/model-GGUF", "model-Q8_0.gguf", HostedFile::whole(&whole))]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let keys = "[keys.ops]\nkey = \"k-ops\"\nrights = [\"operate\"]\n[keys.user]\nkey = \"k-user\"\nrights = [\"use\"]\n";
+    let daemon = Setup::new()
+        .config(&format!("[serve]\ndownloads = \"{}\"\n{keys}", folder.path().display()))
+        .model("a", "64MiB", "", "")
+        .variable("MODEL_ENDPOINT", &hub.address)
+        .start();
+    let ask = |key: &str, method: &str, path: &str, body: Value| {
+        let key = format!("Authorization: Bearer {key}\r\n");
+        read(&open_with(daemon.address, method, path, &key, Some(&body)))
+    };
+    let pull = |key: &str, body: Value| ask(key, "POST", "/api/pull", body);
+    let name = format!("hf.co/{NAME}");
+    let refused = pull("k-user", json!({ "model": name }));
+    assert!(refused.status == 403 && refused.text().contains("`operate`"), "{}", refused.text());
+    assert_eq!(
+        pull("k-user", json!({ "model": "a", "stream": false })).json(),
+        json!({ "status": "success" })
+    );
+    for (model, status) in
+        [("llama3.2", 404), ("hf.co/user/none", 400), ("hf.co/user/../x", 400), ("hf.co/", 404)]
+    {
+        let answer = pull("k-ops", json!({ "model": model }));
+        assert_eq!(
+            (answer.status, answer.json()["error"].is_string()),
+            (status, true),
+            "{model}: {}",
+            answer.text()
+        );
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let told = lines(&pull("k-ops", json!({ "model": name })).text());
+    let statuses: Vec<&str> = told.iter().filter_map(|line| line["status"].as_str()).collect();
+    assert_eq!(
+        (statuses.first(), statuses.last()),
+        (Some(&"pulling manifest"), Some(&"success")),
+        "{told:?}"
+    );
+    let file = told.iter().rfind(|line| line["status"] == "pulling model-Q8_0.gguf").expect("its progress");
+    assert_eq!((&file["total"], &file["completed"]), (&json!(size), &json!(size)));
+    // It is served under both names, and a second pull has nothing to do.
+    let shown = ask("k-user", "POST", "/api/show", json!({ "model": name }));
+    assert_eq!(shown.status, 200, "{}", shown.text());
+    assert_eq!(lines(&pull("k-ops", json!({ "model": NAME })).text()), [json!({ "status": "success" })]);
+
+    assert_eq!(ask("k-user", "DELETE", "/api/delete", json!({ "model": name })).status, 403);
+    assert_eq!(ask("k-ops", "DELETE", "/api/delete", json!({ "model": "a" })).status, 400);
+    assert_eq!(ask("k-ops", "DELETE", "/api/delete", json!({ "model": name })).status, 200);
+    assert_eq!(ask("k-user", "POST", "/api/show", json!({ "model": name })).status, 404);
+    let again = pull("k-ops", json!({ "model": name, "stream": false }));
+    assert_eq!((again.status, again.json()), (200, json!({ "status": "success" })), "{}", again.text());
+}
+
 /// A daemon that downloads into `folder`, with a card of 1 GiB and an engine that models can be planned for.
 fn planning(folder: &tempfile::TempDir, hub: &FakeHub) -> Daemon {
     let (folder, engine) = (folder.path().display(), crate::daemon::fake_engine());

@@ -177,7 +177,7 @@ const ROUTES: &[Route] = &[
     own(POST, "/api/create", Own::Ollama(StoreEndpoint::Refused)),
     own(POST, "/api/copy", Own::Ollama(StoreEndpoint::Refused)),
     own(POST, "/api/blobs/*", Own::Ollama(StoreEndpoint::Refused)),
-    own(DELETE, "/api/delete", Own::Ollama(StoreEndpoint::Refused)),
+    own(DELETE, "/api/delete", Own::Ollama(StoreEndpoint::Delete)),
     // LM Studio, whose other endpoints are those of OpenAI under another prefix.
     own(GET, "/api/v0/models", Own::LmStudioModels),
     own(GET, "/api/v0/models/*", Own::LmStudioModel),

@@ -12,6 +12,8 @@ mod lines;
 mod listing;
 mod messages;
 mod options;
+pub(crate) mod progress;
+mod pull;
 mod request;
 pub(crate) mod stream;
 mod translate;
@@ -161,11 +163,16 @@ impl<H: ModelService> HttpServer<H> {
     /// Finds a model by its name, which may end in the tag that Ollama's clients add.
     pub(super) fn ollama_model(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
         // The configuration may have the tag where the client leaves it out.
-        let other = || match name.strip_suffix(LATEST) {
+        let tagged = || match name.strip_suffix(LATEST) {
             Some(plain) => self.service.resolve(plain),
             None => self.service.resolve(&format!("{name}{LATEST}")),
         };
-        self.service.resolve(name).or_else(other).ok_or_else(|| self.unknown_model(head, name))
+        let downloaded = || self.service.resolve(pull::on_hub(name));
+        self.service
+            .resolve(name)
+            .or_else(tagged)
+            .or_else(downloaded)
+            .ok_or_else(|| self.unknown_model(head, name))
     }
 
     fn engine_request(

@@ -19,6 +19,7 @@ use super::headers;
 use super::heartbeat::{Beat, Heartbeat};
 use super::logs::LogStream;
 use super::model_service::Pass;
+use super::ollama::progress::PullStream;
 use super::ollama::stream::OllamaStream;
 use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
@@ -34,6 +35,7 @@ pub(crate) enum ReplyBody<P: Pass> {
     /// Boxed, because it is three times as large as the others.
     Ollama(Box<OllamaStream<P>>),
     Feed(FeedListener, Ending),
+    Pull(Box<PullStream>, Ending),
     Log(LogStream, Ending),
 }
 
@@ -109,6 +111,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             },
             Self::Ollama(stream) => stream.poll_lines(context).map(as_frame),
             Self::Feed(listener, ending) => ending.or(context, |cx| listener.poll_next(cx)).map(as_frame),
+            Self::Pull(stream, ending) => ending.or(context, |cx| stream.poll_next(cx)).map(as_frame),
             Self::Log(stream, ending) => ending.or(context, |cx| stream.poll_next(cx)).map(as_frame),
         }
     }
@@ -117,7 +120,7 @@ impl<P: Pass> Body for ReplyBody<P> {
         match self {
             Self::Whole(body) => body.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
-            Self::Heartbeat(_) | Self::Feed(..) | Self::Log(..) => false,
+            Self::Heartbeat(_) | Self::Feed(..) | Self::Pull(..) | Self::Log(..) => false,
             Self::Ollama(stream) => stream.is_over(),
         }
     }
@@ -127,7 +130,9 @@ impl<P: Pass> Body for ReplyBody<P> {
             // hyper turns an exact size into Content-Length; without one it sends chunks.
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
-            Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(..) | Self::Log(..) => SizeHint::default(),
+            Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(..) | Self::Pull(..) | Self::Log(..) => {
+                SizeHint::default()
+            }
         }
     }
 }
@@ -157,6 +162,7 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
             Self::Heartbeat(_) => "Heartbeat",
             Self::Ollama(_) => "Ollama",
             Self::Feed(..) => "Feed",
+            Self::Pull(..) => "Pull",
             Self::Log(..) => "Log",
         })
     }

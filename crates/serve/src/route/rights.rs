@@ -68,7 +68,7 @@ pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
             | Own::Yield
             | Own::EndYield
             | Own::Reload
-            | Own::Ollama(StoreEndpoint::Refused) => &[Operate],
+            | Own::Ollama(StoreEndpoint::Delete | StoreEndpoint::Refused) => &[Operate],
         },
     }
 }
@@ -109,6 +109,11 @@ impl<H: ModelService> HttpServer<H> {
 
     pub(crate) fn has_right(&self, head: &Parts, right: KeyRight) -> bool {
         self.named_key(head).is_ok_and(|key| key.is_none_or(|key| key.may(&[right]).is_ok()))
+    }
+
+    /// Checks a right that only some requests to an endpoint need.
+    pub(crate) fn needs_right(&self, head: &Parts, right: KeyRight) -> Result<(), HttpProblem> {
+        self.named_key(head)?.map_or(Ok(()), |key| key.may(&[right]))
     }
 
     /// The status document, with the rights of the client that asks for it.

@@ -21,7 +21,8 @@ pub(crate) enum StoreEndpoint {
     Show,
     Running,
     Pull,
-    /// `create`, `copy`, `push`, `delete`: the models are the configuration's.
+    Delete,
+    /// `create`, `copy`, `push`: models are made in the configuration.
     Refused,
 }
 

@@ -1,11 +1,10 @@
-//! Listings of Ollama's API: `/api/tags`, `/api/show`, `/api/ps`; and what it changes in its store of models.
+//! Listings of Ollama's API: `/api/tags`, `/api/show`, `/api/ps`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
-use plimsoll_base::{Advice, Hint};
 use serde_json::{Map, Value, json};
 
 use super::{StoreEndpoint, request};
@@ -40,37 +39,23 @@ impl<H: ModelService> HttpServer<H> {
                 Ok(reply::json(&json!({ "models": models })))
             }
             StoreEndpoint::Show => {
-                let (model, _) = self.model_in(head, body).await?;
+                let model = self.model_in(head, body).await?;
                 Ok(reply::json(&show(&model)))
             }
-            StoreEndpoint::Pull => {
-                let (_, streams) = self.model_in(head, body).await.map_err(not_pulled)?;
-                let status = json!({ "status": "success" }).to_string();
-                Ok(match streams {
-                    true => reply::text(LINES, status + "\n"),
-                    false => reply::text(JSON, status),
-                })
-            }
+            StoreEndpoint::Pull => self.pull(head, body).await,
+            StoreEndpoint::Delete => self.delete(head, body).await,
             StoreEndpoint::Refused => {
-                let message = "models are added and removed in the configuration of this server";
+                let message = "models are made in the configuration of this server";
                 Err(HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "not_supported", message))
             }
         }
     }
 
-    async fn model_in(&self, head: &Parts, body: ClientBody) -> Result<(ModelListing, bool), HttpProblem> {
+    async fn model_in(&self, head: &Parts, body: ClientBody) -> Result<ModelListing, HttpProblem> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let (name, streams) = request::model_of(&received.rope.copy(0..received.rope.len()))?;
+        let (name, _) = request::model_of(&received.rope.copy(0..received.rope.len()))?;
         let model = self.permitted(head, self.ollama_model(head, &name)?)?;
-        Ok((self.service.listing(model), streams))
-    }
-}
-
-fn not_pulled(problem: HttpProblem) -> HttpProblem {
-    match problem.status {
-        StatusCode::NOT_FOUND => problem
-            .hint(Hint::new(Advice::Other("add the model to the configuration of this server".to_owned()))),
-        _ => problem,
+        Ok(self.service.listing(model))
     }
 }
 

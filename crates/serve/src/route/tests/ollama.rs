@@ -204,19 +204,15 @@ fn the_store_is_listed_and_not_changed() {
         assert_eq!(ask(&stage, "POST /api/pull", pull).await, (200, json!({"status": "success"})));
         let (status, refusal) = ask(&stage, "POST /api/pull", r#"{"model":"llama3.2"}"#).await;
         assert_eq!((status, &refusal["error"]), (404, &json!("model 'llama3.2' not found")));
-        for line in [
-            "DELETE /api/delete",
-            "POST /api/create",
-            "POST /api/copy",
-            "POST /api/push",
-            "POST /api/blobs/sha256:0",
-        ] {
+        for line in ["POST /api/create", "POST /api/copy", "POST /api/push", "POST /api/blobs/sha256:0"] {
             let (status, refusal) = ask(&stage, line, r#"{"model":"real"}"#).await;
             assert!(
                 status == 501 && refusal["error"].as_str().unwrap().contains("configuration"),
                 "{line}: {refusal}"
             );
         }
+        assert_eq!(ask(&stage, "DELETE /api/delete", r#"{"model":"hf.co/u/r:Q4"}"#).await.0, 200);
+        assert_eq!(*stage.service.orders.borrow(), ["remove"]);
         let (_, studio) = ask(&stage, "GET /api/v0/models", "").await;
         assert_eq!(
             (&studio["data"][0]["id"], &studio["data"][0]["state"]),
