@@ -21,6 +21,8 @@ pub(crate) struct Fleet {
     folder: TempDir,
     script: &'static str,
     more: &'static str,
+    /// Further lines under `[fleet]`.
+    lines: &'static str,
 }
 
 impl Fleet {
@@ -30,9 +32,18 @@ impl Fleet {
 
     /// A fleet whose first daemon has so much memory, and whose engines have a script and further lines of TOML.
     pub(crate) fn with(memory: &str, script: &'static str, more: &'static str) -> Self {
+        Self::with_lines(memory, (script, more), "")
+    }
+
+    /// The same with further lines under `[fleet]`.
+    pub(crate) fn with_lines(
+        memory: &str,
+        (script, more): (&'static str, &'static str),
+        lines: &'static str,
+    ) -> Self {
         let (store, folder) = (Cluster::start(3), tempfile::tempdir().unwrap());
         std::fs::write(folder.path().join("key"), KEY).unwrap();
-        let mut fleet = Self { hosts: Vec::new(), store, folder, script, more };
+        let mut fleet = Self { hosts: Vec::new(), store, folder, script, more, lines };
         for (number, memory) in [memory, "1GiB", "1GiB"].into_iter().enumerate() {
             let host = fleet.host(number, memory);
             fleet.hosts.push(host);
@@ -42,7 +53,8 @@ impl Fleet {
 
     pub(crate) fn host(&self, number: usize, memory: &str) -> Daemon {
         let key = self.folder.path().join("key");
-        let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{}\"\n", key.display());
+        let (key, lines) = (key.display(), self.lines);
+        let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{key}\"\n{lines}\n");
         Setup::with_cards(&[&format!("name=host,kind=host,total={memory}")])
             .model("one", "100MiB", self.script, self.more)
             .model("two", "100MiB", self.script, self.more)

@@ -23,9 +23,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Time for a connection, and for all records.
 const CONNECT: Duration = Duration::from_secs(2);
 const WHOLE: Duration = Duration::from_secs(30);
-/// Time after which a host that watches the store looks whether another host is its source by now; and time between two
-/// looks at the revoked certificates, which no other host is believed on.
-const AGAIN: Duration = Duration::from_secs(60);
+/// Time after which a host that watches the store looks whether another host is its source by now: soon, as a fleet that
+/// starts grows, and late where other hosts have just failed it.
+const SOON: Duration = Duration::from_secs(10);
+const LATE: Duration = Duration::from_secs(60);
+/// Time between two looks at the revoked certificates, on which no other host is believed.
+const REVOCATIONS: Duration = Duration::from_secs(60);
 /// Longest line, and most lines of all records.
 const LONGEST: usize = 64 << 20;
 const MOST_LINES: usize = 1 << 16;
@@ -59,7 +62,8 @@ impl FleetMember {
             let source = self.source(failed).await;
             match &source {
                 NewsSource::Store => {
-                    self.follow_store(&mut seen, &mut is_silent).await;
+                    let stays = if failed == 0 { SOON } else { LATE };
+                    self.follow_store(&mut seen, &mut is_silent, stays).await;
                     failed = 0;
                 }
                 NewsSource::Host { name, address } => {
@@ -101,7 +105,7 @@ impl FleetMember {
     ///
     /// DECISION: all is read anew after each end of a watch, and no watch goes on where another ended. A store that was
     /// restored from a backup may have passed the revision of that end again, with another history.
-    async fn follow_store(self: &Rc<Self>, seen: &mut StoreHeader, is_silent: &mut bool) {
+    async fn follow_store(self: &Rc<Self>, seen: &mut StoreHeader, is_silent: &mut bool, stays: Duration) {
         match self.store.read().await {
             Ok((header, records)) => {
                 if std::mem::replace(is_silent, false) {
@@ -118,7 +122,7 @@ impl FleetMember {
                 }
                 self.told.begin(header, 0);
                 let _telling = Telling(Rc::clone(self));
-                if let Err(error) = self.watch(seen).await {
+                if let Err(error) = self.watch(seen, stays).await {
                     tracing::debug!("the watch of the fleet's store has ended: {error}");
                 }
             }
@@ -137,8 +141,8 @@ impl FleetMember {
         self.lease.set(0);
     }
 
-    /// Passes changes of the store on until the watch ends.
-    async fn watch(&self, seen: &mut StoreHeader) -> Result<(), StoreError> {
+    /// Passes changes of the store on until the watch ends, or another host is the source after a time.
+    async fn watch(&self, seen: &mut StoreHeader, stays: Duration) -> Result<(), StoreError> {
         let mut watch = self.store.watch(seen.revision + 1).await?;
         let mut looked = Instant::now();
         // What a quorum had when the watch was quiet the last time.
@@ -162,7 +166,7 @@ impl FleetMember {
                     self.tell_beat(seen.revision);
                 }
             }
-            if looked.elapsed() > AGAIN {
+            if looked.elapsed() > stays {
                 looked = Instant::now();
                 if self.node.borrow_mut().source(0) != NewsSource::Store {
                     return Ok(());
@@ -207,7 +211,7 @@ impl FleetMember {
         let _telling = Telling(Rc::clone(self));
         let (mut looked, mut reached) = (None::<Instant>, 0);
         loop {
-            if looked.is_none_or(|looked| looked.elapsed() > AGAIN) {
+            if looked.is_none_or(|looked| looked.elapsed() > REVOCATIONS) {
                 looked = Some(Instant::now());
                 self.look_at_revocations().await;
             }
