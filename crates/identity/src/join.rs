@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::host::{FleetIssuer, Grant, HostIdentity, new_key};
+use super::host::{Grant, HostIdentity, new_key};
 use super::invitation::Invitation;
 use super::tls::{IdentityOrIo, PeerTls, connect_pinned};
 use super::verify::RevokedSerials;

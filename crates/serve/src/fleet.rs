@@ -49,7 +49,9 @@ pub(crate) struct FleetMember {
     pub(crate) name: HeaderValue,
     node: RefCell<FleetNode>,
     store: Etcd,
+    /// 0 while the store has granted none.
     lease: Cell<u64>,
+    lease_given_up: Notify,
     /// News come from another host, and not from the store.
     is_following: Cell<bool>,
     told: ToldNews,
@@ -257,7 +259,7 @@ impl FleetMember {
         let Some(me) = self.me() else { return };
         match effect {
             FleetEffect::Transact { operation, transaction } => drop(spawn_local(async move {
-                let outcome = me.store.transact(&transaction, me.lease.get()).await;
+                let outcome = me.transact(&transaction).await;
                 me.submit(FleetEvent::Transacted { operation, outcome });
             })),
             FleetEffect::ReadSeat { operation, model } => drop(spawn_local(async move {

@@ -19,6 +19,7 @@ mod server;
 mod body;
 mod broken_json;
 mod conversations;
+mod cut_through;
 mod download_order;
 mod gather;
 mod memory_page;
@@ -29,6 +30,7 @@ mod prompt;
 mod query;
 mod rope;
 
+mod engine_body;
 mod engine_metrics;
 mod engine_page;
 mod headers;

@@ -14,6 +14,7 @@ mod faults;
 #[allow(dead_code)]
 mod http;
 mod intruder;
+mod leases;
 mod links;
 mod manifests;
 mod nemesis;
@@ -66,7 +67,7 @@ fn a_host_without_room_passes_a_request_on_and_says_which_host_answered() {
 }
 
 #[test]
-fn long_a_model_of_a_killed_host_is_answered_elsewhere_after_its_lease() {
+fn a_model_of_a_killed_host_is_answered_elsewhere_after_its_lease() {
     let fleet = Fleet::start();
     let host = fleet.ask(0, "one").header("plimsoll-host").unwrap().to_owned();
     let owner = if host == "h1" { 1 } else { 2 };

@@ -1,4 +1,5 @@
-//! TCP relay that can be cut: bytes wait, and new connections get no answer, as on a broken network.
+//! TCP relay that can be cut: bytes wait, and new connections get no answer, as on a broken network. It can delay
+//! requests of one kind.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,6 +19,8 @@ pub(crate) struct Relay {
 struct Wire {
     target: Mutex<Option<SocketAddr>>,
     is_cut: AtomicBool,
+    /// Text at the beginning of connections that wait, and for how long.
+    late: Mutex<Option<(&'static str, Duration)>>,
 }
 
 impl Wire {
@@ -46,6 +49,11 @@ impl Relay {
         *self.wire.target.lock().unwrap() = Some(target);
     }
 
+    /// Lets connections wait that begin with this text.
+    pub(crate) fn delay(&self, beginning: &'static str, time: Duration) {
+        *self.wire.late.lock().unwrap() = Some((beginning, time));
+    }
+
     pub(crate) fn cut(&self, is_cut: bool) {
         self.wire.is_cut.store(is_cut, Ordering::Relaxed);
     }
@@ -53,6 +61,14 @@ impl Relay {
 
 fn relay(from: TcpStream, wire: &Arc<Wire>) {
     wire.wait();
+    let late = *wire.late.lock().unwrap();
+    if let Some((beginning, time)) = late {
+        let mut bytes = [0; 64];
+        let read = from.peek(&mut bytes).unwrap_or_default();
+        if bytes[..read].starts_with(beginning.as_bytes()) {
+            sleep(time);
+        }
+    }
     let target = *wire.target.lock().unwrap();
     // Without a target the connection is closed, as that of a program that has ended.
     let Some(to) = target.and_then(|target| TcpStream::connect(target).ok()) else { return };

@@ -52,6 +52,11 @@ impl Fleet {
     }
 
     pub(crate) fn host(&self, number: usize, memory: &str) -> Daemon {
+        self.host_of(number, memory, &self.store.address())
+    }
+
+    /// A host that reaches the store at this address.
+    pub(crate) fn host_of(&self, number: usize, memory: &str, store: &str) -> Daemon {
         let key = self.folder.path().join("key");
         let (key, lines) = (key.display(), self.lines);
         let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{key}\"\n{lines}\n");
@@ -60,7 +65,7 @@ impl Fleet {
             .model("two", "100MiB", self.script, self.more)
             .config(&table)
             .argument("--fleet")
-            .argument(&self.store.address())
+            .argument(store)
             .start()
     }
 
@@ -77,7 +82,8 @@ impl Fleet {
             assert_eq!(answer.status, 503, "{last}");
             std::thread::sleep(Duration::from_millis(100));
         }
-        panic!("no answer: {last}\n{}", self.hosts.iter().map(Daemon::talk).collect::<String>());
+        let talk: String = self.hosts.iter().map(Daemon::talk).collect();
+        panic!("no answer: {last}\n{talk}\nthe store:\n{}", self.dump());
     }
 
     fn range(&self) -> serde_json::Value {
@@ -91,6 +97,14 @@ impl Fleet {
     /// All keys and values of the store, as text.
     pub(crate) fn dump(&self) -> String {
         dump_of(&self.store)
+    }
+
+    /// The lease of a host's registration, 0 for one without; `None` for a host that is not registered.
+    pub(crate) fn lease_of(&self, host: &str) -> Option<u64> {
+        let (range, key) = (self.range(), format!("hosts/{host}"));
+        let pairs = range["kvs"].as_array()?.iter();
+        let pair = pairs.into_iter().find(|pair| decode(pair["key"].as_str().unwrap()).ends_with(&key))?;
+        Some(pair["lease"].as_str().unwrap_or("0").parse().unwrap())
     }
 
     /// The token of a model's seat.

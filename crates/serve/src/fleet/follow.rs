@@ -139,6 +139,7 @@ impl FleetMember {
         tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
         self.submit(FleetEvent::StoreWentBack);
         self.lease.set(0);
+        self.lease_given_up.notify_one();
     }
 
     /// Passes changes of the store on until the watch ends, or another host is the source after a time.

@@ -89,6 +89,7 @@ impl FleetMember {
             store: Etcd::new(&store, place.keys)
                 .beginning_at(usize::try_from(seed % 997).unwrap_or_default()),
             lease: Cell::new(0),
+            lease_given_up: Notify::new(),
             is_following: Cell::new(false),
             told: ToldNews::default(),
             trust: place.trust,

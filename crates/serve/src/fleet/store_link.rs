@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_fleet::FleetEvent;
+use plimsoll_fleet::{FleetEvent, Transaction, TransactionOutcome};
 use plimsoll_scheduler::ModelState;
 use tokio::time::{sleep, timeout};
 
@@ -35,7 +35,7 @@ impl FleetMember {
                     }
                 }
             }
-            sleep(RENEW).await;
+            let _ = timeout(RENEW, self.lease_given_up.notified()).await;
             if self.lease.get() == 0 {
                 continue;
             }
@@ -57,6 +57,23 @@ impl FleetMember {
                 }
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Carries out a transaction. What goes with a lease goes with the one that this host has now.
+    ///
+    /// DECISION: without a lease nothing is written that goes with one, and what was written with a former one counts as
+    /// unknown. A registration without a lease outlives its host, whose models are then refused for ever.
+    pub(super) async fn transact(&self, transaction: &Transaction) -> TransactionOutcome {
+        let (lease, is_leased) = (self.lease.get(), transaction.writes.iter().any(|write| write.leased));
+        if is_leased && lease == 0 {
+            return TransactionOutcome::Conflict;
+        }
+        match self.store.transact(transaction, lease).await {
+            TransactionOutcome::Applied(_) if is_leased && self.lease.get() != lease => {
+                TransactionOutcome::Unknown
+            }
+            outcome => outcome,
         }
     }
 

@@ -24,12 +24,13 @@ pub(crate) async fn exchange(
     body: Rope,
     most: usize,
 ) -> Option<Option<(StatusCode, Vec<u8>)>> {
-    let mut request = Request::new(body);
+    let length = body.len();
+    let mut request = Request::new(body.into());
     *request.method_mut() = method;
     *request.uri_mut() = path;
     let mut head = HeaderMap::new();
     head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    *request.headers_mut() = headers::to_engine(&head, upstream, request.body().len());
+    *request.headers_mut() = headers::to_engine(&head, upstream, length);
     let (head, body) = wire.send(request).await.ok()?.into_parts();
     let mut source = StreamSource { wire, body };
     let Ok(Some(answer)) = source.rest(most).await else {

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::ClientConnection;
+use super::engine_body::BodyFault;
 use super::gather::Gather;
 use super::limits::Limits;
 use super::model_key::ModelKeySearch;
@@ -54,6 +55,21 @@ struct Upload {
     is_dropped: Cell<bool>,
 }
 
+/// A part of the memory for bodies, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct BodyShare {
+    budget: BodyBudget,
+    bytes: u64,
+}
+
+impl Drop for BodyShare {
+    fn drop(&mut self) {
+        let totals = &self.budget.0;
+        totals.held.set(totals.held.get().saturating_sub(self.bytes));
+        totals.released.set(totals.released.get().saturating_add(self.bytes));
+    }
+}
+
 /// The body of a client's request, unread.
 #[derive(Debug)]
 pub(crate) struct ClientBody {
@@ -83,6 +99,17 @@ impl Drop for Received {
 }
 
 impl Received {
+    /// A body of which nothing is kept here.
+    pub(super) fn unread(budget: &BodyBudget, client: ClientId) -> Self {
+        Self {
+            client,
+            rope: Rope::default(),
+            search: ModelKeySearch::default(),
+            budget: budget.clone(),
+            upload: Rc::new(Upload::new()),
+        }
+    }
+
     /// Puts another body in the place of this one, and counts its bytes.
     pub(crate) fn replace(&mut self, rope: Rope, limits: &Limits) -> Result<(), HttpProblem> {
         let length = u64::try_from(rope.len()).unwrap_or(u64::MAX);
@@ -100,6 +127,15 @@ impl BodyBudget {
     /// Bytes that bodies have freed since the last call.
     pub(crate) fn take_released(&self) -> u64 {
         self.0.released.take()
+    }
+
+    /// Takes a part of the memory, if no body has to be dropped for it.
+    pub(super) fn share(&self, bytes: u64, limits: &Limits) -> Option<BodyShare> {
+        let held = self.0.held.get().saturating_add(bytes);
+        (held <= limits.bodies.get()).then(|| {
+            self.0.held.set(held);
+            BodyShare { budget: self.clone(), bytes }
+        })
     }
 
     fn remaining_after_drops(&self) -> u64 {
@@ -199,21 +235,11 @@ struct BodyReader<'a> {
 
 impl<'a> BodyReader<'a> {
     fn new(budget: &BodyBudget, limits: &'a Limits) -> Self {
-        let upload = Rc::new(Upload::new());
-        budget.0.unfinished.borrow_mut().push(Rc::downgrade(&upload));
-        Self {
-            limits,
-            deadline: upload.began + limits.body_time,
-            now: upload.began,
-            received: Received {
-                client: ClientId::default(),
-                rope: Rope::default(),
-                search: ModelKeySearch::default(),
-                budget: budget.clone(),
-                upload,
-            },
-            gather: Gather::default(),
-        }
+        let received = Received::unread(budget, ClientId::default());
+        let upload = &received.upload;
+        budget.0.unfinished.borrow_mut().push(Rc::downgrade(upload));
+        let began = upload.began;
+        Self { limits, deadline: began + limits.body_time, now: began, received, gather: Gather::default() }
     }
 
     /// Waits for `next`, which is usually there: only a wait starts a timer.
@@ -277,6 +303,15 @@ async fn now_or_never<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
         })
     })
     .await
+}
+
+impl From<BodyFault> for HttpProblem {
+    fn from(fault: BodyFault) -> Self {
+        match fault {
+            BodyFault::CutShort => cut_short(),
+            BodyFault::TooSlow => too_slow(),
+        }
+    }
 }
 
 fn too_large(limits: &Limits) -> HttpProblem {

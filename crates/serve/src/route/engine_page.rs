@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{HeaderName, Method, Request, StatusCode};
 
+use super::engine_body::EngineBody;
 use super::headers;
 use super::rope::Rope;
 use super::stream_source::StreamSource;
@@ -31,10 +32,12 @@ pub(crate) async fn ask(
     path: &'static str,
     body: impl Into<Bytes>,
 ) -> Option<EnginePage> {
-    let mut request = Request::new(Rope::from(body.into()));
+    let body = Rope::from(body.into());
+    let headers = headers::to_engine(&HeaderMap::new(), upstream, body.len());
+    let mut request = Request::new(EngineBody::from(body));
     *request.method_mut() = method;
     *request.uri_mut() = path.parse().ok()?;
-    *request.headers_mut() = headers::to_engine(&HeaderMap::new(), upstream, request.body().len());
+    *request.headers_mut() = headers;
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let answer = async {
         let mut wire = upstream.connect(PATIENCE).await.ok()?;

@@ -15,12 +15,14 @@ use plimsoll_fleet::SeatToken;
 use plimsoll_identity::{
     AdmissionRefusal, FleetAuthority, Grant, JOIN, JoinRequest, PeerCertificate, PeerTls, RENEW, RenewRequest,
 };
+use plimsoll_scheduler::ModelId;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::body::{ClientBody, receive};
 use super::connection::ClientConnection;
+use super::cut_through::ENGINE_LOST;
 use super::model_service::ModelService;
 use super::naming::in_body::named_in_body;
 use super::problem::{ErrorShape, HttpProblem};
@@ -43,7 +45,7 @@ pub(crate) const DECLINED: HeaderName = HeaderName::from_static("plimsoll-declin
 pub(crate) const NEWS: &str = "news";
 
 /// Refusals after which another host may answer.
-const ELSEWHERE: [&str; 3] = ["stale_seat", "host_full", "store_restored"];
+const ELSEWHERE: [&str; 4] = ["stale_seat", "host_full", "store_restored", ENGINE_LOST];
 /// Longest request for a certificate.
 const LONGEST: usize = 16 * 1024;
 
@@ -130,9 +132,11 @@ impl<H: ModelService> HttpServer<H> {
         })?;
         let shape = ErrorShape::of(head.uri.path());
         head.extensions.insert(token);
-        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let named = named_in_body(&head, &mut received);
-        let mut reply = match self.send(model, head, received, named).await {
+        let answered = match self.share_of(model, &head, &body) {
+            Some(share) => Box::pin(self.carry_through(model, head, body, share)).await,
+            None => self.send_whole(model, head, body).await,
+        };
+        let mut reply = match answered {
             Ok(reply) => reply,
             Err(problem) => {
                 let mut reply = reply::problem(&problem, shape);
@@ -144,6 +148,20 @@ impl<H: ModelService> HttpServer<H> {
         };
         reply.headers_mut().extend(self.service.host_name().map(|name| (HOST, name)));
         Ok(reply)
+    }
+}
+
+impl<H: ModelService> HttpServer<H> {
+    /// Reads a body to its end, and sends it to the model.
+    pub(super) async fn send_whole(
+        self: &Rc<Self>,
+        model: ModelId,
+        head: Parts,
+        body: ClientBody,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let named = named_in_body(&head, &mut received);
+        self.send(model, head, received, named).await
     }
 }
 

@@ -13,6 +13,7 @@ use http::{Request, Response, StatusCode, Uri, Version};
 
 use super::access_key::KeyUse;
 use super::body::Received;
+use super::engine_body::EngineBody;
 use super::headers;
 use super::limits::Limits;
 use super::model_key::ModelKey;
@@ -59,7 +60,7 @@ pub(crate) enum WrittenBytes {
 
 /// Failure of one attempt to send a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lost {
+pub(super) enum Lost {
     /// The connection was closed before a byte of an answer: perhaps only the connection was too old.
     Unanswered,
     /// The engine closed the connection after its answer had begun.
@@ -67,7 +68,7 @@ enum Lost {
 }
 
 /// Beginning of an engine's answer.
-struct UpstreamAnswer {
+pub(super) struct UpstreamAnswer {
     head: http::response::Parts,
     source: StreamSource,
     first: Bytes,
@@ -96,24 +97,14 @@ pub(crate) async fn carry<P: Pass>(
 /// Sends `request` to the engine of `pass`; gives the pass back if that engine no longer exists.
 pub(crate) async fn carry_once<P: Pass>(
     request: &ProxyRequest,
-    mut pass: P,
+    pass: P,
     limits: &Limits,
 ) -> Result<Result<Response<Relay<P>>, HttpProblem>, P> {
     let upstream = pass.upstream().clone();
     request.key_use.borrow_mut().iter_mut().for_each(|key_use| key_use.sent());
     match request.ask(&upstream, limits).await {
         Some(answer) if pass.is_declined(&answer.head) => Err(pass),
-        Some(answer) if answer.head.status == StatusCode::SWITCHING_PROTOCOLS => {
-            Ok(request.tunnel(answer, pass).await)
-        }
-        Some(answer) => Ok(match request.refused_as_broken(&answer) {
-            Some(problem) => {
-                pass.answers(problem.status);
-                pass.finished(None);
-                Err(problem)
-            }
-            None => Ok(request.relay(answer, pass)),
-        }),
+        Some(answer) => Ok(request.answered(answer, pass).await),
         None => Err(pass),
     }
 }
@@ -136,6 +127,23 @@ impl ProxyRequest {
 
     pub(crate) fn prompt(&self) -> RequestPrompt<'_> {
         RequestPrompt { method: &self.head.method, path: self.target.path(), body: &self.received.rope }
+    }
+
+    /// What the client gets of the engine's answer.
+    pub(super) async fn answered<P: Pass>(
+        &self,
+        answer: UpstreamAnswer,
+        mut pass: P,
+    ) -> Result<Response<Relay<P>>, HttpProblem> {
+        if answer.head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return self.tunnel(answer, pass).await;
+        }
+        if let Some(problem) = self.refused_as_broken(&answer) {
+            pass.answers(problem.status);
+            pass.finished(None);
+            return Err(problem);
+        }
+        Ok(self.relay(answer, pass))
     }
 
     /// llama-server answers 500 to a body that it cannot parse, which is a fault of the client.
@@ -172,8 +180,19 @@ impl ProxyRequest {
         }
     }
 
-    async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<UpstreamAnswer, Lost> {
-        let response = wire.send(self.request(upstream)).await.map_err(|_| Lost::Unanswered)?;
+    async fn attempt(&self, wire: Wire, upstream: &Upstream) -> Result<UpstreamAnswer, Lost> {
+        let body = self.body_for(upstream);
+        let length = body.len();
+        self.send_on(wire, self.to(upstream, body.into(), length)).await
+    }
+
+    /// Sends `request` on this connection.
+    pub(super) async fn send_on(
+        &self,
+        mut wire: Wire,
+        request: Request<EngineBody>,
+    ) -> Result<UpstreamAnswer, Lost> {
+        let response = wire.send(request).await.map_err(|_| Lost::Unanswered)?;
         let (head, body) = response.into_parts();
         let mut source = StreamSource { wire, body };
         let first = match self.holds_head {
@@ -183,9 +202,9 @@ impl ProxyRequest {
         Ok(UpstreamAnswer { head, source, first })
     }
 
-    fn request(&self, upstream: &Upstream) -> Request<Rope> {
-        let body = self.body_for(upstream);
-        let headers = headers::to_engine(&self.head.headers, upstream, body.len());
+    /// The request as the engine gets it, with a body of this length.
+    pub(super) fn to(&self, upstream: &Upstream, body: EngineBody, length: usize) -> Request<EngineBody> {
+        let headers = headers::to_engine(&self.head.headers, upstream, length);
         let mut request = Request::new(body);
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = Uri::from(self.target.clone());

@@ -3,13 +3,9 @@
 //! A prompt may be megabytes long, and joining its chunks would copy all of it.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::ops::Range;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
 use memchr::memmem;
 
 #[derive(Clone, Debug, Default)]
@@ -33,6 +29,13 @@ impl Rope {
             self.len += chunk.len();
             self.chunks.push_back(chunk);
         }
+    }
+
+    /// Takes the first chunk.
+    pub(crate) fn pop(&mut self) -> Option<Bytes> {
+        let next = self.chunks.pop_front();
+        self.len -= next.as_ref().map_or(0, Bytes::len);
+        next
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -108,31 +111,6 @@ impl Rope {
             }
         }
         seam
-    }
-}
-
-/// Sends the chunks one by one, with their total length as `Content-Length`.
-impl Body for Rope {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.chunks.pop_front();
-        if let Some(chunk) = &next {
-            self.len -= chunk.len();
-        }
-        Poll::Ready(next.map(|chunk| Ok(Frame::data(chunk))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.chunks.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(u64::try_from(self.len).unwrap_or(u64::MAX))
     }
 }
 

@@ -232,12 +232,7 @@ impl<H: ModelService> HttpServer<H> {
         received: Received,
         named: Option<(ModelKey, WrittenBytes)>,
     ) -> impl Future<Output = Result<Reply<H::Pass>, HttpProblem>> {
-        let target = head.uri.path_and_query().cloned();
-        let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let target = match target.as_str().strip_prefix("/api/v0/") {
-            Some(rest) => format!("/v1/{rest}").parse().unwrap_or(target),
-            None => target,
-        };
+        let target = target_of(&head);
         let conversation = latest::named(&head).filter(|_| head.method == Method::POST);
         let upgrades = asks_for_upgrade(&head);
         let request = Box::new(ProxyRequest {
@@ -396,7 +391,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Counts an answer and the time since the whole request was there.
-    fn counted(
+    pub(super) fn counted(
         &self,
         model: ModelId,
         asked: Instant,
@@ -406,6 +401,16 @@ impl<H: ModelService> HttpServer<H> {
         let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
         self.tally.count(model, status, asked.elapsed());
         answer
+    }
+}
+
+/// Path and query as an engine gets them.
+pub(super) fn target_of(head: &Parts) -> PathAndQuery {
+    let target = head.uri.path_and_query().cloned();
+    let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    match target.as_str().strip_prefix("/api/v0/") {
+        Some(rest) => format!("/v1/{rest}").parse().unwrap_or(target),
+        None => target,
     }
 }
 

@@ -6,6 +6,7 @@ mod control;
 mod conversations;
 mod crowds;
 mod heartbeat;
+mod hops;
 mod hostile;
 mod hostile_engine;
 mod keys;

@@ -20,9 +20,9 @@ use plimsoll_identity::{DistrustedHost, PeerTls};
 use plimsoll_launch::{EngineAddress, EngineStream};
 use rustix::io::Errno;
 
+use super::engine_body::EngineBody;
 use super::headers::is_event_stream;
 use super::read_limit::{LimitedStream, ReadLimit};
-use super::rope::Rope;
 
 /// Idle connections kept per engine. llama-server uses one thread for each, so more would not help.
 const MOST_IDLE: usize = 64;
@@ -248,9 +248,9 @@ impl fmt::Debug for Upstream {
 /// A connection to an engine.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    sender: SendRequest<Rope>,
+    sender: SendRequest<EngineBody>,
     /// Boxed, because a connection is large and a wire changes hands three times a request.
-    connection: Box<Connection<TokioIo<LimitedStream>, Rope>>,
+    connection: Box<Connection<TokioIo<LimitedStream>, EngineBody>>,
     limit: ReadLimit,
     open: bool,
 }
@@ -279,7 +279,7 @@ impl Wire {
         self.open && self.sender.is_ready()
     }
 
-    pub(crate) async fn send(&mut self, request: Request<Rope>) -> hyper::Result<Response<Incoming>> {
+    pub(crate) async fn send(&mut self, request: Request<EngineBody>) -> hyper::Result<Response<Incoming>> {
         // The answer before may have been an event stream.
         self.limit.set(0);
         let mut answer = pin!(self.sender.send_request(request));

@@ -34,7 +34,7 @@ async fn ask(run: &EngineRun) -> Health {
     let Some(path) = run.health_path() else {
         return Health::Answers;
     };
-    let mut request = Request::new(Rope::default());
+    let mut request = Request::new(Rope::default().into());
     *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
     match wire.send(request).await {
         // A client error (an unknown path, a missing key) proves it alive; an internal one does not.

@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use plimsoll_base::Bytes;
 use plimsoll_config::{ConfiguredKey, KeySecret};
+use plimsoll_fleet::SeatToken;
 use plimsoll_launch::{EngineAddress, Log};
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
 use serde_json::{Value, json};
@@ -28,7 +29,9 @@ use crate::route::{
 /// Knows the model `real`, also by the alias `alias`.
 #[derive(Debug)]
 pub(super) struct StubService {
-    upstream: Rc<Upstream>,
+    upstream: RefCell<Rc<Upstream>>,
+    /// Requests come from another host of a fleet.
+    is_host: Cell<bool>,
     pub(super) wishes: RefCell<Vec<RouteOptions>>,
     pub(super) in_flight: Rc<Cell<usize>>,
     bounces: Rc<Cell<usize>>,
@@ -99,7 +102,12 @@ impl ModelService for StubService {
     }
 
     fn upstream(&self, _: ModelId) -> Option<Rc<Upstream>> {
-        (self.is_only.get() && self.state.get() == ModelState::Ready).then(|| Rc::clone(&self.upstream))
+        let is_known = (self.is_only.get() || self.is_host.get()) && self.state.get() == ModelState::Ready;
+        is_known.then(|| self.upstream.borrow().clone())
+    }
+
+    fn hop(&self, _: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
+        self.is_host.get().then(|| Ok(SeatToken { incarnation: "life".to_owned(), revision: 7 }))
     }
 
     fn admit_at_once(self: &Rc<Self>, _: ModelId, wish: RouteOptions) -> Option<StubPass> {
@@ -253,10 +261,17 @@ impl ModelService for StubService {
 }
 
 impl StubService {
+    /// Takes all requests for those of another host, for an engine that takes any name.
+    pub(super) fn take_hops(&self) {
+        let address = self.upstream.borrow().address().clone();
+        self.upstream.replace(Rc::new(Upstream::new(address)));
+        self.is_host.set(true);
+    }
+
     fn pass(&self) -> StubPass {
         self.in_flight.set(self.in_flight.get() + 1);
         StubPass {
-            upstream: Rc::clone(&self.upstream),
+            upstream: self.upstream.borrow().clone(),
             in_flight: Rc::clone(&self.in_flight),
             bounces: Rc::clone(&self.bounces),
             stall_limit: self.stall_limit.clone(),
@@ -321,7 +336,8 @@ impl Stage {
         let upstream =
             Upstream::new(EngineAddress::Port(engine.local_addr().unwrap().port())).with_model("real");
         let service = Rc::new(StubService {
-            upstream: Rc::new(upstream),
+            upstream: RefCell::new(Rc::new(upstream)),
+            is_host: Cell::new(false),
             wishes: RefCell::default(),
             in_flight: Rc::default(),
             bounces: Rc::new(Cell::new(bounces)),
