@@ -69,6 +69,7 @@ pub(crate) use auth::{ApiKeys, shows};
 pub(crate) use connection::StallLimit;
 pub(crate) use cors::Origins;
 pub(crate) use download_order::DownloadOrder;
+pub(crate) use engine_body::EngineBody;
 pub(crate) use events::Events;
 pub(crate) use exposition::{Exposition, Histogram, MetricKind};
 pub(crate) use feed::{Feed, FeedListener};

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::FleetMember;
 use super::told_news::Telling;
-use crate::route::{HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
+use crate::route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
 
 /// A watch that says nothing for so long is asked whether the store still answers.
 const QUIET: Duration = Duration::from_secs(5);
@@ -276,7 +276,7 @@ impl HostNews {
     async fn open(peer: &Upstream) -> Result<Self, NewsError> {
         let peer = peer.with_lines(vec![(HOP, HeaderValue::from_static(NEWS))]);
         let mut wire = peer.connect(CONNECT).await.map_err(NewsError::Connect)?;
-        let mut request = Request::new(Rope::default());
+        let mut request = Request::new(EngineBody::from(Rope::default()));
         *request.method_mut() = Method::GET;
         *request.headers_mut() = to_engine(&http::HeaderMap::new(), &peer, 0);
         let answer = timeout(CONNECT, wire.send(request)).await.map_err(|_| NewsError::Silent)?;
