@@ -9,7 +9,7 @@ use plimsoll_etcd::{Etcd, StoreAddress};
 use plimsoll_fleet::{FleetView, KeySpace, StoreChange};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup};
+use crate::daemon::{Daemon, Setup, until};
 use crate::http::{self, Answer};
 use crate::server::Cluster;
 
@@ -48,6 +48,8 @@ impl Fleet {
             let host = fleet.host(number, memory);
             fleet.hosts.push(host);
         }
+        // An operator can name a host from then on.
+        until("every host is registered", || view(&fleet.store).is_some_and(|view| view.hosts.len() == 3));
         fleet
     }
 

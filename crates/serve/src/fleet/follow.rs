@@ -29,9 +29,9 @@ const SOON: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(60);
 /// Time between two looks at the revoked certificates, on which no other host is believed.
 const REVOCATIONS: Duration = Duration::from_secs(60);
-/// Longest line, and most lines of all records.
+/// Longest line, and most bytes of all records: those of 10 000 hosts take 60 MB.
 const LONGEST: usize = 64 << 20;
-const MOST_LINES: usize = 1 << 16;
+const MOST: usize = 512 << 20;
 
 /// Why another host is no source.
 #[derive(Debug, thiserror::Error)]
@@ -195,17 +195,19 @@ impl FleetMember {
         let mut lines = HostNews::open(&self.peer(name, address)).await?;
         let (header, depth, records) =
             timeout(WHOLE, self.all_of(&mut lines)).await.map_err(|_| NewsError::Silent)??;
-        if *seen != StoreHeader::default() && header.is_before(seen) {
-            // The host may be behind. Only the store itself tells that it was restored.
-            if self.store.header().await?.is_before(seen) {
-                self.store_went_back();
-                *seen = StoreHeader::default();
-            }
-            if header.revision < seen.revision {
-                return Err(NewsError::Late);
-            }
+        // Only the store itself tells that it was restored, and what another host may have seen of it.
+        let now = self.store.header().await?;
+        if *seen != StoreHeader::default() && now.is_before(seen) {
+            self.store_went_back();
+            *seen = StoreHeader::default();
         }
-        *seen = StoreHeader { raft_term: header.raft_term.max(seen.raft_term), ..header };
+        if header.cluster_id != now.cluster_id || header.revision > now.revision {
+            return Err(NewsError::Unreadable);
+        }
+        if header.revision < seen.revision {
+            return Err(NewsError::Late);
+        }
+        *seen = StoreHeader { revision: header.revision, ..now };
         self.submit(FleetEvent::Read { revision: header.revision, records });
         self.is_following.set(true);
         self.told.begin(*seen, depth + 1);
@@ -246,8 +248,11 @@ impl FleetMember {
             return Err(NewsError::Deep);
         }
         let mut records = Vec::new();
-        for _ in 0..count.min(MOST_LINES) {
+        for _ in 0..count {
             let NewsLine::Changes(told) = lines.next().await? else { return Err(NewsError::Unreadable) };
+            if lines.taken > MOST {
+                return Err(NewsError::Unreadable);
+            }
             records.extend(told.into_iter().filter_map(|told| told.change(self.store.keys())));
         }
         Ok((StoreHeader { cluster_id: cluster, raft_term: term, revision }, depth, records))
@@ -270,6 +275,8 @@ struct HostNews {
     read: Vec<u8>,
     /// Bytes of `read` without the end of a line.
     searched: usize,
+    /// Bytes of all lines so far.
+    taken: usize,
 }
 
 impl HostNews {
@@ -284,7 +291,7 @@ impl HostNews {
         if head.status != StatusCode::OK {
             return Err(NewsError::Refused(head.status));
         }
-        Ok(Self { source: StreamSource { wire, body }, read: Vec::new(), searched: 0 })
+        Ok(Self { source: StreamSource { wire, body }, read: Vec::new(), searched: 0, taken: 0 })
     }
 
     async fn next(&mut self) -> Result<NewsLine, NewsError> {
@@ -293,6 +300,7 @@ impl HostNews {
             if let Some(end) = news.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=self.searched + end).collect();
                 self.searched = 0;
+                self.taken = self.taken.saturating_add(line.len());
                 return NewsLine::read(line.trim_ascii_end()).ok_or(NewsError::Unreadable);
             }
             self.searched = self.read.len();
