@@ -1,5 +1,6 @@
 //! Memory curves: the memory that an engine takes on each card, by depth (tokens in the KV cache).
 
+use crate::Order;
 use serde::Serialize;
 
 use super::card::{CardId, Share};
@@ -47,7 +48,7 @@ impl Curve {
     /// step, or where a step has another number of cards.
     pub fn new(slots: Slots, cards: Vec<CardId>, mut steps: Vec<(u64, Vec<Bytes>)>) -> Option<Self> {
         // Callers collect steps from several sources; only the order by depth is an invariant.
-        steps.sort_by_key(|(depth, _)| *depth);
+        steps.order_by_key(|(depth, _)| *depth);
         let mut most = vec![Bytes::ZERO; cards.len()];
         let mut rising = Vec::with_capacity(steps.len());
         for (depth, bytes) in steps {

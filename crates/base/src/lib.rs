@@ -14,6 +14,7 @@ mod demand;
 mod ending;
 mod explain;
 mod id_map;
+mod order;
 mod priority;
 mod round;
 
@@ -26,5 +27,6 @@ pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, PromptCache,
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use id_map::{IdHasher, IdMap};
+pub use order::Order;
 pub use priority::Priority;
 pub use round::round_u64;

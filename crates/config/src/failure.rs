@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
+use plimsoll_base::Order;
+use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem, Warning};
 
 /// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +35,56 @@ impl From<FlagError> for ConfigError {
     fn from(FlagError { origin, problem }: FlagError) -> Self {
         Self::new(origin, ConfigProblem::ReadFlag(problem))
     }
+}
+
+/// All mistakes that were found in a file, in the order of its lines; at least one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}", lines(.first, .others), besides(.warnings))]
+pub struct ConfigMistakes {
+    /// Boxed, since every reader of a file returns it.
+    pub first: Box<ConfigError>,
+    pub others: Vec<ConfigError>,
+    /// Settings that will have another effect here, once the mistakes are mended.
+    pub warnings: Vec<Warning>,
+}
+
+impl ConfigMistakes {
+    /// `None` if there are none.
+    pub(crate) fn of(mut found: Vec<ConfigError>) -> Option<Self> {
+        found.order_by_key(|mistake| mistake.origin.line());
+        let mut found = found.into_iter();
+        let first = Box::new(found.next()?);
+        Some(Self { first, others: found.collect(), warnings: Vec::new() })
+    }
+}
+
+impl From<ConfigError> for ConfigMistakes {
+    fn from(first: ConfigError) -> Self {
+        Self { first: Box::new(first), others: Vec::new(), warnings: Vec::new() }
+    }
+}
+
+/// Mistakes that are printed; one screen holds no more.
+const MOST_SHOWN: usize = 40;
+
+/// One mistake as it is; several as a list.
+fn lines(first: &ConfigError, others: &[ConfigError]) -> String {
+    if others.is_empty() {
+        return first.to_string();
+    }
+    let count = others.len() + 1;
+    let shown = std::iter::once(first).chain(others).take(MOST_SHOWN);
+    let text = shown.fold(format!("{count} mistakes:"), |text, mistake| format!("{text}\n  {mistake}"));
+    match count.saturating_sub(MOST_SHOWN) {
+        0 => text,
+        more => format!("{text}\n  and {more} more"),
+    }
+}
+
+/// The warnings that matter, each in a line.
+fn besides(warnings: &[Warning]) -> String {
+    let told = warnings.iter().filter(|warning| !warning.is_cosmetic).take(MOST_SHOWN);
+    told.map(|warning| format!("\nwarning: {warning}")).collect()
 }
 
 /// Fault of a configuration.

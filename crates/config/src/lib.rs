@@ -30,13 +30,13 @@ pub use depth::TooLarge;
 pub use duration::parse as parse_duration;
 pub use engine_flags::llama_server_in;
 pub use engine_kind::{CardPart, CommandKind, Freeing, SglangReserve};
-pub use failure::{ConfigError, ConfigProblem};
+pub use failure::{ConfigError, ConfigMistakes, ConfigProblem};
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use key::{ConfiguredKey, KeyRight, KeySecret};
 pub use listen::{listen_address, listen_addresses};
 pub use log::{LogFormat, LogLevel};
-pub use native::schema;
-pub use parse::{parse, parse_each, word};
+pub use native::{PUBLISHED_SCHEMA, schema};
+pub use parse::{parse, parse_all, parse_each, word};
 pub use pattern::fits_pattern;
 pub use roster::{
     CHECK, Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, RefusedModel,

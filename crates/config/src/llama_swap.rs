@@ -5,15 +5,17 @@
 
 mod macros;
 mod model;
+mod reader;
 mod tree;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_flags::quoted;
 use plimsoll_flags::table::distance_within;
-use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use self::macros::Macros;
+use self::reader::LlamaSwapReader;
 use self::tree::{Node, Pair, YamlTree};
 use super::failure::{ConfigError, ConfigProblem};
 use super::roster::{Configuration, ConfiguredModel};
@@ -54,18 +56,18 @@ const WITHOUT_EFFECT: [Unused; 16] = [
     ("peers", "plimsoll forwards no requests to other machines", false),
 ];
 
-/// Reads a file.
+/// Reads a file: what could be read of it, and the mistakes in the rest. An error is one that hides all others.
 pub(super) fn parse(
     file: &Arc<str>,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Configuration, ConfigError> {
+) -> Result<(Configuration, Vec<ConfigError>), ConfigError> {
     // Of `groups`, `matrix` and `profiles`, only `persistent` is used (such a model is never evicted),
     // because Plimsoll decides by memory.
-    let mut root = Node::parse(file, text)?;
-    let mut reader = LlamaSwapReader { file, text, roster: Configuration::default(), macros: Vec::new() };
+    let root = Node::parse(file, text)?;
+    let mut reader = LlamaSwapReader::new(file, text);
     // The order is llama-swap's: comments out, environment in, macros last.
-    let mut pairs = match std::mem::replace(&mut root.tree, YamlTree::Null) {
+    let mut pairs = match root.tree {
         YamlTree::Map(pairs) => pairs,
         YamlTree::Null => Vec::new(),
         YamlTree::Scalar(_) | YamlTree::List(_) => {
@@ -74,10 +76,11 @@ pub(super) fn parse(
     };
     for pair in &mut pairs {
         model::strip_comments(pair);
-        macros::expand_environment(file, &mut pair.value, env)?;
+        macros::expand_environment(file, &mut pair.value, env, &mut reader.unexpanded);
     }
     // Keys are unique: the YAML reader refuses a second one.
     let find = |key| pairs.iter().find(|pair: &&Pair| pair.key == key).map(|pair| pair.value.clone());
+    // Any text may use a macro, so nothing can be said of the rest of a file whose macros are not known.
     let macros = Macros::read(file, find("macros").as_ref())?;
     let models = find("models");
     if models.is_none() {
@@ -89,17 +92,19 @@ pub(super) fn parse(
         ),
         line: 1,
     };
-    macros.expand(file, &mut global)?;
+    macros.expand(file, &mut global, &mut reader.unexpanded);
     reader.warn_of_unread(&global, &READ, &WITHOUT_EFFECT);
-    let defaults = reader.defaults(&global)?;
-    for pair in models.as_ref().map(|node| reader.pairs(node, "models")).transpose()?.unwrap_or_default() {
-        let entry = reader.model(pair, &macros, &defaults)?;
-        reader.roster.models.push(entry);
+    let defaults = reader.defaults(&global);
+    let models = models.as_ref().map(|node| reader.pairs(node, "models")).transpose();
+    for pair in reader.kept(models).unwrap_or_default() {
+        if let Some(entry) = reader.model(pair, &macros, &defaults) {
+            reader.roster.models.push(entry);
+        }
     }
     // After the models, whose entries they change.
-    reader.groups(&global)?;
-    reader.preload(&global)?;
-    Ok(reader.roster)
+    reader.groups(&global);
+    reader.preload(&global);
+    Ok(reader.done())
 }
 
 /// Global default settings of models.
@@ -107,14 +112,6 @@ struct Defaults {
     ttl: Option<Duration>,
     load_timeout: Duration,
     stop_timeout: Duration,
-}
-
-struct LlamaSwapReader<'a> {
-    file: &'a Arc<str>,
-    text: &'a str,
-    roster: Configuration,
-    /// Names of the macros that the present model may use.
-    macros: Vec<String>,
 }
 
 /// Letters in which a key differs from `name`, with a bound for the names of other things.
@@ -134,107 +131,6 @@ fn nearest<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a st
 }
 
 impl LlamaSwapReader<'_> {
-    fn warn(&mut self, line: u32, text: String, hint: &str) {
-        self.note(line, text, hint, false);
-    }
-
-    fn note(&mut self, line: u32, text: String, hint: &str, is_cosmetic: bool) {
-        let warning = Warning::new(FlagOrigin::file(self.file, line), text);
-        self.roster.warnings.push(warning.hint(hint).cosmetic(is_cosmetic));
-    }
-
-    fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
-        ConfigError::at(self.file, line, ConfigProblem::ReadLine { why, remedy })
-    }
-
-    fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
-        let value = match &node.tree {
-            YamlTree::Scalar(text) => quoted(text),
-            YamlTree::Null => "null".to_owned(),
-            YamlTree::List(_) => "a list".to_owned(),
-            YamlTree::Map(_) => "a map".to_owned(),
-        };
-        let problem = ConfigProblem::ReadValue { key: key.to_owned(), value, expected };
-        ConfigError::at(self.file, node.line, problem)
-    }
-
-    fn pairs<'n>(&self, node: &'n Node, key: &str) -> Result<&'n [Pair], ConfigError> {
-        node.pairs().ok_or_else(|| self.bad(key, node, "a map"))
-    }
-
-    fn text<'n>(&self, parent: &'n Node, key: &str) -> Result<Option<&'n str>, ConfigError> {
-        match parent.get(key) {
-            None => Ok(None),
-            Some(Node { tree: YamlTree::Scalar(text), .. }) => Ok(Some(text)),
-            Some(node) => Err(self.bad(key, node, "a text")),
-        }
-    }
-
-    fn number(&self, parent: &Node, key: &str) -> Result<Option<i64>, ConfigError> {
-        let Some(text) = self.text(parent, key)? else {
-            return Ok(None);
-        };
-        let number = text
-            .trim()
-            .parse::<i64>()
-            .ok()
-            // -1 means "as the global setting" in llama-swap.
-            .filter(|number| (-1..=0x7fff_ffff).contains(number));
-        match (number, parent.get(key)) {
-            (Some(number), _) => Ok(Some(number)),
-            (None, Some(node)) if key == "concurrencyLimit" => {
-                Err(self.bad(key, node, "a whole number of at least 0"))
-            }
-            (None, Some(node)) => Err(self.bad(key, node, "a whole number of seconds, for example 300")),
-            (None, None) => Ok(None),
-        }
-    }
-
-    fn truth(&self, parent: &Node, key: &str) -> Result<bool, ConfigError> {
-        match (self.text(parent, key)?, parent.get(key)) {
-            (Some("true"), _) => Ok(true),
-            (Some("false"), _) | (None, _) => Ok(false),
-            (Some(_), Some(node)) => Err(self.bad(key, node, "true or false")),
-            (Some(_), None) => Ok(false),
-        }
-    }
-
-    fn texts(&self, parent: &Node, key: &str) -> Result<Vec<(String, u32)>, ConfigError> {
-        let Some(node) = parent.get(key) else {
-            return Ok(Vec::new());
-        };
-        let YamlTree::List(items) = &node.tree else {
-            return Err(self.bad(key, node, "a list of strings"));
-        };
-        let text = |item: &Node| match &item.tree {
-            YamlTree::Scalar(text) => Ok((text.clone(), item.line)),
-            YamlTree::Null | YamlTree::List(_) | YamlTree::Map(_) => Err(self.bad(key, item, "a text")),
-        };
-        items.iter().map(text).collect()
-    }
-
-    /// Warns of keys that are not read; `without_effect` has the known ones with the reason.
-    fn warn_of_unread(&mut self, node: &Node, read: &[&str], without_effect: &[Unused]) {
-        for pair in node.pairs().unwrap_or_default() {
-            let key = pair.key.as_str();
-            // A key of `x-…` holds anchors for others to use.
-            if read.contains(&key) || key.starts_with("x-") {
-                continue;
-            }
-            match without_effect.iter().find(|(known, ..)| *known == key) {
-                Some((key, why, is_cosmetic)) => {
-                    self.note(pair.line, format!("`{key}` has no effect"), why, *is_cosmetic);
-                }
-                None => {
-                    let known = read.iter().copied().chain(without_effect.iter().map(|(known, ..)| *known));
-                    let near = nearest(key, known);
-                    let hint = near.map_or("remove it".to_owned(), |name| format!("did you mean `{name}`?"));
-                    self.warn(pair.line, format!("unknown key `{}`", quoted(key)), &hint);
-                }
-            }
-        }
-    }
-
     /// Without `models` there is nothing to serve; a key that is nearly `models` is a mistake, not a wish.
     fn refuse_misspelt_models(&self, pairs: &[Pair]) -> Result<(), ConfigError> {
         let Some(pair) = pairs.iter().find(|pair| is_near(&pair.key, "models")) else {
@@ -248,35 +144,40 @@ impl LlamaSwapReader<'_> {
         Err(ConfigError::at(self.file, pair.line, problem))
     }
 
-    fn defaults(&mut self, global: &Node) -> Result<Defaults, ConfigError> {
+    fn defaults(&mut self, global: &Node) -> Defaults {
         let seconds = |number: Option<i64>, default: u64| {
             let number = number.and_then(|number| u64::try_from(number).ok());
             Duration::from_secs(number.unwrap_or(default))
         };
-        for (key, line) in self.texts(global, "apiKeys")? {
-            // A macro or variable without a value leaves a blank key behind.
-            if key.trim().is_empty() {
-                let problem = ConfigProblem::BlankKey { key: "apiKeys" };
-                return Err(ConfigError::at(self.file, line, problem));
-            }
-            if key.contains(char::is_whitespace) {
-                return Err(self.fault(line, "an API key contains a space", "write the key without spaces"));
-            }
-            self.roster.serve.api_keys.push(key);
+        for (key, line) in self.kept(self.texts(global, "apiKeys")) {
+            let key = self.kept(self.api_key(key, line).map(Some));
+            self.roster.serve.api_keys.extend(key);
         }
-        let ttl = seconds(self.number(global, "globalTTL")?, 0);
-        let stop = seconds(self.number(global, "unloadTimeout")?.filter(|&seconds| seconds > 0), 10);
-        Ok(Defaults {
+        let ttl = seconds(self.kept(self.number(global, "globalTTL")), 0);
+        let stop = self.kept(self.number(global, "unloadTimeout")).filter(|&seconds| seconds > 0);
+        // 120 s by default and 15 s at least, as in llama-swap.
+        let load_timeout = seconds(self.kept(self.number(global, "healthCheckTimeout")), 120);
+        Defaults {
             ttl: (!ttl.is_zero()).then_some(ttl),
-            // 120 s by default and 15 s at least, as in llama-swap.
-            load_timeout: seconds(self.number(global, "healthCheckTimeout")?, 120)
-                .max(Duration::from_secs(15)),
-            stop_timeout: stop,
-        })
+            load_timeout: load_timeout.max(Duration::from_secs(15)),
+            stop_timeout: seconds(stop, 10),
+        }
+    }
+
+    fn api_key(&self, key: String, line: u32) -> Result<String, ConfigError> {
+        // A macro or variable without a value leaves a blank key behind.
+        if key.trim().is_empty() {
+            let problem = ConfigProblem::BlankKey { key: "apiKeys" };
+            return Err(ConfigError::at(self.file, line, problem));
+        }
+        if key.contains(char::is_whitespace) {
+            return Err(self.fault(line, "an API key contains a space", "write the key without spaces"));
+        }
+        Ok(key)
     }
 
     /// Groups, by their old and their new place.
-    fn groups(&mut self, global: &Node) -> Result<(), ConfigError> {
+    fn groups(&mut self, global: &Node) {
         let routing = global.get("routing");
         let settings = routing.and_then(|node| node.get("router")).and_then(|node| node.get("settings"));
         if let Some(scheduler) = routing.and_then(|node| node.get("scheduler")) {
@@ -292,13 +193,11 @@ impl LlamaSwapReader<'_> {
                 let text = "`matrix` has no effect: models run together whenever they fit in memory";
                 self.warn(matrix.line, text.to_owned(), "use `pin` to keep a model loaded");
             }
-            for group in
-                parent.get("groups").map(|node| self.pairs(node, "groups")).transpose()?.unwrap_or_default()
-            {
-                self.group(group)?;
+            let groups = parent.get("groups").map(|node| self.pairs(node, "groups")).transpose();
+            for group in self.kept(groups).unwrap_or_default() {
+                self.group(group);
             }
         }
-        Ok(())
     }
 
     /// Warns of a name in `list` that is no model's.
@@ -309,9 +208,9 @@ impl LlamaSwapReader<'_> {
         self.warn(line, format!("`{}` is not a model", quoted(name)), &hint);
     }
 
-    fn group(&mut self, group: &Pair) -> Result<(), ConfigError> {
-        let persistent = self.truth(&group.value, "persistent")?;
-        for (member, line) in self.texts(&group.value, "members")? {
+    fn group(&mut self, group: &Pair) {
+        let persistent = self.kept(self.truth(&group.value, "persistent"));
+        for (member, line) in self.kept(self.texts(&group.value, "members")) {
             let known = self.roster.models.iter_mut().find(|entry| answers_to(entry, &member));
             match known {
                 // A model may be in several groups.
@@ -320,9 +219,8 @@ impl LlamaSwapReader<'_> {
             }
         }
         // Without swapping and eviction of others, a group says what holds here anyway.
-        let says_no =
-            |key| Ok::<_, ConfigError>(group.value.get(key).is_some() && !self.truth(&group.value, key)?);
-        let is_cosmetic = says_no("swap")? && says_no("exclusive")?;
+        let mut says_no = |key| group.value.get(key).is_some() && !self.kept(self.truth(&group.value, key));
+        let is_cosmetic = says_no("swap") & says_no("exclusive");
         let name = quoted(&group.key);
         let text = match persistent {
             true => format!("the group `{name}` only pins its members, so that they stay loaded"),
@@ -330,14 +228,13 @@ impl LlamaSwapReader<'_> {
         };
         let hint = "models run together whenever they fit in memory, and idle models are evicted first";
         self.note(group.line, text, hint, is_cosmetic);
-        Ok(())
     }
 
-    fn preload(&mut self, global: &Node) -> Result<(), ConfigError> {
+    fn preload(&mut self, global: &Node) {
         let Some(startup) = global.get("hooks").and_then(|hooks| hooks.get("on_startup")) else {
-            return Ok(());
+            return;
         };
-        for (name, line) in self.texts(startup, "preload")? {
+        for (name, line) in self.kept(self.texts(startup, "preload")) {
             let name = name.trim();
             match self.roster.models.iter_mut().find(|entry| answers_to(entry, name)) {
                 Some(entry) => entry.preload = true,
@@ -345,7 +242,6 @@ impl LlamaSwapReader<'_> {
                 None => self.warn_of_unknown(line, name, "`preload`"),
             }
         }
-        Ok(())
     }
 }
 

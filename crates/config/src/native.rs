@@ -8,6 +8,7 @@ mod document;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plimsoll_base::Order;
 use plimsoll_flags::table::{FlagClass, by_argument, distance_within};
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use toml::Spanned;
@@ -22,7 +23,12 @@ use super::roster::{CHECK, Configuration, ConfiguredModel, Launch, PORT, Refused
 use super::serve_settings::ServeSettings;
 use super::serve_values::{card, web_origin};
 
-/// The JSON schema of the format.
+/// The JSON schema of the format, as it is published.
+///
+/// DECISION: a text instead of a call of [`schema`], whose code takes 200 KB. A test holds that both are equal.
+pub const PUBLISHED_SCHEMA: &str = include_str!("../../../docs/reference/config.schema.json");
+
+/// The JSON schema of the format, from the structs that read it.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(ConfigDocument);
     let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
@@ -38,7 +44,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, Config
     let mut roster = Configuration { serve: serve_settings(&lines, &document)?, ..Configuration::default() };
     let mut models: Vec<_> = document.models.into_iter().collect();
     // The map is sorted by name; users expect the list of models in the order of their file.
-    models.sort_by_key(|(name, _)| name.span().start);
+    models.order_by_key(|(name, _)| name.span().start);
     for (name, model) in models {
         let origin = lines.origin(name.span().start);
         let (name, aliases) = (name.into_inner(), model.aliases.clone());

@@ -8,7 +8,7 @@ use plimsoll_flags::quoted;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
-use super::failure::{ConfigError, ConfigProblem};
+use super::failure::{ConfigError, ConfigMistakes, ConfigProblem};
 use super::roster::{Configuration, ConfiguredModel};
 use super::{llama_swap, native, preset};
 
@@ -21,9 +21,19 @@ pub fn parse(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
-    let roster = parse_each(file_name, text, env)?;
-    match roster.refused.first() {
-        Some(refused) => Err(refused.error.clone()),
+    parse_all(file_name, text, env).map_err(|mistakes| *mistakes.first)
+}
+
+/// Reads a configuration file of which every model can be served, or tells all that is wrong in it. Of a file in TOML
+/// or INI, only the first mistake is found.
+pub fn parse_all(
+    file_name: &str,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Configuration, ConfigMistakes> {
+    let roster = checked(file_name, text, env)?;
+    match ConfigMistakes::of(roster.refused.iter().map(|refused| refused.error.clone()).collect()) {
+        Some(mistakes) => Err(mistakes),
         None => Ok(roster),
     }
 }
@@ -37,24 +47,35 @@ pub fn parse_each(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
+    checked(file_name, text, env).map_err(|mistakes| *mistakes.first)
+}
+
+fn checked(
+    file_name: &str,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Configuration, ConfigMistakes> {
     let file: Arc<str> = file_name.into();
-    let refused = |problem| Err(ConfigError::at(&file, 0, problem));
+    let refused = |problem| Err(ConfigError::at(&file, 0, problem).into());
     // Before any parser, so that all three formats report it alike.
     if let Some((why, remedy)) = unreadable(text) {
         return refused(ConfigProblem::ReadText { why, remedy });
     }
     let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let roster = match extension.to_ascii_lowercase().as_str() {
+    let (roster, mut mistakes) = match extension.to_ascii_lowercase().as_str() {
         // By extension only: INI, YAML and TOML overlap too much to tell by content.
-        "ini" => preset::parse(&file, text)?,
+        "ini" => (preset::parse(&file, text)?, Vec::new()),
         "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
-        "toml" => native::parse(&file, text)?,
+        "toml" => (native::parse(&file, text)?, Vec::new()),
         _ => return refused(ConfigProblem::TellFormat),
     };
-    names_differ(&roster.models)?;
-    roster.models.iter().try_for_each(listens_here)?;
-    default_exists(&file, &roster)?;
-    Ok(roster)
+    mistakes.extend(names_differ(&roster.models).err());
+    mistakes.extend(roster.models.iter().filter_map(|model| listens_here(model).err()));
+    mistakes.extend(default_exists(&file, &roster).err());
+    match ConfigMistakes::of(mistakes) {
+        Some(mistakes) => Err(ConfigMistakes { warnings: roster.warnings, ..mistakes }),
+        None => Ok(roster),
+    }
 }
 
 /// Reads a setting that is one word; `None` if it is no word of the type.

@@ -56,7 +56,7 @@ named! {
         UnifiedMemoryRefused = "unified_memory_refused": "the kernel refused memory that host and GPU share",
         HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned",
         FragmentationCachingAllocator = "fragmentation_caching_allocator": "the caching allocator holds \
-            enough free memory, but in blocks that are too small",
+            free memory, but in blocks that are too small",
         NvmlAssertMasksOom = "nvml_assert_masks_oom": "an NVML assertion hides that memory ran out",
         UnifiedMemoryThrash = "unified_memory_thrash": "the driver moves managed memory between card and \
             host instead of refusing requests",

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-use plimsoll_base::Reason;
+use plimsoll_base::{Order, Reason};
 
 use super::cause::Cause;
 use super::diagnosis::percent;
@@ -76,7 +76,7 @@ impl<'a> TextClassifier<'a> {
     fn speaking(&self, cause: Cause) -> Vec<&'static str> {
         let mut words: Vec<(f64, &'static str)> =
             self.counts.keys().map(|word| (self.weight(word, cause), *word)).collect();
-        words.sort_by(|a, b| b.0.total_cmp(&a.0));
+        words.order_by(|a, b| b.0.total_cmp(&a.0));
         let speak = words.into_iter().filter(|(weight, _)| *weight > 0.0);
         speak.take(MOST_WORDS).map(|(_, word)| word).collect()
     }
@@ -88,13 +88,13 @@ impl<'a> TextClassifier<'a> {
             for (number, line) in (1..).zip(text.lines()) {
                 let mut known: Vec<String> = words(line).collect();
                 // A word counts once per line, or a line that repeats itself would win.
-                known.sort();
+                known.order();
                 known.dedup();
                 let weight = known.iter().map(|word| self.weight(word, cause)).sum();
                 lines.push((weight, Quote::new(origin, number, line)));
             }
         }
-        lines.sort_by(|a, b| b.0.total_cmp(&a.0));
+        lines.order_by(|a, b| b.0.total_cmp(&a.0));
         let speak = lines.into_iter().filter(|(weight, _)| *weight > 0.0);
         speak.take(MOST_LINES).map(|(_, quote)| quote).collect()
     }

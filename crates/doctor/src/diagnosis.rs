@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_base::{Hint, Reason};
+use plimsoll_base::{Hint, Order, Reason};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -157,7 +157,7 @@ fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<DiagnosisCandi
         })
         .collect();
     // The map iterates in the order of the causes, so equal confidences keep a fixed order.
-    candidates.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    candidates.order_by(|a, b| b.confidence.total_cmp(&a.confidence));
     candidates
 }
 

@@ -45,7 +45,9 @@ impl Answer {
     }
 
     pub(super) fn transcript(&self) -> Transcript {
-        Transcript::read(&self.lines.join("\n")).with(self.memory.clone())
+        let mut transcript = Transcript::read(&self.lines.join("\n"));
+        transcript.seen = self.memory.clone();
+        transcript
     }
 }
 

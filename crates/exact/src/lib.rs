@@ -61,8 +61,8 @@ pub struct Oracle {
     engine: Cell<Option<EngineBuild>>,
     /// The engine's word for the cards that it uses.
     interface: Cell<Option<&'static str>>,
-    /// Its list of devices, by its key, until an answer is kept beside it.
-    listed: RefCell<Option<(String, Answer)>>,
+    /// Its list of devices, until an answer is kept beside it.
+    listed: RefCell<Option<Answer>>,
     files: RefCell<Files>,
     said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
@@ -99,8 +99,7 @@ impl Oracle {
 
     /// The file name of the engine.
     pub fn name(&self) -> String {
-        let name = self.program.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        self.program.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     pub fn tally(&self) -> Tally {
@@ -187,10 +186,13 @@ impl Oracle {
         // `put` consumes the question; the key finds its answer afterwards.
         let key = question.key.clone();
         self.put(vec![question])?;
-        match self.said.borrow().get(&key) {
-            Some(said) => Ok(said.clone()?),
-            None => Err(ExactError::Spent { program: self.name(), runs: self.tally.get().runs }),
-        }
+        let said = self.said.borrow().get(&key).cloned();
+        Ok(said.ok_or_else(|| self.spent())??)
+    }
+
+    /// The error of a question that the limit left open.
+    fn spent(&self) -> ExactError {
+        ExactError::Spent { program: self.name(), runs: self.tally.get().runs }
     }
 
     /// Answers every question that has no answer yet, within the limit.

@@ -17,7 +17,6 @@ pub struct Asked<'a> {
     oracle: &'a Oracle,
     options: &'a Options,
     request: PlanRequest<'a>,
-    name: String,
     /// The engine's plan of the user's flags.
     asked: PlanPrice,
     /// Free memory with these flags by the engine, less that by the closed forms; `None` where they do not cover the model.
@@ -34,9 +33,9 @@ impl<'a> Asked<'a> {
         request: PlanRequest<'a>,
         said: &Transcript,
     ) -> Result<Self, ExactError> {
-        let name = oracle.name();
-        let asked = EngineSizes { request: &request, transcript: said, program: &name }.price()?;
-        Ok(Self { oracle, options, request, name, asked, off: OnceCell::new(), failed: RefCell::default() })
+        let sizes = EngineSizes { request: &request, transcript: said, program: &oracle.name() };
+        let (asked, off, failed) = (sizes.price()?, OnceCell::new(), RefCell::default());
+        Ok(Self { oracle, options, request, asked, off, failed })
     }
 
     /// Free memory by the closed forms.
@@ -48,10 +47,6 @@ impl<'a> Asked<'a> {
     /// The reason why a question stayed unanswered; `None` where all were answered.
     pub fn failure(self) -> Option<ExactError> {
         self.failed.into_inner()
-    }
-
-    fn edited(&self, changes: &[RequestChange]) -> Result<Options, ExactError> {
-        Ok(edited(self.options, changes)?)
     }
 
     fn note(&self, error: ExactError) {
@@ -66,26 +61,23 @@ impl CostModel for Asked<'_> {
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, ExactError> {
         // DECISION: every price is the engine's own figure; the planner's formulas only choose the starting
         // point.
-        let options = self.edited(changes)?;
+        let options = edited(self.options, changes)?;
         let wish = options.wish(self.request.program)?;
         let request = PlanRequest { wish: &wish, cards, ..self.request };
-        match self.oracle.further(&options, cards) {
-            Ok(said) => {
-                Ok(EngineSizes { request: &request, transcript: &said, program: &self.name }.price()?)
-            }
+        let said = self.oracle.further(&options, cards).map_err(|failed| match failed {
             // A refusal is an answer, so the search goes on. Other errors end it through `is_spent`.
-            Err(refused @ ExactError::Refused(_)) => Err(refused),
-            Err(failed) => {
-                let told = ExactError::Spent { program: self.name.clone(), runs: self.oracle.tally().runs };
+            ExactError::Refused(_) => failed,
+            _ => {
                 self.note(failed);
-                Err(told)
+                self.oracle.spent()
             }
-        }
+        })?;
+        Ok(EngineSizes { request: &request, transcript: &said, program: &self.oracle.name() }.price()?)
     }
 
     fn foresee(&self, questions: &[Vec<RequestChange>]) {
         // Changes that cannot be applied are skipped here: `price` reports them if the search gets to them.
-        let options = questions.iter().filter_map(|changes| self.edited(changes).ok());
+        let options = questions.iter().filter_map(|changes| edited(self.options, changes).ok());
         let options: Vec<Options> = options.collect();
         if let Err(error) = self.oracle.foresee(&options, self.request.cards) {
             self.note(error);

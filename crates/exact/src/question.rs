@@ -71,10 +71,7 @@ impl Oracle {
         if let Some(known) = self.interface.get().or(cards.is_empty().then_some("CUDA")) {
             return Ok(known);
         }
-        let devices = match self.kept_devices() {
-            Some(devices) => devices,
-            None => self.list_devices(specs)?,
-        };
+        let devices = self.kept_devices().map_or_else(|| self.list_devices(specs), Ok)?;
         let lists = |name: &&str| devices.iter().any(|device| device.starts_with(*name));
         let has_cuda = cards.iter().any(|card| card.pci_vendor().is_none());
         let order = if has_cuda { ["CUDA", "Vulkan", "ROCm"] } else { ["ROCm", "Vulkan", "CUDA"] };
@@ -106,16 +103,14 @@ impl Oracle {
         let job = Job { arguments, environment, report, until: Until::Devices, prompt: None };
         let answer = run::run(&self.program.path, &job, &self.terms)?;
         let devices = answer.lines.clone();
-        if !devices.is_empty() {
-            self.listed.replace(Some((self.devices_key(), answer)));
-        }
+        self.listed.replace((!devices.is_empty()).then_some(answer));
         Ok(devices)
     }
 
     /// Keeps the list of devices of an engine that answers.
     pub(super) fn keep_devices(&self) {
-        if let (Some(cache), Some((key, devices))) = (&self.cache, self.listed.take()) {
-            cache.put(&key, &devices);
+        if let (Some(cache), Some(devices)) = (&self.cache, self.listed.take()) {
+            cache.put(&self.devices_key(), &devices);
         }
     }
 

@@ -252,11 +252,8 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
-        if let Some(group) = group {
-            // The leader is not reaped yet, so the kernel cannot have reused its number.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        // The leader is not reaped yet, so the kernel cannot have reused its number.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }

@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::Order;
+
 /// Name prefixes of the libraries that belong to an engine.
 const FAMILY: [&str; 4] = ["libggml", "libllama", "libmtmd", "libcommon"];
 /// Library folders of an installation, relative to the folder of the program.
@@ -53,7 +55,7 @@ fn libraries(program: &Path, searched: &OsStr) -> Vec<PathBuf> {
     let folders = env::split_paths(searched).chain(FOLDERS.iter().map(|folder| beside.join(folder)));
     let mut files: Vec<PathBuf> = folders.flat_map(|folder| family(&folder)).collect();
     // Versioned links all resolve to one file, which `dedup` then counts once.
-    files.sort();
+    files.order();
     files.dedup();
     files
 }

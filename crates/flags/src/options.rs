@@ -8,6 +8,8 @@ mod read;
 
 pub use self::read::is_variable;
 
+use plimsoll_base::Order;
+
 use super::origin::FlagOrigin;
 use super::table::Flag;
 use super::value::FlagValue;
@@ -88,7 +90,7 @@ impl Options {
     /// them.
     pub fn sort(&mut self) {
         // `common_preset` keeps its options in a std::map; children see them in that order.
-        self.settings.sort_by_key(|setting| setting.flag.names.first());
+        self.settings.order_by_key(|setting| setting.flag.names.first());
     }
 
     /// Returns the settings as a command line, each in the spelling llama.cpp itself writes: the last of the

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use plimsoll_base::Order;
+
 use super::failure::FlagError;
 use super::given::GivenFlag;
 use super::value::FlagValue;
@@ -18,7 +20,7 @@ mod setters;
 pub static FLAGS: LazyLock<Vec<Flag>> = LazyLock::new(|| {
     // Sorted once, because each of three hundred rows looks for its own.
     let mut setters = setters::SETTERS.to_vec();
-    setters.sort_unstable_by_key(|(name, _)| *name);
+    setters.order_by_key(|(name, _)| *name);
     include_str!("table/flags.txt").lines().filter_map(|line| row(line, &setters)).collect()
 });
 

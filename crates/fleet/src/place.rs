@@ -6,7 +6,7 @@
 //! DECISION: a host's memory is one sum over its cards. The host itself places the model on its cards and may refuse
 //! the seat; a finer figure here would be a second ledger.
 
-use plimsoll_base::{Bytes, Reason};
+use plimsoll_base::{Bytes, Order, Reason};
 
 use super::records::{FileDigest, HostRecord, ModelOffer, SeatCause};
 use super::view::FleetView;
@@ -260,7 +260,7 @@ fn evictions(
     let seats = view.numbered_seats_on(name, &host.incarnation);
     let mut idle: Vec<_> = seats.filter(|(other, ..)| *other != model && is_idle(other)).collect();
     // The largest first, so that few models leave; the token makes the order the same in every daemon.
-    idle.sort_by_key(|(_, _, seat)| (std::cmp::Reverse(seat.record.body.need), seat.revision));
+    idle.order_by_key(|(_, _, seat)| (std::cmp::Reverse(seat.record.body.need), seat.revision));
     let (mut evicts, mut freed) = (Vec::new(), Bytes::ZERO);
     for (other, number, seat) in idle {
         if freed >= missing {

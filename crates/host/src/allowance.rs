@@ -1,6 +1,6 @@
 //! Host memory that a GPU driver can allocate: the size possible now, and the size possible after reclaim.
 
-use plimsoll_base::{Bytes, Reason};
+use plimsoll_base::{Bytes, Order, Reason};
 
 use super::{Chip, Driver, HostSnapshot, Release};
 
@@ -57,7 +57,7 @@ pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option
     bounds.extend(cap(snapshot));
     bounds.extend(groups(snapshot));
     // The tightest limit decides, and is named first in the explanation.
-    bounds.sort_by_key(|bound| bound.bytes);
+    bounds.order_by_key(|bound| bound.bytes);
     let now = bounds.first()?.bytes;
     let attainable = bounds.iter().filter(|bound| !bound.moves).map(|bound| bound.bytes).min();
     // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::Order;
+
 use crate::listing::is_repository;
 
 /// Entries of a folder that are looked at; a cache may be anything.
@@ -101,7 +103,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
 fn sorted(folder: &Path) -> Vec<PathBuf> {
     let read = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = read.take(MOST).map(|entry| entry.path()).collect();
-    paths.sort();
+    paths.order();
     paths
 }
 

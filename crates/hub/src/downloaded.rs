@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use plimsoll_base::Order;
 use serde::{Deserialize, Serialize};
 
 /// Folder of the notes.
@@ -40,7 +41,7 @@ impl DownloadedModel {
         let notes =
             entries.map(|entry| entry.path()).filter(|path| path.extension() == Some(OsStr::new("json")));
         let mut models: Vec<Self> = notes.filter_map(|path| Self::read(folder, &path)).collect();
-        models.sort_by(|a, b| a.name.cmp(&b.name));
+        models.order_by(|a, b| a.name.cmp(&b.name));
         models
     }
 

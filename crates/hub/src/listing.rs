@@ -1,5 +1,6 @@
 //! Files of a repository, as listed by the HTTP interface of Hugging Face's hub.
 
+use plimsoll_base::Order;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -79,7 +80,7 @@ impl Listing {
             page = next.filter(|next| client.hub().trusts(next) && *next != address);
         }
         // The hub sorts names; a mirror may not, and the first of several is the one that is chosen.
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.order_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { repo: repo.to_owned(), commit, files })
     }
 

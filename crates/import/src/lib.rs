@@ -15,7 +15,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::{ConfigError, Configuration};
+use plimsoll_base::Order;
+use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};
 use plimsoll_flags::Warning;
 
 /// The longest file that is read; all real ones together are a fraction of it.
@@ -42,7 +43,7 @@ pub enum ImportError {
     #[error("{} is in Plimsoll's own format already; start it with `plimsoll serve`", .0.display())]
     OwnFormat(PathBuf),
     #[error(transparent)]
-    Parse(#[from] ConfigError),
+    Parse(#[from] ConfigMistakes),
     #[error("there is no store of Ollama in {}; name its folder: plimsoll import FOLDER", .0.display())]
     FindStore(PathBuf),
     #[error("cannot read the store of Ollama in {}: {error}; run this as a user that may read it", path.display())]
@@ -64,7 +65,7 @@ pub fn import(
     // No text that `serve` refuses leaves this crate.
     plimsoll_config::parse("plimsoll.toml", &toml, &|_| None).map_err(ImportError::Write)?;
     let has_secrets = !used.borrow().is_empty() || !configuration.serve.api_keys.is_empty();
-    configuration.warnings.sort_by_key(|warning| warning.origin.line());
+    configuration.warnings.order_by_key(|warning| warning.origin.line());
     let (cosmetic, changes) = configuration.warnings.into_iter().partition(|warning| warning.is_cosmetic);
     Ok(ImportedConfiguration { toml, models: configuration.models.len(), changes, cosmetic, has_secrets })
 }
@@ -85,7 +86,7 @@ fn file(
         used.borrow_mut().insert(name.to_owned());
         env(name)
     };
-    let mut configuration = plimsoll_config::parse(&path.to_string_lossy(), &text, &lookup)?;
+    let mut configuration = plimsoll_config::parse_all(&path.to_string_lossy(), &text, &lookup)?;
     configuration.models.iter_mut().for_each(llama_server::unfold);
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)

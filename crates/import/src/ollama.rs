@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use plimsoll_base::Order;
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use serde_json::{Map, Value};
@@ -78,7 +79,7 @@ fn walk(folder: &Path, parts: &mut Vec<String>, files: &mut Vec<Vec<String>>) ->
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| !name.starts_with('.'))
         .collect();
-    names.sort_unstable();
+    names.order();
     for name in names {
         let path = folder.join(&name);
         parts.push(name);

@@ -124,6 +124,57 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
     }
 }
 
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once_in_the_order_of_its_lines() {
+    let text = "\
+healthCheckTimeout: soon
+models:
+  a:
+    cmd: llama-server --port ${PORT} -m ${missing}
+    ttl: 5m
+    env: [NAME]
+  b:
+    cmd: llama-server --port ${PORT} -m ${env.UNSET}
+    concurrencyLimit: ${env.UNSET}
+  c: {aliases: one}
+  d: {cmd: 'p ${PORT}', unlisted: perhaps}
+groups:
+  g: {members: d}
+";
+    let told = "\
+10 mistakes:
+  swap.yaml:1: `soon` is not a valid value for `healthCheckTimeout`; write a whole number of seconds, for example 300
+  swap.yaml:4: macro `missing`: there is no such macro; declare the macro under `macros`, before the macros that use it
+  swap.yaml:5: `5m` is not a valid value for `ttl`; write a whole number of seconds, for example 300
+  swap.yaml:6: a variable has no `=`; write `NAME=VALUE`
+  swap.yaml:8: macro `env.UNSET`: the variable is not set; set it in the environment of the server
+  swap.yaml:9: macro `env.UNSET`: the variable is not set; set it in the environment of the server
+  swap.yaml:10: model `c` has no command; add `cmd`, or `model` and `flags`
+  swap.yaml:10: `one` is not a valid value for `aliases`; write a list of strings
+  swap.yaml:11: `perhaps` is not a valid value for `unlisted`; write true or false
+  swap.yaml:13: `d` is not a valid value for `members`; write a list of strings";
+    assert_eq!(imported("swap.yaml", text).unwrap_err(), told);
+}
+
+#[test]
+fn beside_a_mistake_stands_what_will_have_another_effect() {
+    let text = "models:\n  a:\n    cmd: ${serve} -m a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m b.gguf\n    checkendpoint: /health\n";
+    let told = imported("swap.yaml", text).unwrap_err();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("swap.yaml:3: macro `serve`"), "{told}");
+    assert!(lines[1].starts_with("warning: swap.yaml:6: ") && lines[1].contains("checkEndpoint"), "{told}");
+    assert_eq!(lines.len(), 2, "{told}");
+}
+
+#[test]
+fn thousands_of_mistakes_are_counted_and_the_first_are_shown() {
+    let models: String = (0..3000).map(|number| format!("  m{number}: {{}}\n")).collect();
+    let told = imported("swap.yaml", &format!("models:\n{models}")).unwrap_err();
+    assert!(told.starts_with("3000 mistakes:\n  swap.yaml:2: model `m0` has no command"), "{told}");
+    assert!(told.ends_with("\n  and 2960 more"), "{told}");
+    assert_eq!(told.lines().count(), 42);
+}
+
 /// llama-swap runs no shell either, but people write commands as for one.
 #[test]
 fn what_only_a_shell_would_understand_is_told() {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use plimsoll_base::Order;
 use plimsoll_wire::env as names;
 
 use super::isolation::Visible;
@@ -144,7 +145,7 @@ pub fn inherited(
     // By their first letter, because a server starts with dozens of names and two hundred patterns.
     let first = |text: &[u8]| text.first().map(u8::to_ascii_lowercase);
     let (every, mut patterns): (Vec<&str>, Vec<&str>) = patterns.partition(|pattern| *pattern == "*");
-    patterns.sort_unstable_by_key(|pattern| first(pattern.as_bytes()));
+    patterns.order_by_key(|pattern| first(pattern.as_bytes()));
     let passes = |(name, _): &(OsString, OsString)| {
         let (name, letter) = (name.as_bytes(), first(name.as_bytes()));
         let from = patterns.partition_point(|pattern| first(pattern.as_bytes()) < letter);
@@ -157,7 +158,7 @@ pub fn inherited(
         .map(|(name, _)| name.to_string_lossy().into_owned())
         .filter(|name| !NOT_INHERITED.contains(&name.as_str()))
         .collect();
-    rest.sort_unstable();
+    rest.order();
     (passed, rest)
 }
 

@@ -3,6 +3,8 @@
 //! `CUDA_VISIBLE_DEVICES` lists a child's cards by UUID, so the child numbers them from 0. The user's flags
 //! number all cards of the machine, so they are rewritten.
 
+use plimsoll_base::Order;
+
 use super::environment::Environment;
 
 /// Cards that a child may use.
@@ -190,7 +192,7 @@ fn tensor_split(value: &str, numbers: &CardNumbering) -> Option<String> {
         .filter_map(|(share, own)| Some(((*own)?, share.trim())))
         .collect();
     // llama.cpp takes the shares in the child's own order of cards.
-    shares.sort_by_key(|(own, _)| *own);
+    shares.order_by_key(|(own, _)| *own);
     let kept: Vec<&str> = shares.into_iter().map(|(_, share)| share).collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }

@@ -7,8 +7,9 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::machine::{INVALID, INVALID_DEVICE, SUCCESS, give, machine};
-use crate::properties::CUDA_12;
+use crate::properties::HIP;
 use crate::report::say;
+use crate::runtime::properties;
 
 crate::succeeding! {
     __hipPushCallConfiguration __hipRegisterFunction __hipRegisterVar __hipUnregisterFatBinary hipDeviceEnablePeerAccess
@@ -36,15 +37,11 @@ crate::exported! {
         card.map_or(INVALID_DEVICE, |_| give(value, c_int::from(attribute == COOPERATIVE_LAUNCH)))
     }
 
-    /// Properties of ROCm 6 and 7: those of CUDA 12, and AMD's behind them (`hip_runtime_api.h` 6.4.3).
     fn hipGetDevicePropertiesR0600(place: *mut c_void, device: c_int) -> c_int {
-        const SIZE: usize = 1472;
         const ARCHITECTURE: usize = 1160;
         const WARP: usize = 308;
-        let Some(card) = machine().card(device) else { return INVALID_DEVICE };
-        if place.is_null() {
-            return INVALID;
-        }
+        let answer = properties(&HIP, place, device);
+        let Some(card) = machine().card(device).filter(|_| answer == SUCCESS) else { return answer };
         // Asked for in every allocation.
         static SAID: AtomicBool = AtomicBool::new(false);
         if !SAID.swap(true, Relaxed) {
@@ -53,12 +50,10 @@ crate::exported! {
         let architecture = card.architecture.to_bytes_with_nul();
         // Lanes of a wave: 64 before RDNA.
         let lanes: u32 = if architecture.starts_with(b"gfx9") { 64 } else { 32 };
-        place.write_bytes(0, SIZE);
-        CUDA_12.fill(place, card, usize::try_from(device).unwrap_or(0));
         place.byte_add(WARP).cast::<u32>().write(lanes);
         let text = place.byte_add(ARCHITECTURE).cast::<u8>();
         text.copy_from_nonoverlapping(architecture.as_ptr(), architecture.len().min(64));
-        SUCCESS
+        answer
     }
 
     fn rocblas_get_version_string(text: *mut c_char, room: usize) -> c_int {

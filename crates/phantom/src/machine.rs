@@ -126,19 +126,30 @@ pub(crate) unsafe fn give<T>(place: *mut T, answer: T) -> c_int {
 
 /// What the loaded objects need: the version of `libcudart.so.N`, and true for `libamdhip64.so.N`.
 fn runtime() -> (u32, bool) {
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
-        // SAFETY: the loader passes an object, and `runtime` passes a number.
-        let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<(u32, bool)>()) };
-        for needed in object.iter().flat_map(ElfImage::needed) {
+    let mut found = (0, false);
+    each_object(|object| {
+        for needed in object.needed() {
             found.0 = found.0.max(version(needed).unwrap_or(0));
             found.1 |= needed.to_bytes().starts_with(b"libamdhip64.so.");
         }
-        0
-    }
-    let mut found = (0_u32, false);
-    // SAFETY: `visit` takes the address of this pair.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+        false
+    });
     found
+}
+
+/// Looks at the loaded objects until one is found to be the last.
+pub(crate) fn each_object<F: FnMut(&ElfImage<'_>) -> bool>(mut look: F) {
+    unsafe extern "C" fn visit<F: FnMut(&ElfImage<'_>) -> bool>(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        look: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes an object, and `each_object` its own argument.
+        let (object, look) = unsafe { (ElfImage::of(&*info), &mut *look.cast::<F>()) };
+        object.is_some_and(|object| look(&object)).into()
+    }
+    // SAFETY: `visit` takes the address of this argument.
+    unsafe { libc::dl_iterate_phdr(Some(visit::<F>), (&raw mut look).cast()) };
 }
 
 /// 13 of `libcudart.so.13`, 11 of `libcudart.so.11.0`.

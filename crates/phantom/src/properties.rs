@@ -15,6 +15,8 @@ pub(crate) struct Layout {
 pub(crate) const CUDA_11: Layout = Layout { size: 728, is_13: false };
 pub(crate) const CUDA_12: Layout = Layout { size: 1032, is_13: false };
 pub(crate) const CUDA_13: Layout = Layout { size: 1008, is_13: true };
+/// ROCm 6 and 7: the members of CUDA 12, and AMD's behind them (`hip_runtime_api.h` 6.4.3).
+pub(crate) const HIP: Layout = Layout { size: 1472, is_13: false };
 
 impl Layout {
     /// Writes what the card says of itself, as far as an engine reads it.
@@ -29,46 +31,31 @@ impl Layout {
         // The name has 256 bytes, of which the last stays zero.
         // SAFETY: both are at least so long, and do not overlap.
         unsafe { base.copy_from_nonoverlapping(name.as_ptr(), name.len().min(255)) };
-        let limits = card.limits();
-        let sizes = [
-            (288, 288, card.total),
-            (296, 296, 49_152),
-            (640, 624, limits.shared.into()),
-            (696, 672, limits.opt_in.into()),
-            (720, 696, card.reserved().into()),
-        ];
-        for (old, new, value) in sizes {
-            // SAFETY: an offset of an aligned `size_t` in the structure.
-            unsafe { base.add(if self.is_13 { new } else { old }).cast::<u64>().write(value) };
-        }
-        let word = |at: usize, value: u32| {
-            // SAFETY: an offset of an aligned `int` in the structure.
-            unsafe { base.add(at).cast::<u32>().write(value) };
-        };
-        // Up to the capability, all versions agree.
-        for (at, number) in [(308, 10), (320, 1), (324, 2), (328, 3), (332, 4), (336, 5), (340, 6), (344, 7)]
-        {
-            word(at, card.attribute(number));
-        }
-        for (at, value) in [(304, Card::REGISTERS), (360, card.capability.0), (364, card.capability.1)] {
-            word(at, value);
-        }
-        let bus = u32::try_from(index).unwrap_or(0) + 1;
-        // Mapped host memory, unified addressing, managed memory (two members) and cooperative launches are there.
-        let there = [(400, 392, 1), (604, 588, 1), (652, 636, 1), (676, 656, 1), (688, 668, 1)];
-        let own = [
-            (388, 384, card.processors),
-            (396, 388, u32::from(card.integrated)),
-            (584, 568, bus),
-            (624, 604, limits.threads),
-            (648, 632, Card::REGISTERS),
-            (712, 688, limits.blocks),
-        ];
-        for (old, new, value) in there.into_iter().chain(own) {
-            word(if self.is_13 { new } else { old }, value);
+        let at = |old: usize, new: usize| if self.is_13 { new } else { old };
+        // SAFETY: offsets of aligned members of the structure, `size_t` and then `int`.
+        unsafe {
+            base.add(288).cast::<u64>().write(card.total);
+            for (old, new, attribute) in SIZES {
+                base.add(at(old, new)).cast::<u64>().write(card.attribute(attribute).into());
+            }
+            for (old, new, attribute) in WORDS {
+                base.add(at(old, new)).cast::<u32>().write(card.attribute(attribute));
+            }
+            base.add(at(584, 568)).cast::<u32>().write(u32::try_from(index).unwrap_or(0) + 1);
         }
     }
 }
+
+/// Members of `size_t`: the offset in CUDA 11 and 12, that in 13, and the attribute that the member repeats.
+const SIZES: [(usize, usize, c_int); 4] = [(296, 296, 8), (640, 624, 81), (696, 672, 97), (720, 696, 111)];
+/// The same of `int`.
+#[rustfmt::skip]
+const WORDS: [(usize, usize, c_int); 21] = [
+    (304, 304, 12), (308, 308, 10), (320, 320, 1), (324, 324, 2), (328, 328, 3), (332, 332, 4), (336, 336, 5),
+    (340, 340, 6), (344, 344, 7), (360, 360, 75), (364, 364, 76), (388, 384, 16), (396, 388, 18), (400, 392, 19),
+    (604, 588, 41), (624, 604, 39), (648, 632, 82), (652, 636, 83), (676, 656, 89), (688, 668, 95),
+    (712, 688, 106),
+];
 
 /// `cudaFuncAttributes`, as far as CUDA 11 has it.
 #[repr(C)]

@@ -151,7 +151,7 @@ unsafe fn allocate(kind: Kind, place: *mut *mut c_void, bytes: usize) -> c_int {
 
 /// # Safety
 /// `place` is null or of this layout.
-unsafe fn properties(layout: &Layout, place: *mut c_void, device: c_int) -> c_int {
+pub(crate) unsafe fn properties(layout: &Layout, place: *mut c_void, device: c_int) -> c_int {
     let Some(card) = machine().card(device) else { return INVALID_DEVICE };
     if place.is_null() {
         return INVALID;

@@ -9,8 +9,9 @@ use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use libc::{MAP_POPULATE, SYS_mmap, SYS_munmap, off_t, syscall};
-use plimsoll_nostd::elf::ElfImage;
 use plimsoll_nostd::lock::Lock;
+
+use crate::machine::each_object;
 
 /// Mapped files: where each ends, by its beginning.
 static FILES: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
@@ -69,30 +70,19 @@ crate::exported! {
 /// ggml's own function, kept in `known`, for data that is not of a mapped file. Python loads it out of `RTLD_NEXT`'s sight,
 /// so every object is looked at.
 fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void, data: *const c_void) -> Option<*const c_void> {
-    struct Sought<'a> {
-        name: &'a CStr,
-        ours: *const c_void,
-        found: *const c_void,
-    }
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, sought: *mut c_void) -> c_int {
-        // SAFETY: the loader passes an object, and `ggml` passes what it seeks.
-        let (object, sought) = unsafe { (ElfImage::of(&*info), &mut *sought.cast::<Sought<'_>>()) };
-        let others = object.filter(|object| !object.holds(sought.ours));
-        sought.found = others.map_or(sought.found, |object| object.function(sought.name));
-        c_int::from(!sought.found.is_null())
-    }
     let data = data.addr();
     if FILES.hold().range(..=data).next_back().is_some_and(|(_, &end)| data < end) {
         return None;
     }
-    let mut sought = Sought { name, ours, found: core::ptr::null() };
-    match known.load(Relaxed) {
-        0 => {
-            // SAFETY: `visit` takes the address of what is sought.
-            unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut sought).cast()) };
-            known.store(sought.found.expose_provenance(), Relaxed);
-        }
-        address => sought.found = core::ptr::with_exposed_provenance(address),
+    let mut found = known.load(Relaxed);
+    if found == 0 {
+        each_object(|object| {
+            if !object.holds(ours) {
+                found = object.function(name).expose_provenance();
+            }
+            found != 0
+        });
+        known.store(found, Relaxed);
     }
-    (!sought.found.is_null()).then_some(sought.found)
+    (found != 0).then(|| core::ptr::with_exposed_provenance(found))
 }

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use serde::{Deserialize, Serialize};
 
 use crate::{EngineBuild, EngineKind};
@@ -94,7 +94,7 @@ pub fn learn(contexts: &mut Vec<MeasuredContext>, new: MeasuredContext) {
 /// Sorts the rows of this driver first, and within a driver the newest.
 pub fn prefer(contexts: &mut [MeasuredContext], driver: Option<&str>) {
     let foreign = |row: &MeasuredContext| driver.is_some_and(|driver| row.driver != driver);
-    contexts.sort_by_cached_key(|row| (foreign(row), Reverse(row.measured.clone())));
+    contexts.order_by_cached_key(|row| (foreign(row), Reverse(row.measured.clone())));
 }
 
 /// The row for this card and this engine.

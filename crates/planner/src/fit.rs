@@ -26,15 +26,10 @@ pub fn fit<P: CostModel>(
     dimensions: &[Dimension],
 ) -> Result<Fit, P::Error> {
     let asked = price.price(&[], request.cards)?;
-    let question = FitQuestion::new(request, price, asked);
+    let question = FitQuestion { request, price, asked };
     let answers = dimensions.iter().map(|&dimension| question.answer(dimension));
     let answers = answers.collect();
     Ok(question.finish(answers))
-}
-
-pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
-    let mut cards = request.cards.iter().zip(&cost.cards);
-    cards.all(|(card, terms)| terms.peak() <= card.free)
 }
 
 /// The first questions of [`confirmed_context`]: the guessed context and the step above it.
@@ -65,7 +60,7 @@ pub fn confirmed_context<P: CostModel>(
         |steps: &[u64]| price.foresee(&steps.iter().map(|&steps| context(steps)).collect::<Vec<_>>());
     let mut search = LargestSearch::new(1..=most, |steps| slack(&context(steps)))
         .guess(guess.map(|tokens| (tokens / CELLS).clamp(1, most)))
-        .foreseen(Some(Box::new(foresee)));
+        .foreseen(foresee);
     // The request itself is often priced already, and it is one of the steps if it is a multiple of them.
     if let Some(slack) = slack(&[]).filter(|_| asked.is_multiple_of(CELLS)) {
         search.know(asked / CELLS, slack);
@@ -80,8 +75,13 @@ pub fn confirmed_context<P: CostModel>(
 
 fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
     // A context beyond the trained one is useful only where it was asked for.
-    let trained = u64::from(request.model.hyper.context_train);
-    trained.max(asked).div_ceil(CELLS).max(1)
+    let streams = Reserve::of_model(request, asked).streams;
+    trained_context(request, streams).max(asked).div_ceil(CELLS).max(1)
+}
+
+/// The longest context that the model was trained for, of all streams together; 0 where its header does not say.
+pub(super) fn trained_context(request: &PlanRequest<'_>, streams: u64) -> u64 {
+    u64::from(request.model.hyper.context_train) * streams
 }
 
 /// The largest context that fits on these cards, at most the larger of the requested and the trained context.
@@ -114,8 +114,7 @@ pub fn course<P: CostModel>(
     let reserve = Reserve::of_model(request, u64::from(request.wish.context));
     // The engine rounds each stream up to whole cells, so other contexts would not be points of their own.
     let grain = CELLS * reserve.streams;
-    let trained = u64::from(request.model.hyper.context_train);
-    let most = trained.max(reserve.context).next_multiple_of(grain);
+    let most = trained_context(request, reserve.streams).max(reserve.context).next_multiple_of(grain);
     let step = most.div_ceil(count.max(1)).next_multiple_of(grain).max(grain);
     let mut contexts: Vec<u64> = (1..=most / step).map(|n| n * step).collect();
     contexts.extend([grain, most, reserve.context]);

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint, kept_by_driver};
+use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint, Order, kept_by_driver};
 use plimsoll_flags::{FlashAttention, GpuLayers, ProgramKind, SplitMode};
 use plimsoll_model::{TensorType, types};
 
@@ -48,7 +48,7 @@ pub(super) fn hints<P: CostModel>(question: &FitQuestion<'_, P>) -> Vec<Hint> {
     if !remedies.iter().any(|remedy| remedy.enough) {
         remedies.extend(question.pairs(&remedies));
     }
-    remedies.sort_by_key(Remedy::rank);
+    remedies.order_by_key(Remedy::rank);
     let gap = Bytes::new(asked.slack(cards).unsigned_abs());
     remedies.retain(|remedy| remedy.enough || remedy.saves >= gap.scaled(1, PART_OF_THE_GAP));
     let mut hints: Vec<Hint> = remedies.into_iter().map(Remedy::hint).collect();
@@ -123,7 +123,7 @@ impl<P: CostModel> FitQuestion<'_, P> {
             pairs.extend(self.scales().iter().filter_map(|scale| self.mildest(scale, first)));
         }
         pairs.retain(|pair| pair.enough);
-        pairs.sort_by_key(Remedy::rank);
+        pairs.order_by_key(Remedy::rank);
         pairs.truncate(PAIRS);
         pairs
     }

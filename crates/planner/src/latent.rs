@@ -4,7 +4,7 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};
 use plimsoll_pool::demand::latent as demand;
 
-use crate::{CARD_ALIGNMENT, CELLS, DeviceBytes, DeviceLayout, EngineKind, PlanRequest, TensorDevice};
+use crate::{CELLS, DeviceBytes, DeviceLayout, EngineKind, PlanRequest};
 
 /// `common.h: gpt_params` (8337e4cd): `mla_attn` and, in MiB, `attn_max_batch`, which is at least the last.
 const USUAL_MODE: u32 = 3;
@@ -134,9 +134,7 @@ impl LatentAttention {
     pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut DeviceBytes) {
         for (beside, bytes) in self.computed(model) {
             // A computed matrix is allocated beside the tensor that it is made from.
-            let place = layout.tensor(beside);
-            let on_host = place == TensorDevice::Host;
-            *weights.at(place) += if on_host { bytes } else { bytes.padded(CARD_ALIGNMENT) };
+            weights.add(layout.tensor(beside), bytes, Bytes::ZERO);
         }
     }
 

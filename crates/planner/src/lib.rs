@@ -48,7 +48,7 @@ use self::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use named::{NamedCards, device_number, named};
-pub use outcome::{CardPlan, DepthGrowth, EngineInfo, HostPlan, HostTerms, Plan, PlanTerm, Terms};
+pub use outcome::{CardPlan, DepthGrowth, HostPlan, HostTerms, Plan, PlanTerm, Terms};
 pub use request::{EngineBuild, EngineKind, PlanError, PlanRequest};
 pub use weights::computed_on_host;
 
@@ -65,21 +65,23 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
 
 fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, reasons: Vec<Reason>) -> Plan {
     let request = of.request;
-    let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::is_doubt(reason.code));
+    let question = FitQuestion { request, price: &ClosedForms(*request), asked: cost.clone().into() };
+    let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::DOUBTS.contains(&reason.code));
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
-        engine: engine_info(request),
+        engine: request.engine,
         // The rounded context, because that is what the engine reserves.
         context: cost.reserve.context,
         default_context: default_context(request),
         cards: cards(request, &cost),
-        fits: fit::fits(request, &cost),
-        hints: hints::hints(&FitQuestion::new(request, &ClosedForms(*request), cost.clone().into())),
+        fits: question.asked.fits(request.cards),
+        hints: hints::hints(&question),
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
         largest_context: largest,
-        trained_context: Some(u64::from(request.model.hyper.context_train)).filter(|&tokens| tokens > 0),
+        trained_context: Some(fit::trained_context(request, cost.reserve.streams))
+            .filter(|&tokens| tokens > 0),
         warnings,
         reasons,
     }
@@ -94,10 +96,6 @@ pub(crate) fn default_context(request: &PlanRequest<'_>) -> Option<u64> {
 fn model_name(request: &PlanRequest<'_>) -> String {
     let named = request.model.name.as_ref().or(request.wish.model.as_ref());
     named.unwrap_or(&request.model.architecture).clone()
-}
-
-fn engine_info(request: &PlanRequest<'_>) -> EngineInfo {
-    EngineInfo { kind: request.engine.kind.name(), build: request.engine.build }
 }
 
 fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {

@@ -1,6 +1,6 @@
 //! Cards named by llama.cpp's flags `-dev`, `-mg` and `-ts`.
 
-use plimsoll_base::Card;
+use plimsoll_base::{Card, Order};
 use plimsoll_flags::{ModelParams, SplitMode};
 
 use crate::{PlanError, PlanRequest};
@@ -39,7 +39,7 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
             named.push(there(number, cards).ok_or_else(unknown)?);
         }
     }
-    named.sort_unstable();
+    named.order();
     named.dedup();
     Ok(NamedCards { cards: named, only })
 }

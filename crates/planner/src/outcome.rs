@@ -5,6 +5,8 @@ use std::ops::AddAssign;
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::Serialize;
 
+use crate::EngineBuild;
+
 /// One memory term of the sum, with the source of its number. `None` is unknown. A document has the number alone: the
 /// sources are in the reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -58,14 +60,11 @@ impl Terms {
 
     /// `free - peak`, at the ends of the range rather than beyond them.
     pub(crate) fn headroom(&self, free: Bytes) -> i64 {
-        headroom(free, self.peak())
+        let peak = self.peak();
+        // A hostile header may make the difference larger than `i64` holds.
+        let magnitude = i64::try_from(free.get().abs_diff(peak.get())).unwrap_or(i64::MAX);
+        if free >= peak { magnitude } else { -magnitude }
     }
-}
-
-pub(crate) fn headroom(free: Bytes, peak: Bytes) -> i64 {
-    // A hostile header may make the difference larger than `i64` holds.
-    let magnitude = i64::try_from(free.get().abs_diff(peak.get())).unwrap_or(i64::MAX);
-    if free >= peak { magnitude } else { -magnitude }
 }
 
 /// Memory terms in host memory.
@@ -119,19 +118,13 @@ pub struct DepthGrowth {
     pub pool: Bytes,
 }
 
-/// The engine that the plan is made for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct EngineInfo {
-    pub kind: &'static str,
-    pub build: Option<u32>,
-}
-
 /// Memory of a model on every card and on the host, with reasons and advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     pub schema: &'static str,
     pub model: String,
-    pub engine: EngineInfo,
+    /// The engine that the plan is made for.
+    pub engine: EngineBuild,
     /// Context the engine will really reserve, in tokens.
     pub context: u64,
     /// The model's own context, where the flags give none.
@@ -141,7 +134,8 @@ pub struct Plan {
     pub growth: DepthGrowth,
     /// The largest context that fits where this plan puts it; `None` if not even the smallest does.
     pub largest_context: Option<u64>,
-    /// The context that the model was trained for; `None` where its header does not say.
+    /// The context that the model was trained for, of all slots with caches of their own together; `None` where its
+    /// header does not say.
     pub trained_context: Option<u64>,
     pub fits: bool,
     /// Doubts about the verdict, which every rendering shows before it.

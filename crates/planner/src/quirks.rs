@@ -40,12 +40,11 @@ pub(super) struct EngineQuirks {
     /// One batch may mix tokens and embeddings, which takes a second input. Not so in b11063 (0.5.0), so in b11549;
     /// builds between them count as mixing, which costs at most one activation.
     pub(super) mixes_embeddings: bool,
-    /// ik_llama.cpp: a graph for tokens has no input for embeddings; a norm with its weight is one operation.
+    /// ik_llama.cpp: a graph for tokens has no input for embeddings; a norm with its weight is one operation; the average
+    /// batch of one expert, not the whole batch, decides whether its weights are copied to a card.
     pub(super) is_lean: bool,
     /// ik_llama.cpp: `ffn_up` and `ffn_gate` of the experts are one operation with one result.
     pub(super) fuses_experts: bool,
-    /// ik_llama.cpp: the average batch of one expert, not the whole batch, decides whether its weights are copied to a card.
-    pub(super) shares_batch: bool,
     /// Norms are pinned to the device of their layer; llama-fit-params loses the pins
     /// (`ggml-backend.cpp: ggml_backend_sched_reserve_size @ b10605`).
     pub(super) pins_norms: bool,
@@ -76,7 +75,6 @@ impl EngineQuirks {
             mixes_embeddings: !ik && build.is_some_and(|build| build > NEWEST_UNMIXED),
             is_lean: ik,
             fuses_experts: ik && wish.fused_experts != Some(false),
-            shares_batch: ik,
             pins_norms: request.program != ProgramKind::LlamaFitParams,
             // Without a host cache there is nowhere to save an idle slot to.
             keeps_idle_slots: !since(NEWEST_COMPARED) || wish.host_cache == Some(Bytes::ZERO),

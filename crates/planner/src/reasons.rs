@@ -1,23 +1,20 @@
 //! Explanation of a plan: one tree of reasons for each card, and notes on how certain the numbers are.
 
-use plimsoll_base::{Bytes, Card, CardKind, Reason};
+use plimsoll_base::{Bytes, Card, CardKind, Order, Reason};
 use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};
 
 use crate::{
-    EngineKind, LatentAttention, PlanCalculator, PlanRequest, PlanTerm, RequestCost, Terms, calibration, fit,
+    EngineKind, LatentAttention, PlanCalculator, PlanPrice, PlanRequest, PlanTerm, RequestCost, Terms,
+    calibration,
 };
 
 /// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
 #[rustfmt::skip]
-const DOUBTS: [&str; 11] = [
+pub(super) const DOUBTS: [&str; 11] = [
     "attention_on_host", "flash_attention_off", "context_beyond_training", "compute_estimated",
     "formulas_off", "architecture_unknown", "projector_compute_unknown", "adapters_not_counted",
     "tensor_split_estimated", "no_cuda_card", "buffer_unknown",
 ];
-
-pub(super) fn is_doubt(code: &str) -> bool {
-    DOUBTS.contains(&code)
-}
 
 pub(super) fn reasons(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let request = calculator.request;
@@ -58,7 +55,7 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
     ];
     // An unknown term stays: it must not look like nothing.
     named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
-    named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
+    named.order_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
     let reason = |(code, what, term): (_, _, &PlanTerm)| {
         let reason = match term.bytes {
             Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),
@@ -112,7 +109,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     }));
     // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
-    if wish.fit && left_open && !fit::fits(request, cost) {
+    if wish.fit && left_open && !PlanPrice::from(cost.clone()).fits(request.cards) {
         let text = format!(
             "--fit is on, so llama-server may reduce -ngl and -c (to no less than {}); its own estimate \
                 omits the pool and the CUDA context",

@@ -359,7 +359,8 @@ fn a_plan_after_a_prompt_has_the_engines_pool_and_says_so() {
         let grown = Some(GrownMemory { held, taken, tokens: 9000 });
         let cards = BTreeMap::from([(0, CardMemory { asked: None, grown, cublas })]);
         let seen = SeenMemory { cards, without_code };
-        let transcript = Transcript::read(&log).with(seen);
+        let mut transcript = Transcript::read(&log);
+        transcript.seen = seen;
         assert_eq!(transcript.prompt(), Some(9000));
         let request = asked.request(recorded.build);
         let sizes = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" };

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_host::{ProcTree, Unseen};
 use rustix::fs::OFlags;
 
@@ -80,7 +80,7 @@ impl ProcTree for Sysroot {
         let names = entries.into_iter().flatten().flatten().take(MOST_NAMES);
         let mut names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         // A directory lists its names in no order; two reports on one capture must be equal.
-        names.sort();
+        names.order();
         names
     }
 

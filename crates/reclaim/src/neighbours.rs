@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_probe::guard::{ask_for_idle, page_folders, read_page, read_pages};
 use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
@@ -51,7 +51,7 @@ pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     };
     let mut found: Vec<Neighbour> = page_folders().into_iter().flat_map(of).collect();
     // The pid makes the order of equal processes stable between two calls.
-    found.sort_by_key(|neighbour| (std::cmp::Reverse(neighbour.held.idle), neighbour.pid));
+    found.order_by_key(|neighbour| (std::cmp::Reverse(neighbour.held.idle), neighbour.pid));
     found
 }
 

@@ -12,6 +12,7 @@ mod sets;
 
 pub use cache::DemandCache;
 pub(crate) use evict::{EvictionCandidate, cheapest};
+pub(crate) use explain::at_most;
 pub use ledger::{Account, AuditError, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
 pub use placement::{
     CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, Reservations, need,

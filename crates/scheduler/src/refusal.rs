@@ -8,7 +8,7 @@ use super::depth::RequestDepth;
 use super::effect::{ModelState, RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
 use super::models::{ModelSlot, RequestedState};
-use crate::place::{Ledger, NoPlacement};
+use crate::place::{Ledger, NoPlacement, at_most};
 
 /// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
@@ -244,6 +244,10 @@ pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
 /// The cause of the wait for a model, in a word and with its reason.
 pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason) {
     let (word, text) = wait_cause(model);
+    let text = match model.room().and(ledger.full_at()) {
+        Some(most) => format!("the model waits until another has left: {}", at_most(most)),
+        None => text.to_owned(),
+    };
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {
         let runs = u64::try_from(deep.victims.len()).unwrap_or(u64::MAX);

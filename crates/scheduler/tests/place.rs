@@ -361,9 +361,15 @@ fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
         verdict(&two, &busy),
         PlacementVerdict::WaitsFor { placement: on("a", 1), busy: vec![RunId(2)] }
     );
-    // Pins end, so that it is no refusal.
     let pinned = [1, 2].map(|run| tenant(run, CardStanding::Stays, run));
-    assert_eq!(verdict(&two, &pinned), PlacementVerdict::Later);
+    let PlacementVerdict::Never(never) = verdict(&two, &pinned) else {
+        panic!("a pinned model is counted on to go");
+    };
+    assert!(never.crowded_out);
+    let said = never.reason.to_string();
+    assert!(said.contains("at most 2 models are loaded at a time (`models-max`)"), "{said}");
+    let hints: Vec<String> = never.hints.iter().map(ToString::to_string).collect();
+    assert_eq!(hints, [format!("unpin {}", holder())]);
     assert_eq!(verdict(&limited(0), &[idle(1, 1), idle(2, 2)]), PlacementVerdict::Fits(on("a", 1)));
     two.claim(RunId(3), &holder(), &on("a", 1)).unwrap();
     assert_eq!(two.audit(), Err(AuditError::TooManyRuns { runs: 3, most: 2 }));

@@ -32,6 +32,7 @@ use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::counted;
 use crate::runtime::{ConfigureError, ExactAnswers, Extension, Forecast, Patience, Runtime, RuntimeSettings};
+use crate::task::spawn_local;
 use crate::{handlers, route, runtime};
 use service_manager::ServiceManager;
 
@@ -265,7 +266,7 @@ impl Daemon {
             tracing::warn!("the configuration lists no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
-        tokio::task::spawn_local(Rc::clone(&runtime).introduce());
+        spawn_local(Rc::clone(&runtime).introduce());
         Ok(Self { runtime, address, config: setup.config, listeners, peers, server, signals, log: setup.log })
     }
 
@@ -292,7 +293,7 @@ impl Daemon {
                 log.reopen();
                 let (runtime, config, ready) = (Rc::clone(&runtime), config.clone(), ready.clone());
                 // A task of its own, so that a signal is heard while it reads.
-                tokio::task::spawn_local(async move {
+                spawn_local(async move {
                     // A failure is logged, and changes nothing.
                     let _ = runtime.read_config(&config).await;
                     ready();

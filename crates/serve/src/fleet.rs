@@ -25,7 +25,6 @@ use plimsoll_fleet::{Affinity, FleetEffect, FleetEvent, FleetNode, OfferList, Se
 use plimsoll_launch::EngineAddress;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::spawn_local;
 
 pub(crate) use self::pass::ServePass;
 pub use self::start::FleetError;
@@ -33,6 +32,7 @@ use self::told_news::ToldNews;
 use self::trust::{HostTrust, RefusedPeers};
 use crate::route::{HttpProblem, ModelService, RequestPrompt, Rope, RouteOptions, Upstream};
 use crate::runtime::Runtime;
+use crate::task::spawn_local;
 
 /// Time after which a refused client may ask again.
 const RETRY: Duration = Duration::from_secs(2);

@@ -11,6 +11,7 @@ mod fleet;
 mod handlers;
 mod route;
 mod runtime;
+mod task;
 
 pub use config_file::{Config, ReadConfigError};
 pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};

@@ -54,7 +54,6 @@ use plimsoll_scheduler::{
 };
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
-use tokio::task::spawn_local;
 
 use self::admission::AdmissionAnswer;
 use self::board::{Board, Webhook};
@@ -69,6 +68,7 @@ use self::traces::Traces;
 use crate::config_file::ReadConfigError;
 use crate::fleet::FleetMember;
 use crate::route::{self, ApiKeys, Events};
+use crate::task::spawn_local;
 
 pub(crate) use admission::RunPass;
 pub(crate) use extension::{BeforeLoad, Extension};

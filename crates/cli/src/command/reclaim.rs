@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_config::{Launch, reserve_size};
 use plimsoll_flags::ProgramKind;
 use plimsoll_host::{AllowanceGate, ReclaimGoal, StepVerdict};
@@ -100,7 +100,7 @@ impl Arguments {
         }
         // A sharded model names its files several times, and `--file` and `--config` may overlap. Cached
         // pages must not be counted twice.
-        files.sort();
+        files.order();
         files.dedup();
         Ok(ReclaimRequest {
             goal: ReclaimGoal { need: self.need.unwrap_or_default(), order: self.contiguous },

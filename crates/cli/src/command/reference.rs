@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let document = match arguments.document {
         ReferenceDocument::Man => man(name)?,
         ReferenceDocument::Completions => completions(name)?,
-        ReferenceDocument::Schema => plimsoll_config::schema().into_bytes(),
+        ReferenceDocument::Schema => plimsoll_config::PUBLISHED_SCHEMA.as_bytes().to_vec(),
     };
     print(document)?;
     Ok(ExitCode::SUCCESS)

@@ -19,7 +19,7 @@ fn write(fit: &Fit, paper: Paper, out: &mut String) -> fmt::Result {
         paper.warning(&warning.text, out)?;
     }
     let verdict = if fit.fits { "fits" } else { "does not fit" };
-    writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind)?;
+    writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind.name())?;
     if let Some(context) = fit.default_context {
         let line = format!("note: without -c, the context is the model's own: {context} tokens");
         paper.line(&line, 6, out)?;

@@ -57,7 +57,9 @@ fn head(plan: &Plan, page: &mut ReportPage) {
     let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
     page.faint(&format!(
         "{}{build}; the host needs {}; each further token of context costs {}",
-        plan.engine.kind, plan.host.peak, plan.growth.bytes_per_token
+        plan.engine.kind.name(),
+        plan.host.peak,
+        plan.growth.bytes_per_token
     ));
     let verdict = if plan.fits { "fits" } else { "does not fit" };
     page.verdict(verdict, !plan.fits);

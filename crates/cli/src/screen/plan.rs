@@ -20,7 +20,7 @@ pub(crate) fn plan(plan: &Plan, paper: Paper) -> String {
 fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
     let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
     let own = if plan.default_context.is_some() { ", the model's own (-c sets another)" } else { "" };
-    writeln!(out, "{}, {}{build}, context {}{own}", plan.model, plan.engine.kind, plan.context)?;
+    writeln!(out, "{}, {}{build}, context {}{own}", plan.model, plan.engine.kind.name(), plan.context)?;
     // A verdict that is in doubt must not be read before its doubt.
     for warning in &plan.warnings {
         paper.warning(&warning.text, out)?;

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use plimsoll_base::Order;
 use plimsoll_telemetry::record::{Group, Source, Summary, Told, Unit};
 
 use super::soak::lasted;
@@ -116,7 +117,7 @@ impl<'a> RecordReport<'a> {
             .filter(|told| told.grown() > 0)
             .collect();
         // In bytes, because the figures have different units.
-        grown.sort_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
+        grown.order_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
         let grew = grown.into_iter().map(|told| {
             let by = self.value(told, told.grown());
             let course = format!("{} to {}", self.value(told, told.first), self.value(told, told.last));
@@ -224,7 +225,7 @@ impl<'a> RecordReport<'a> {
                 })
                 .collect();
             // More lines than colours cannot be told apart, so only the largest are drawn.
-            picked.sort_by_key(|told| std::cmp::Reverse(told.peak));
+            picked.order_by_key(|told| std::cmp::Reverse(told.peak));
             picked.truncate(MOST_LINES);
             picked
         };

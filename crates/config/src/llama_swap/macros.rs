@@ -86,8 +86,8 @@ impl Macros {
         self.0.iter().map(|entry| entry.name.as_str())
     }
 
-    /// Puts the macros into every scalar of a value.
-    pub(super) fn expand(&self, file: &Arc<str>, node: &mut Node) -> Result<(), ConfigError> {
+    /// Puts the macros into every scalar of a value. A text for which that fails is left as it is.
+    pub(super) fn expand(&self, file: &Arc<str>, node: &mut Node, failed: &mut Vec<ConfigError>) {
         // From the last declared macro to the first, each in one pass, as llama-swap does.
         node.scalars(&mut |text, line| {
             for Macro { name, slug, value } in self.0.iter().rev() {
@@ -95,64 +95,62 @@ impl Macros {
                 if !text.contains("${") {
                     break;
                 }
-                *text = replaced(text, slug, value).ok_or_else(|| {
-                    let (why, remedy) = ("the value expands to more than 64 KiB", "shorten it");
-                    let name = name.clone();
-                    ConfigError::at(
-                        file,
-                        line,
-                        ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
-                    )
-                })?;
+                let Some(expanded) = replaced(text, slug, value) else {
+                    let (why, remedy) = ("the value expands to more than 64 KiB", "shorten it".to_owned());
+                    let problem = ConfigProblem::ExpandMacro { name: name.clone(), why, remedy };
+                    failed.push(ConfigError::at(file, line, problem));
+                    break;
+                };
+                *text = expanded;
             }
-            Ok(())
-        })
+        });
     }
 }
 
-/// Puts variables of the environment into every scalar: `${env.NAME}`.
+/// Puts variables of the environment into every scalar: `${env.NAME}`. A text for which that fails is left as it is.
 pub(super) fn expand_environment(
     file: &Arc<str>,
     node: &mut Node,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<(), ConfigError> {
-    node.scalars(&mut |text, line| {
-        let fail = |name: &str, why, remedy: &str| {
-            let name = format!("env.{}", quoted(name));
-            Err(ConfigError::at(
-                file,
-                line,
-                ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() },
-            ))
-        };
-        let mut done = String::new();
-        let mut rest = text.as_str();
-        while let Some((before, after)) = rest.split_once("${env.") {
-            done.push_str(before);
-            let Some((name, after)) = after.split_once('}').filter(|(name, _)| is_variable(name)) else {
-                done.push_str("${env.");
-                rest = after;
-                continue;
-            };
-            // llama-swap refuses as well: an unset variable is a mistake more often than an empty word.
-            let Some(value) = env(name) else {
-                return fail(name, "the variable is not set", "set it in the environment of the server");
-            };
-            // A second line would become part of a command; a NUL cannot be an argument.
-            if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
-                return fail(
-                    name,
-                    "the variable has more than one line, or more than 64 KiB",
-                    "set this variable to one short line",
-                );
-            }
-            done.push_str(&value);
+    failed: &mut Vec<ConfigError>,
+) {
+    node.scalars(&mut |text, line| match with_variables(text, env) {
+        Ok(done) => *text = done,
+        Err(problem) => failed.push(ConfigError::at(file, line, problem)),
+    });
+}
+
+fn with_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, ConfigProblem> {
+    let fail = |name: &str, why, remedy: &str| {
+        let name = format!("env.{}", quoted(name));
+        Err(ConfigProblem::ExpandMacro { name, why, remedy: remedy.to_owned() })
+    };
+    let mut done = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${env.") {
+        done.push_str(before);
+        let Some((name, after)) = after.split_once('}').filter(|(name, _)| is_variable(name)) else {
+            done.push_str("${env.");
             rest = after;
+            continue;
+        };
+        // llama-swap refuses as well: an unset variable is a mistake more often than an empty word.
+        let Some(value) = env(name) else {
+            return fail(name, "the variable is not set", "set it in the environment of the server");
+        };
+        // A second line would become part of a command; a NUL cannot be an argument.
+        if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
+            return fail(
+                name,
+                "the variable has more than one line, or more than 64 KiB",
+                "set this variable to one short line",
+            );
         }
-        done.push_str(rest);
-        *text = done;
-        Ok(())
-    })
+        done.push_str(&value);
+        rest = after;
+    }
+    done.push_str(rest);
+    Ok(done)
 }
 
 /// The first macro left in a text, but those in `known`.

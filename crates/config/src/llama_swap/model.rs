@@ -85,35 +85,39 @@ impl LlamaSwapReader<'_> {
         pair: &Pair,
         macros: &Macros,
         defaults: &Defaults,
-    ) -> Result<ConfiguredModel, ConfigError> {
-        let own = Macros::read(self.file, pair.value.get("macros"))?;
+    ) -> Option<ConfiguredModel> {
+        // Without its macros, nothing can be said of its other settings.
+        let own = self.kept(Macros::read(self.file, pair.value.get("macros")).map(Some))?;
         let macros = macros.of_model(&pair.key, own);
-        let fields = self.pairs(&pair.value, &pair.key)?.iter().filter(|field| field.key != "macros");
+        let fields = self.kept(self.pairs(&pair.value, &pair.key).map(Some))?;
+        let fields = fields.iter().filter(|field| field.key != "macros");
         let mut node = Node { tree: YamlTree::Map(fields.cloned().collect()), line: pair.line };
-        macros.expand(self.file, &mut node)?;
+        macros.expand(self.file, &mut node, &mut self.unexpanded);
         self.macros = macros.names().map(str::to_owned).collect();
         // After expansion: a macro may stand for a whole value, never for a key.
         self.warn_of_unread(&node, &READ, &WITHOUT_EFFECT);
         let mut entry = ConfiguredModel::new(pair.key.clone(), FlagOrigin::file(self.file, pair.line));
-        entry.launch = self.launch(&node, &pair.key)?;
-        let aliases = self.texts(&node, "aliases")?.into_iter().map(|(alias, _)| alias);
+        let launch = self.launch(&node, &pair.key).map(Some);
+        entry.launch = self.kept(launch).unwrap_or(entry.launch);
+        let aliases = self.kept(self.texts(&node, "aliases")).into_iter().map(|(alias, _)| alias);
         entry.aliases = aliases.filter(|alias| *alias != pair.key).collect();
-        self.filters(&node, &mut entry)?;
-        entry.env = self.env(&node)?;
-        entry.unlisted = self.truth(&node, "unlisted")?;
-        entry.upstream_name =
-            self.text(&node, "useModelName")?.filter(|name| !name.is_empty()).map(str::to_owned);
-        entry.concurrency = self.number(&node, "concurrencyLimit")?.and_then(positive);
-        entry.ttl = match self.number(&node, "ttl")? {
+        let filters = self.filters(&node, &mut entry);
+        self.kept(filters);
+        entry.env = self.env(&node);
+        entry.unlisted = self.kept(self.truth(&node, "unlisted"));
+        let upstream_name = self.kept(self.text(&node, "useModelName"));
+        entry.upstream_name = upstream_name.filter(|name| !name.is_empty()).map(str::to_owned);
+        entry.concurrency = self.kept(self.number(&node, "concurrencyLimit")).and_then(positive);
+        entry.ttl = match self.kept(self.number(&node, "ttl")) {
             // 0 turns the global time off for this model, so only -1 and absence inherit it.
             None | Some(-1) => defaults.ttl,
             Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
         };
         entry.load_timeout = Some(defaults.load_timeout);
-        let stop = self.number(&node, "unloadTimeout")?.and_then(positive);
+        let stop = self.kept(self.number(&node, "unloadTimeout")).and_then(positive);
         entry.stop_timeout =
             Some(stop.map_or(defaults.stop_timeout, |seconds| Duration::from_secs(seconds.into())));
-        Ok(entry)
+        Some(entry)
     }
 
     fn launch(&mut self, node: &Node, model: &str) -> Result<Launch, ConfigError> {
@@ -122,7 +126,7 @@ impl LlamaSwapReader<'_> {
             return Err(ConfigError::at(self.file, node.line, ConfigProblem::FindCommand { model }));
         };
         // `${PID}` is known only once the child runs, so it stays.
-        let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
+        let stop = self.kept(self.command(node, "cmdStop", &["PORT", "PID"]));
         let line = node.get("cmd").map_or(node.line, |cmd| cmd.line);
         let proxy = self.proxy(node, &argv)?;
         if argv.iter().any(|argument| argument.contains(PORT)) && !proxy.contains(PORT) {
@@ -209,12 +213,16 @@ impl LlamaSwapReader<'_> {
         Ok(proxy)
     }
 
-    fn env(&self, node: &Node) -> Result<Vec<(String, String)>, ConfigError> {
-        let pair = |(text, line): (String, u32)| match text.split_once('=') {
-            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-            _ => Err(self.fault(line, "a variable has no `=`", "write `NAME=VALUE`")),
-        };
-        self.texts(node, "env")?.into_iter().map(pair).collect()
+    fn env(&mut self, node: &Node) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for (text, line) in self.kept(self.texts(node, "env")) {
+            let pair = match text.split_once('=') {
+                Some((name, value)) if !name.is_empty() => Ok(Some((name.to_owned(), value.to_owned()))),
+                _ => Err(self.fault(line, "a variable has no `=`", "write `NAME=VALUE`")),
+            };
+            pairs.extend(self.kept(pair));
+        }
+        pairs
     }
 
     /// Filters rewrite requests, which we do not; the names they add are names all the same.

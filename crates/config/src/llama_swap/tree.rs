@@ -74,15 +74,12 @@ impl Node {
     }
 
     /// Every scalar in it.
-    pub(super) fn scalars(
-        &mut self,
-        each: &mut impl FnMut(&mut String, u32) -> Result<(), ConfigError>,
-    ) -> Result<(), ConfigError> {
+    pub(super) fn scalars(&mut self, each: &mut impl FnMut(&mut String, u32)) {
         match &mut self.tree {
-            YamlTree::Null => Ok(()),
+            YamlTree::Null => {}
             YamlTree::Scalar(text) => each(text, self.line),
-            YamlTree::List(items) => items.iter_mut().try_for_each(|item| item.scalars(each)),
-            YamlTree::Map(pairs) => pairs.iter_mut().try_for_each(|pair| pair.value.scalars(each)),
+            YamlTree::List(items) => items.iter_mut().for_each(|item| item.scalars(each)),
+            YamlTree::Map(pairs) => pairs.iter_mut().for_each(|pair| pair.value.scalars(each)),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::automaton::{Automaton, OverlappingState};
 use aho_corasick::{Anchored, Input, dfa::DFA};
+use plimsoll_base::Order;
 
 use super::table::{PatternRow, rows};
 use crate::pattern::Pattern;
@@ -70,7 +71,7 @@ pub(crate) fn rows_in(line: &str) -> Vec<&'static PatternRow> {
     found.sort_unstable();
     found.dedup();
     let mut found: Vec<&PatternRow> = found.into_iter().map(|row| &rows()[row]).collect();
-    found.sort_by_key(|row| row.pattern);
+    found.order_by_key(|row| row.pattern);
     found
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_base::{Bytes, round_u64};
+use plimsoll_base::{Bytes, Order, round_u64};
 use plimsoll_telemetry::trend::{
     Trend, TrendCourse, TrendGrowth, TrendPoint, TrendSeries, TrendStep, TrendTest, judge, steps,
 };
@@ -170,7 +170,7 @@ impl SoakResults {
 /// The median of the last values of the buckets.
 fn middle(buckets: &[plimsoll_telemetry::trend::Bucket]) -> Option<u64> {
     let mut rounds: Vec<u64> = buckets.iter().map(|bucket| bucket.last).collect();
-    rounds.sort_unstable();
+    rounds.order();
     rounds.get(rounds.len() / 2).copied()
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
+use plimsoll_base::Order;
 use tokio::task::JoinSet;
 
 use super::answer::{LoadAnswer, LoadFailure};
@@ -165,6 +166,6 @@ pub fn failed_so(kind: &str, count: u64, texts: &[String]) -> String {
 
 /// The median; `None` of no numbers.
 pub(super) fn median(numbers: &mut [f64]) -> Option<f64> {
-    numbers.sort_by(f64::total_cmp);
+    numbers.order_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes as Body;
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use tokio::time::sleep;
 
 use super::answer::{LoadAnswer, LoadFailure};
@@ -86,7 +86,7 @@ pub async fn sweep(
     let mut sweep = Sweep { before: warm.before.clone(), ..Sweep::default() };
     let mut depths = depths.to_vec();
     // Ascending depths: a deep prompt first would leave its memory behind for the shallow ones.
-    depths.sort_unstable();
+    depths.order();
     depths.dedup();
     // The pid tells this sweep's prompts from those that an earlier one left in the cache.
     let nonces = (u64::from(std::process::id()) << 16)..;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use plimsoll_base::Order;
 use plimsoll_probe::process::{all, name, tree};
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
 
@@ -92,7 +93,7 @@ impl Processes {
             .filter_map(|pid| Some((resident(&mut RereadFile::open(&format!("/proc/{pid}/statm")))?.0, pid)))
             .collect();
         // The largest first, because there may be room for a few only.
-        sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
+        sized.order_by_key(|(pages, _)| std::cmp::Reverse(*pages));
         // A tree always has room for one more, so that a long-running child started late is still followed.
         let room = MOST.saturating_sub(self.followed.len());
         for (_, pid) in sized.into_iter().take(room.max(usize::from(self.root.is_some()))) {

@@ -142,7 +142,7 @@ impl Decoder<'_> {
     fn share_batch(&mut self, product: Id, chosen: Id) -> Id {
         let experts = self.layers.model.hyper.experts.as_ref();
         let count = experts.map_or(1, |experts| u64::from(experts.count).max(1));
-        if self.quirks.shares_batch {
+        if self.quirks.is_lean {
             // An expert sees only its share of the batch, for which copying all experts may not be worth it.
             let [used, tokens, ..] = self.graph.shape(chosen);
             self.graph.node_mut(product).batch = tokens.saturating_mul(used) / count;

@@ -131,11 +131,6 @@ impl Transcript {
         transcript
     }
 
-    #[must_use]
-    pub fn with(self, seen: SeenMemory) -> Self {
-        Self { seen, ..self }
-    }
-
     pub(super) fn complain(&mut self, words: &str) {
         if self.complaints.len() < MOST_COMPLAINTS {
             self.complaints.push(words.to_owned());

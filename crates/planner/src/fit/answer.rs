@@ -9,7 +9,7 @@ use super::price::{CostModel, PlanPrice};
 use super::scale::FitScale;
 use super::search::FitBound;
 use crate::fit::split;
-use crate::{EngineInfo, PlanRequest, Reserve, Terms, default_context, engine_info, hints, model_name};
+use crate::{EngineBuild, PlanRequest, Reserve, Terms, default_context, hints, model_name};
 
 /// Search dimension: a setting of which the largest value that fits is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn as_flags<S: Serializer>(change: &Option<RequestChange>, serializer: S) -> Res
 pub struct Fit {
     pub schema: &'static str,
     pub model: String,
-    pub engine: EngineInfo,
+    pub engine: EngineBuild,
     /// The unchanged request fits.
     pub fits: bool,
     /// The model's own context, where the flags give none.
@@ -132,11 +132,7 @@ const OPEN: &str = "unknown, because the engine may not be run more often";
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
 
-impl<'a, P: CostModel> FitQuestion<'a, P> {
-    pub(crate) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: PlanPrice) -> Self {
-        Self { request, price, asked }
-    }
-
+impl<P: CostModel> FitQuestion<'_, P> {
     pub(crate) fn priced(&self, changes: &[RequestChange]) -> Option<PlanPrice> {
         self.price.price(changes, self.request.cards).ok()
     }
@@ -173,7 +169,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         Fit {
             schema: "plimsoll.fit/1",
             model: model_name(self.request),
-            engine: engine_info(self.request),
+            engine: self.request.engine,
             fits: self.asked.fits(self.request.cards),
             default_context: default_context(self.request),
             warnings: Vec::new(),
@@ -210,7 +206,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let guess = scale.search(estimate).largest().map(|guess| guess.at);
         let foresee = |steps: &[u64]| self.price.foresee(&steps.iter().map(with).collect::<Vec<_>>());
         let slack = |steps| Some(self.priced(&with(&steps))?.slack(self.request.cards));
-        let mut search = scale.search(slack).guess(guess).foreseen(Some(Box::new(foresee)));
+        let mut search = scale.search(slack).guess(guess).foreseen(foresee);
         if guarded && scale.has_gaps() { search.largest_guarded() } else { search.largest() }
     }
 

@@ -51,7 +51,7 @@ impl FitScale {
             Dimension::Context => {
                 // The engine rounds the context of every stream up to whole cells.
                 let step = CELLS * reserve.streams;
-                let trained = u64::from(hyper.context_train) * reserve.streams;
+                let trained = super::trained_context(request, reserve.streams);
                 let end = match trained >= reserve.context {
                     true => "the model was not trained for a larger context",
                     false => "this is the requested context, which is larger than the model was trained for",

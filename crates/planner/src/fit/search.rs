@@ -22,7 +22,7 @@ const ROUNDS: u32 = 8;
 const STRAIGHT: u32 = 4;
 
 /// Callback that receives the numbers that will be evaluated next.
-pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
+type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
 // DECISION: one evaluation may take 100 ms, so the search starts at a guess and then alternates between
 // interpolation and bisection. The result was itself evaluated, and so was the next number.
@@ -48,8 +48,8 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     }
 
     #[must_use]
-    pub(crate) fn foreseen(mut self, foresee: Option<Foresee<'a>>) -> Self {
-        self.foresee = foresee;
+    pub(crate) fn foreseen(mut self, foresee: impl FnMut(&[u64]) + 'a) -> Self {
+        self.foresee = Some(Box::new(foresee));
         self
     }
 
@@ -203,7 +203,7 @@ mod tests {
             let mut foreseen = std::collections::BTreeSet::new();
             let found = LargestSearch::new(0..=last, |n| slacks[usize::try_from(n).unwrap()])
                 .guess(Some(guess.min(last)))
-                .foreseen(Some(Box::new(|numbers| foreseen.extend(numbers.iter().copied()))))
+                .foreseen(|numbers| foreseen.extend(numbers.iter().copied()))
                 .largest();
             prop_assert!(foreseen.iter().all(|&n| n <= last));
             match found {

@@ -2,6 +2,8 @@
 //!
 //! Layers move from the tightest card to the roomiest, until the least free memory no longer grows.
 
+use plimsoll_base::Order;
+
 use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, spare};
 use super::change::{RequestChange, saturated};
 use super::price::{CostModel, PlanPrice};
@@ -79,7 +81,7 @@ fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> 
 fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
     let cards = question.request.cards;
     let mut numbers: Vec<usize> = (0..cuda.len()).collect();
-    numbers.sort_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
+    numbers.order_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
     numbers.truncate(count);
     numbers.sort_unstable();
     // A Vulkan engine knows no `CUDA0`.

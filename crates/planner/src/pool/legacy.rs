@@ -2,6 +2,7 @@
 //!
 //! The simulation uses the crate `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`.
 
+use plimsoll_base::Order;
 use plimsoll_pool::GgmlLegacy;
 use plimsoll_pool::demand::DemandGroup;
 use plimsoll_pool::replay::{GRANULE, Scopes};
@@ -24,7 +25,7 @@ pub(super) fn replayed(
     let mut pool = Scopes::new(GgmlLegacy::default(), GRANULE);
     first.iter().for_each(|group| pool.group(group));
     // An engine runs the wide products of a layer last.
-    products.sort_unstable_by_key(|group| group.iter().fold(0, |sum: u64, size| sum.saturating_add(*size)));
+    products.order_by_key(|group| group.iter().fold(0, |sum: u64, size| sum.saturating_add(*size)));
     products.iter().for_each(|group| pool.group(group));
     // Attention sees whole steps of cells, and a copy that outgrows its block leaves the block behind.
     let step = tokens.max(cells / STEPS).max(1);

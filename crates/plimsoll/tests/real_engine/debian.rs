@@ -1,4 +1,4 @@
-//! llama.cpp of Debian sid with its HIP backend: packages by name, unpacked below the target directory, not installed.
+//! llama.cpp of Debian sid with its HIP or its Vulkan backend: packages by name, unpacked below the target directory, not installed.
 //!
 //! apt gets a state of its own, so that this machine does not become one of two releases. The engine runs with
 //! sid's own loader and C library. ggml takes backends from the folder of the program, which is the loader's here.
@@ -12,12 +12,11 @@ use crate::cuda::{fetched, run};
 
 const SOURCE: &str =
     "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian sid main\n";
-/// The backend's package holds 1.3 GB of kernels for ten kinds of card.
-const PACKAGES: [&str; 9] = [
+/// Packages of any backend.
+const PACKAGES: [&str; 8] = [
     "llama.cpp-tools",
     "libllama0",
     "libggml0",
-    "libggml0-backend-hip",
     "libc6",
     "libgcc-s1",
     "libgomp1",
@@ -25,23 +24,39 @@ const PACKAGES: [&str; 9] = [
     "libstdc++6",
 ];
 const LIBRARIES: &str = "root/usr/lib/x86_64-linux-gnu";
-/// Names under which the backend needs AMD's runtime.
-const RUNTIME: [&str; 3] = ["libamdhip64.so.6", "libhipblas.so.2", "librocblas.so.4"];
 
-/// The llama-server, fetched once. Its `LD_LIBRARY_PATH` is looked through before sid's folders.
-pub(crate) fn server() -> PathBuf {
-    fetched("hip-engine-sid", fetch).join("llama-server")
+/// A backend of ggml, and the names under which it needs its runtime.
+pub(crate) struct Backend {
+    name: &'static str,
+    package: &'static str,
+    runtime: &'static [&'static str],
 }
 
-/// A folder with this library under the names of AMD's runtime.
-pub(crate) fn runtime(folder: &Path, library: &Path) -> PathBuf {
-    for name in RUNTIME {
-        symlink(library, folder.join(name)).unwrap();
+/// The package holds 1.3 GB of kernels for ten kinds of card.
+pub(crate) const HIP: Backend = Backend {
+    name: "hip",
+    package: "libggml0-backend-hip",
+    runtime: &["libamdhip64.so.6", "libhipblas.so.2", "librocblas.so.4"],
+};
+pub(crate) const VULKAN: Backend =
+    Backend { name: "vulkan", package: "libggml0-backend-vulkan", runtime: &["libvulkan.so.1"] };
+
+impl Backend {
+    /// The llama-server, fetched once. Its `LD_LIBRARY_PATH` is looked through before sid's folders.
+    pub(crate) fn server(&self) -> PathBuf {
+        fetched(&format!("{}-engine-sid", self.name), |place| fetch(self, place)).join("llama-server")
     }
-    folder.to_owned()
+
+    /// A folder with this library under the names of the runtime.
+    pub(crate) fn runtime(&self, folder: &Path, library: &Path) -> PathBuf {
+        for name in self.runtime {
+            symlink(library, folder.join(name)).unwrap();
+        }
+        folder.to_owned()
+    }
 }
 
-fn fetch(place: &Path) {
+fn fetch(backend: &Backend, place: &Path) {
     for part in ["apt/lists/partial", "apt/archives/partial"] {
         fs::create_dir_all(place.join(part)).unwrap();
     }
@@ -65,7 +80,7 @@ fn fetch(place: &Path) {
         run(Command::new("apt-get").args(options).args(words).current_dir(&apt));
     };
     get(&["update"]);
-    get(&[&["download"], &PACKAGES[..]].concat());
+    get(&[&["download", backend.package], &PACKAGES[..]].concat());
     for entry in fs::read_dir(&apt).unwrap().flatten() {
         if entry.path().extension().is_some_and(|kind| kind == "deb") {
             run(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(place.join("root")));
@@ -74,10 +89,10 @@ fn fetch(place: &Path) {
     fs::remove_dir_all(&apt).unwrap();
     let libraries = place.join(LIBRARIES);
     fs::copy(libraries.join("ld-linux-x86-64.so.2"), place.join("ld-linux-x86-64.so.2")).unwrap();
-    for backend in ["libggml-cpu-x64.so", "libggml-hip.so"] {
+    for library in ["libggml-cpu-x64.so", &format!("libggml-{}.so", backend.name)] {
         let folders = fs::read_dir(libraries.join("ggml")).unwrap().flatten();
-        let found = folders.map(|folder| folder.path().join(backend)).find(|path| path.exists()).unwrap();
-        fs::rename(found, place.join(backend)).unwrap();
+        let found = folders.map(|folder| folder.path().join(library)).find(|path| path.exists()).unwrap();
+        fs::rename(found, place.join(library)).unwrap();
     }
     let script = format!(
         "#!/bin/sh\nhere=$(dirname \"$(readlink -f \"$0\")\")\nlibraries=$here/{LIBRARIES}\n\

@@ -15,6 +15,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_planner::exact::{BufferKind, BufferPlace, Transcript};
 use serde_json::{Value, json};
 
 use crate::child::plimsoll;
@@ -160,6 +161,85 @@ fn long_grown_prompts_are_planned_within_a_thousandth_of_nvidia_smi() {
         eprintln!("{pool} {kv}: {without_context:.1} MiB for {measured:.1}, {:+.3} %", off * 100.0);
         assert!(off.abs() <= BOUND, "{pool} {kv}: {off}");
     }
+}
+
+/// The sizes that an engine without a card asks for with these flags, on a card of this description.
+fn exact(engine: &Path, folder: &Path, more: &str, flags: &str) -> Value {
+    let mut command = plimsoll();
+    command
+        .args(["plan", "--json", "--card", &format!("{H200}{more}")])
+        .arg(format!("--exact={}", engine.join("llama-server").display()))
+        .args(["--", "-m"])
+        .arg(cuda::specimen("m8", folder))
+        .args(flags.split_whitespace())
+        .env("LD_LIBRARY_PATH", engine)
+        .env("XDG_CACHE_HOME", folder)
+        .env("PLIMSOLL_PHANTOM_LIBRARY", built("libplimsoll_phantom.so", "plimsoll-phantom"));
+    let output = command.output().unwrap();
+    let refused = |_| panic!("{flags}: {}", String::from_utf8_lossy(&output.stderr));
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(refused);
+    assert!(plan["reasons"].to_string().contains("engine_said"), "{plan}");
+    plan
+}
+
+/// A term of a plan in MiB.
+fn mebibytes(term: &Value) -> f64 {
+    term.as_f64().unwrap() / f64::from(1 << 20)
+}
+
+/// MiB of the allocation that the driver refused.
+fn asked_for(log: &str) -> f64 {
+    let size = log.split_once(": allocating ").and_then(|(_, rest)| rest.split_once(" MiB"));
+    size.unwrap().0.parse().unwrap()
+}
+
+/// Sixteen configurations of b8799 on the H200: four by the engine's own lines, of which two end with the buffer that was
+/// refused, and twelve prompts by the bytes that guard counted.
+#[test]
+fn long_the_older_engine_asks_without_a_card_for_what_it_asked_of_an_h200() {
+    const OFF: f64 = 0.05;
+    let Some(engine) = older() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut equal = 0;
+    for (log, refused, flags) in [
+        ("pool_growth", "", "-c 60160 -fa on -ctk q8_0 -ctv q8_0"),
+        ("unified_memory_thrash", "", "-c 8192 -fa on"),
+        ("compute_buffer_too_large", "compute", "-c 32768 -fa off -ub 2048"),
+        ("kv_cache_too_large", "kv", "-c 131072 -fa on"),
+    ] {
+        let text = data(&format!("logs/{log}.h200.llama.log"));
+        let plan = exact(&engine, folder.path(), "", &format!("-np 1 {flags}"));
+        let said = Transcript::read(&text);
+        let of_card = (BufferPlace::Card(0), &plan["cards"][0]["terms"]);
+        for (place, terms) in [of_card, (BufferPlace::Host, &plan["host"]["terms"])] {
+            let kinds = [BufferKind::Weights, BufferKind::Cache, BufferKind::Compute];
+            for (term, kind) in ["weights", "kv", "compute"].into_iter().zip(kinds) {
+                let said = match place {
+                    BufferPlace::Card(_) if term == refused => asked_for(&text),
+                    _ => mebibytes(&said.sum(place, kind).get().into()),
+                };
+                let ours = mebibytes(&terms[term]);
+                // Behind a buffer that is refused no other has a line.
+                let is_said = said > 0.0 || refused.is_empty();
+                assert!(!is_said || (ours - said).abs() <= OFF, "{log} {place:?} {term}: {ours} for {said}");
+            }
+        }
+        equal += 1;
+    }
+    let rows: Value = serde_json::from_str(&data("measured/h200-growth-b8799.json")).unwrap();
+    for row in rows["budgets"].as_array().unwrap().iter().filter(|row| row["ooms"] == 0) {
+        let (pool, kv) = (row["pool"].as_str().unwrap(), row["kv"].as_str().unwrap());
+        let card = format!(",pool={pool},budget={}MiB", row["budget_mib"]);
+        let flags = format!("-b 2048 -fa on -np 1 -ctk {kv} -ctv {kv} -c {}", row["context"]);
+        let plan = exact(&engine, folder.path(), &card, &flags);
+        let (ours, counted) = (mebibytes(&plan["cards"][0]["peak"]), mebibytes(&row["counted"]));
+        assert!((ours - counted).abs() <= OFF, "{pool} {kv} {}: {ours} for {counted}", row["context"]);
+        equal += 1;
+    }
+    eprintln!("{equal} of 16 configurations are equal within {OFF} MiB");
+    assert_eq!(equal, 16);
 }
 
 /// Without flash attention, llama.cpp 0.5.0's pool grows with each token.

@@ -25,8 +25,8 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let phantom = built("libplimsoll_phantom.so", "plimsoll-phantom");
-        let libraries = debian::runtime(folder.path(), &phantom).display().to_string();
-        recorder(folder.path(), &debian::server());
+        let libraries = debian::HIP.runtime(folder.path(), &phantom).display().to_string();
+        recorder(folder.path(), &debian::HIP.server());
         let model = folder.path().join("tiny.gguf");
         plimsoll_specimens::write("tiny", &model, &plimsoll_specimens::Changes::default()).unwrap();
         Self { folder, libraries }

@@ -20,9 +20,9 @@ fn buffers(log: &str) -> Vec<(BufferPlace, BufferKind, u64)> {
 fn long_each_recorded_model_asks_of_amds_runtime_what_was_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let phantom = built("libplimsoll_phantom.so", "plimsoll-phantom");
-    let libraries = debian::runtime(folder.path(), &phantom);
+    let libraries = debian::HIP.runtime(folder.path(), &phantom);
     let engine = || {
-        let mut command = Command::new(debian::server());
+        let mut command = Command::new(debian::HIP.server());
         command.env("LD_LIBRARY_PATH", &libraries);
         command
     };

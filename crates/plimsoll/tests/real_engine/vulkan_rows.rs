@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::cuda;
 use crate::daemon::built;
+use crate::debian;
 use crate::vulkan::libraries;
 
 /// Rows recorded over a driver, and the card that the stand-in poses as for them: `data/vulkan/README.md`.
@@ -17,18 +18,24 @@ struct Recording {
     file: &'static str,
     card: &'static str,
     rows: usize,
+    /// The engine that is asked, given the loader's folder.
+    engine: fn(&Path) -> Command,
 }
 
 /// Mesa's software driver, with the limits under which it was asked.
-const MESA: Recording = Recording {
-    file: "lavapipe-0.5.0.json",
-    card: "total=2147483648,cc=8.9,name=llvmpipe,vendor=65541,integrated=1,type=2,range=4294967295,align=4,\
-           mapalign=64,allocation=4294967292,buffer=4294967292,round=1,subgroup=8,matrix=0,dot=0",
-    rows: 45,
-};
+const MESA: Recording = Recording { file: "lavapipe-0.5.0.json", card: LAVAPIPE, rows: 45, engine: of_npm };
+/// The same with a newer engine.
+const MESA_NEWER: Recording =
+    Recording { file: "lavapipe-0.7.0.json", card: LAVAPIPE, rows: 45, engine: of_debian };
+const LAVAPIPE: &str = "total=2147483648,cc=8.9,name=llvmpipe,vendor=65541,integrated=1,type=2,range=4294967295,align=4,\
+           mapalign=64,allocation=4294967292,buffer=4294967292,round=1,subgroup=8,matrix=0,dot=0";
 /// NVIDIA's driver: every limit is the stand-in's own.
-const NVIDIA: Recording =
-    Recording { file: "nvidia-580-0.5.0.json", card: "total=150754820096,cc=9.0,name=NVIDIA H200", rows: 47 };
+const NVIDIA: Recording = Recording {
+    file: "nvidia-580-0.5.0.json",
+    card: "total=150754820096,cc=9.0,name=NVIDIA H200",
+    rows: 47,
+    engine: of_npm,
+};
 
 /// A row of the recording: sizes in order, below 0 where memory was given back.
 #[derive(Deserialize)]
@@ -55,13 +62,21 @@ pub(crate) fn asked(
     card: &str,
     folder: &Path,
 ) -> (Vec<i64>, String) {
+    command.arg("-m").arg(cuda::specimen(&row.model, folder)).args(row.flags.split_whitespace()).args([
+        "-dev",
+        device,
+        "--no-warmup",
+    ]);
+    let (report, log) = until_slots(command, card, folder);
+    (events(&report), log)
+}
+
+/// The stand-in's report of an engine until it made its slots, and what the engine logged.
+pub(crate) fn until_slots(mut command: Command, card: &str, folder: &Path) -> (String, String) {
     let (report, socket) = (folder.join("report"), folder.join("s.sock"));
     let _ = (fs::remove_file(&report), fs::remove_file(&socket));
     command
-        .arg("-m")
-        .arg(cuda::specimen(&row.model, folder))
-        .args(row.flags.split_whitespace())
-        .args(["-t", "1", "-fit", "off", "-dev", device, "-lv", "4", "--no-warmup", "--host"])
+        .args(["-t", "1", "-fit", "off", "-lv", "4", "--host"])
         .arg(&socket)
         .env("LD_PRELOAD", built("libplimsoll_phantom.so", "plimsoll-phantom"))
         .env("PLIMSOLL_PHANTOM_CARDS", card)
@@ -78,8 +93,8 @@ pub(crate) fn asked(
     }
     engine.kill().unwrap();
     engine.wait().unwrap();
-    assert!(log.contains("n_slots"), "{} {}\n{log}", row.model, row.flags);
-    (events(&fs::read_to_string(&report).unwrap()), log)
+    assert!(log.contains("n_slots"), "{command:?}\n{log}");
+    (fs::read_to_string(&report).unwrap(), log)
 }
 
 fn events(report: &str) -> Vec<i64> {
@@ -99,6 +114,20 @@ fn events(report: &str) -> Vec<i64> {
     events
 }
 
+/// npm's backend of llama.cpp 0.5.0, with CI's server.
+fn of_npm(folder: &Path) -> Command {
+    let mut command = Command::new(&cuda::engine().program);
+    command.env("GGML_BACKEND_PATH", cuda::vulkan_backend()).env("LD_LIBRARY_PATH", libraries(folder));
+    command
+}
+
+/// Debian's llama.cpp 0.7.0 with its own backend.
+fn of_debian(folder: &Path) -> Command {
+    let mut command = Command::new(debian::VULKAN.server());
+    command.env("LD_LIBRARY_PATH", libraries(folder));
+    command
+}
+
 fn hold(recording: &Recording, models: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let rows = rows(&format!("vulkan/{}", recording.file));
@@ -108,9 +137,7 @@ fn hold(recording: &Recording, models: &[&str]) {
     let wrong: Vec<String> = rows
         .iter()
         .filter_map(|row| {
-            let mut command = Command::new(&cuda::engine().program);
-            command.env("GGML_BACKEND_PATH", cuda::vulkan_backend());
-            command.env("LD_LIBRARY_PATH", libraries(folder.path()));
+            let command = (recording.engine)(folder.path());
             let (asked, _) = asked(command, row, "Vulkan0", recording.card, folder.path());
             (asked != row.events)
                 .then(|| format!("{} {}: {asked:?} for {:?}", row.model, row.flags, row.events))
@@ -131,7 +158,7 @@ fn an_engine_asks_of_the_stand_in_what_it_asks_of_nvidias_driver() {
 
 #[test]
 fn long_each_recorded_model_asks_of_the_stand_in_what_it_asks_of_a_driver() {
-    for recording in [MESA, NVIDIA] {
+    for recording in [MESA, MESA_NEWER, NVIDIA] {
         hold(&recording, &[]);
     }
 }

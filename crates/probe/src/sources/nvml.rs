@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Order};
 use plimsoll_wire::env as names;
 
 use super::CardSource;
@@ -77,7 +77,7 @@ fn told(cause: &NvmlError) -> String {
 fn devices(nvml: &Nvml) -> Vec<Device<'_>> {
     let count = nvml.device_count().unwrap_or(0);
     let mut devices: Vec<_> = (0..count).filter_map(|index| nvml.device_by_index(index).ok()).collect();
-    devices.sort_by_cached_key(|device| device.pci_info().map(|pci| (pci.domain, pci.bus, pci.device)).ok());
+    devices.order_by_cached_key(|device| device.pci_info().map(|pci| (pci.domain, pci.bus, pci.device)).ok());
     devices
 }
 

@@ -1,6 +1,8 @@
 //! Explanation of why a model fits on no card: its memory need, each card's memory and the engines that hold
 //! it.
 
+use std::collections::BTreeSet;
+
 use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
 
 use super::ledger::{Account, Ledger};
@@ -62,6 +64,40 @@ pub(super) fn never(
         hints.extend(placements.take(1).flat_map(|placement| after_measurement(ledger, placement)));
     }
     NoPlacement { crowded_out, reason, hints }
+}
+
+/// The refusal of a model beside pinned ones that are as many as may be loaded.
+pub(super) fn no_run_left(
+    query: &PlacementQuery,
+    ledger: &Ledger,
+    tenants: &[CardTenant],
+    most: usize,
+) -> NoPlacement {
+    let stays = |run| tenants.iter().any(|t| t.run == run && t.standing == CardStanding::Stays);
+    let claims = ledger.accounts().iter().flat_map(Account::claims);
+    let pinned: BTreeSet<&str> =
+        claims.filter(|claim| stays(claim.run)).map(|claim| &*claim.holder).collect();
+    let name = query.name;
+    let text = format!("{name} cannot load: {}, and as many are pinned", at_most(most));
+    let reason = Reason::new("no_room", text)
+        .fact("model", name)
+        .fact("models_max", u64::try_from(most).unwrap_or(u64::MAX));
+    let of_pinned =
+        |name: &&str| Reason::new("pinned", format!("the model {name} is pinned")).fact("model", *name);
+    let hints = pinned.iter().map(|name| Hint::new(Advice::Other(format!("unpin {name}"))));
+    NoPlacement {
+        crowded_out: true,
+        reason: reason.because_all(pinned.iter().map(of_pinned)),
+        hints: hints.collect(),
+    }
+}
+
+/// The limit of runs in words.
+pub(crate) fn at_most(most: usize) -> String {
+    match most {
+        1 => "at most one model is loaded at a time (`models-max`)".to_owned(),
+        _ => format!("at most {most} models are loaded at a time (`models-max`)"),
+    }
 }
 
 /// Remedies for a model that fits by its plan, and was measured to take more than its cards may hold.

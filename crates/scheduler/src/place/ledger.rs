@@ -210,6 +210,16 @@ impl Ledger {
         self.most_runs
     }
 
+    /// The most runs at a time, if there are as many.
+    pub(crate) fn full_at(&self) -> Option<usize> {
+        self.most_runs.map(NonZeroUsize::get).filter(|most| self.runs() >= *most)
+    }
+
+    fn runs(&self) -> usize {
+        let claims = self.accounts.iter().flat_map(|account| &account.claims);
+        claims.map(|claim| claim.run).collect::<BTreeSet<_>>().len()
+    }
+
     /// Accounts in the order of the machine's cards.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
@@ -394,8 +404,7 @@ impl Ledger {
     /// Checks the ledger: no run has two claims on a card, no whole card is shared, no more than a card's limit is
     /// granted, and no more runs than their limit.
     pub fn audit(&self) -> Result<(), AuditError> {
-        let claims = self.accounts.iter().flat_map(|account| &account.claims);
-        let runs = claims.map(|claim| claim.run).collect::<BTreeSet<_>>().len();
+        let runs = self.runs();
         if let Some(most) = self.most_runs.map(NonZeroUsize::get).filter(|most| runs > *most) {
             return Err(AuditError::TooManyRuns { runs, most });
         }

@@ -3,7 +3,11 @@
 //! The cheapest set of cards is chosen: best is one where no engine must stop, then one where idle engines
 //! must stop. Worst is one where busy engines must finish first.
 
-use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
+use std::num::NonZeroUsize;
+
+use plimsoll_base::{
+    Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Order, Placement, Reason, RunId, Share,
+};
 
 use serde::Serialize;
 
@@ -132,6 +136,9 @@ pub fn place(
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
     let placer = Placer { query, ledger, reserved, tenants };
+    if let Some(most) = placer.full_of_pinned() {
+        return PlacementVerdict::Never(Box::new(explain::no_run_left(query, ledger, tenants, most)));
+    }
     let mut best: Option<PlacementOption> = None;
     for set in sets::candidates(ledger, query.allowed, query.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
@@ -299,6 +306,12 @@ impl Placer<'_> {
             })
     }
 
+    /// The most runs at a time, if pinned ones are as many.
+    fn full_of_pinned(&self) -> Option<usize> {
+        let pinned = self.tenants.iter().filter(|tenant| tenant.standing == CardStanding::Stays).count();
+        self.ledger.most_runs().map(NonZeroUsize::get).filter(|most| pinned >= *most)
+    }
+
     /// False for a model of unknown need on a card that reports no memory.
     fn enters(&self, placement: &Placement) -> bool {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
@@ -342,7 +355,7 @@ impl Placer<'_> {
             .filter(|t| t.standing > CardStanding::Leaving && t.standing <= worst)
             .collect();
         // The order decides among sets of one cost and size: idle before busy, least recently used first.
-        others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
+        others.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let candidates: Vec<EvictionCandidate> = others
             .iter()
             .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant.run), cost: tenant.cost })

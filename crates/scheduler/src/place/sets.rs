@@ -2,7 +2,7 @@
 //!
 //! Cards of different kinds are never mixed. If the model's flags name cards, every set contains them.
 
-use plimsoll_base::{CardId, CardKind, NamedDemand};
+use plimsoll_base::{CardId, CardKind, NamedDemand, Order};
 
 use super::ledger::Ledger;
 
@@ -26,7 +26,7 @@ pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &NamedDeman
     if sets.is_empty() || !allowed.is_empty() {
         sets.extend(host.into_iter().map(|index| vec![index]));
     }
-    sets.sort_by_key(Vec::len);
+    sets.order_by_key(Vec::len);
     sets
 }
 
@@ -47,7 +47,7 @@ fn around(ledger: &Ledger, usable: &[usize], named: &NamedDemand) -> Vec<Vec<usi
         });
         let wider: Vec<Vec<usize>> = wider.collect();
         sets.extend(wider);
-        sets.sort_by_key(Vec::len);
+        sets.order_by_key(Vec::len);
     }
     sets
 }
@@ -62,7 +62,7 @@ fn subsets(ledger: &Ledger, mut cards: Vec<usize>) -> Vec<Vec<usize>> {
             |mask: u32| cards.iter().enumerate().filter(move |(i, _)| mask >> i & 1 == 1).map(|(_, c)| *c);
         return masks.map(|mask| chosen(mask).collect()).collect();
     }
-    cards.sort_by_key(|index| (ledger.accounts()[*index].free(), *index));
+    cards.order_by_key(|index| (ledger.accounts()[*index].free(), *index));
     let windows = (1..=cards.len()).flat_map(|size| cards.windows(size));
     let in_order = |window: &[usize]| {
         let mut set = window.to_vec();

@@ -3,7 +3,7 @@
 //! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
 //! it needs.
 
-use plimsoll_base::{Placement, RunId};
+use plimsoll_base::{Order, Placement, RunId};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
@@ -44,7 +44,7 @@ impl Scheduler {
                 _ => {}
             }
         }
-        turns.sort_unstable_by_key(QueueTurn::key);
+        turns.order_by_key(QueueTurn::key);
         let mut reserved = Reservations::default();
         for turn in turns {
             if let Some(due) = turn.postponable(self.clock.now()) {

@@ -1,7 +1,7 @@
 //! Memory that models leave to other processes: what an operator keeps free, what other processes take, and programs
 //! that have precedence.
 
-use plimsoll_base::{Bytes, CardId, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, Order, Reason, RunId};
 
 use super::Scheduler;
 use crate::models::{Drain, ModelSlot, RunPhase, RunState};
@@ -132,7 +132,7 @@ impl Scheduler {
             })
             .filter(|(_, candidate)| !candidate.frees[0].is_zero())
             .collect();
-        ranked.sort_by_key(|(stamp, _)| *stamp);
+        ranked.order_by_key(|(stamp, _)| *stamp);
         ranked.into_iter().map(|(_, candidate)| candidate).collect()
     }
 

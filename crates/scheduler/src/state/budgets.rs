@@ -1,7 +1,7 @@
 //! Pending requests of running engines for a larger memory budget, which wait until other engines have
 //! stopped.
 
-use plimsoll_base::{Bytes, CardId, RunId};
+use plimsoll_base::{Bytes, CardId, Order, RunId};
 
 use super::StateRef;
 use crate::place::{EvictionCandidate, cheapest};
@@ -80,7 +80,7 @@ impl StateRef<'_> {
             })
             .collect();
         // By last use, as for a load: equal sets are decided by the least recently used run.
-        idle.sort_unstable();
+        idle.order();
         let candidates: Vec<EvictionCandidate> = idle
             .iter()
             .map(|(_, run, _, cost)| EvictionCandidate {

@@ -1,7 +1,7 @@
 //! Memory that an engine lacks for a request with more tokens, and the engines that could be stopped to free
 //! it.
 
-use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
+use plimsoll_base::{Bytes, Card, CardId, Order, Placement, RunId, Share};
 
 use super::StateRef;
 use crate::effect::RequestRefusal;
@@ -111,7 +111,7 @@ impl StateRef<'_> {
         let mut tenants = self.tenants(id);
         // A run cannot make room for itself.
         tenants.retain(|tenant| tenant.run != own && tenant.standing <= worst);
-        tenants.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
+        tenants.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let leaves = tenants.partition_point(|tenant| tenant.standing == CardStanding::Leaving);
         let mut gone: Vec<RunId> = tenants.drain(..leaves).map(|tenant| tenant.run).collect();
         // What leaving runs free need not be freed by others.

@@ -1,6 +1,6 @@
 //! Outlook of each model for displays: its turn to be stopped for another model, and the wait of its requests.
 
-use plimsoll_base::Reason;
+use plimsoll_base::{Order, Reason};
 use serde::Serialize;
 
 use super::StateRef;
@@ -54,7 +54,7 @@ impl StateRef<'_> {
             })
             .filter(|(standing, ..)| matches!(standing, CardStanding::Idle | CardStanding::Busy))
             .collect();
-        ready.sort_unstable();
+        ready.order();
         let place = |id| ready.iter().position(|(.., other)| *other == id).map(|at| at + 1);
         let of = |(id, slot): (ModelId, &ModelSlot)| {
             let run = slot.run.as_ref();

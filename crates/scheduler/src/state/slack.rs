@@ -2,7 +2,7 @@
 //!
 //! While another model waits for memory, the slack may be taken, unless the engine has queued requests.
 
-use plimsoll_base::{Bytes, RunId, Share};
+use plimsoll_base::{Bytes, Order, RunId, Share};
 
 use super::StateRef;
 use crate::models::ModelSlot;
@@ -58,7 +58,7 @@ impl StateRef<'_> {
             })
             .collect();
         // A run that was used lately will probably need its full depth again.
-        all.sort_by_key(|(stamp, run, _)| (*stamp, *run));
+        all.order_by_key(|(stamp, run, _)| (*stamp, *run));
         all.into_iter().map(|(_, run, share)| (run, share)).collect()
     }
 

@@ -4,6 +4,7 @@ use plimsoll_base::{Reason, RunId};
 
 use super::StateRef;
 use crate::models::{Drain, ModelSlot, RunSleep};
+use crate::place::at_most;
 use crate::time::Moment;
 
 impl StateRef<'_> {
@@ -49,6 +50,9 @@ impl StateRef<'_> {
             let name = &slot.name;
             if let Some(room) = slot.room() {
                 if room.victims.contains(&run) {
+                    if let Some(most) = self.ledger.full_at() {
+                        return Some(makes_room(format!("{name} loads, and {}", at_most(most))));
+                    }
                     let text = format!("{name} needs {}", room.needs);
                     return Some(makes_room(text).fact("need", room.needs));
                 }

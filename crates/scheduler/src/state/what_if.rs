@@ -72,7 +72,10 @@ impl StateRef<'_> {
             PlacementVerdict::Fits(placement) => (WhatIfVerdict::Now, placement, Vec::new()),
             PlacementVerdict::FitsAfter { placement, evict } => (WhatIfVerdict::After, placement, evict),
             PlacementVerdict::WaitsFor { placement, busy } => (WhatIfVerdict::Waits, placement, busy),
-            PlacementVerdict::Later => return None,
+            PlacementVerdict::Later => {
+                let (shares, stops, hints) = (Vec::new(), Vec::new(), Vec::new());
+                return Some(WhatIf { fits: WhatIfVerdict::Waits, shares, stops, reason: None, hints });
+            }
             PlacementVerdict::Never(never) => {
                 let fits = if never.crowded_out { WhatIfVerdict::Crowded } else { WhatIfVerdict::Never };
                 let (reason, hints) = (Some(never.reason), never.hints);

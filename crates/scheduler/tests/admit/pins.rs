@@ -1,9 +1,11 @@
 //! Tests of pins that an operator sets on a running scheduler.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use plimsoll_scheduler::{
-    ConfigChange, ModelId, ModelSpec, ModelState, Moment, RequestRefusalKind, SchedulerEvent, Stopping,
+    ConfigChange, ModelId, ModelSpec, ModelState, Moment, RequestRefusalKind, SchedulerEvent,
+    SchedulerSettings, Stopping,
 };
 
 use crate::desk::Desk;
@@ -31,6 +33,27 @@ fn a_pinned_model_makes_no_room_until_it_is_unpinned() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+}
+
+#[test]
+fn a_limit_of_models_that_pinned_ones_fill_is_named_and_not_taken_for_want_of_memory() {
+    let limit = |settings: &mut SchedulerSettings| settings.models_max = NonZeroUsize::new(1);
+    let mut desk = Desk::set_up(&[80], &[8, 8], |_, _| {}, limit);
+    let run = desk.loaded(0);
+    desk.pin(0, None);
+    desk.ask(1);
+    desk.surveyed(1);
+    let refusal = desk.refusals()[0].clone();
+    assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
+    let said = refusal.reason.to_string();
+    assert!(said.contains("`models-max`") && said.contains("the model m0 is pinned"), "{said}");
+    assert_eq!(refusal.hints[0].to_string(), "unpin m0");
+    desk.pin(0, Some(0));
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+    let why = desk.scheduler.stop_reason(run, desk.now).unwrap().to_string();
+    assert!(why.contains("at most one model is loaded at a time"), "{why}");
 }
 
 #[test]

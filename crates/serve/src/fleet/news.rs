@@ -8,11 +8,11 @@ use plimsoll_base::MemoryModel;
 use plimsoll_fleet::{FleetEvent, RunPhase};
 use plimsoll_scheduler::{ModelId, ModelState, SchedulerEffect};
 use serde_json::{Value, json};
-use tokio::task::spawn_local;
 
 use super::{FleetMember, offers};
 use crate::route::{Exposition, MetricKind, ModelService};
 use crate::runtime::{Extension, Runtime};
+use crate::task::spawn_local;
 
 /// Hosts that displays show: a page of more is read by nobody, and each event of the status stream carries them.
 const MOST_SHOWN: usize = 64;

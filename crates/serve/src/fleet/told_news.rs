@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use plimsoll_etcd::StoreHeader;
 use plimsoll_fleet::{DEEPEST, NewsLine, StoreChange};
-use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use super::FleetMember;
 use crate::route::{Feed, FeedListener, HttpProblem};
+use crate::task::spawn_local;
 
 /// Hosts that one host tells: sixteen are meant to ask, and more where others are gone.
 const MOST_LISTENERS: usize = 64;

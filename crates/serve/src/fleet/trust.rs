@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use super::{FleetError, FleetMember};
 use crate::route::{HOP, HostRequest, HttpProblem, NEWS, PeerGate, SEAT, no_certificate, shows};
+use crate::task::spawn_blocking;
 
 /// Longest time between two looks at the certificate's age, and time between two attempts to renew it, at most.
 const LOOK: Duration = Duration::from_secs(3600);
@@ -235,7 +236,7 @@ impl FleetMember {
         let present = certificates.identity().clone();
         if let Some(authority) = &certificates.authority {
             let (authority, folder) = (Arc::clone(authority), certificates.folder.clone());
-            let renewed = tokio::task::spawn_blocking(move || authority.renew_own(&folder, &present, now()));
+            let renewed = spawn_blocking(move || authority.renew_own(&folder, &present, now()));
             return renewed.await.unwrap_or(Err(IdentityError::Random.into()));
         }
         // Where the store says that the authority's host is now.

@@ -28,6 +28,7 @@ use plimsoll_wire::page::{CardSnapshot, PageSnapshot};
 
 use self::budgets::PendingRequest;
 use crate::runtime::{EngineRun, Extension, Runtime};
+use crate::task::spawn_local;
 
 /// Additional tokens that make a deeper answer worth a sample.
 const DEEPER: u64 = 256;
@@ -199,7 +200,7 @@ impl GuardHandler {
 
 impl Extension for GuardHandler {
     fn start(self: Rc<Self>, runtime: &Rc<Runtime>) {
-        tokio::task::spawn_local(budgets::watch(self, Rc::clone(runtime)));
+        spawn_local(budgets::watch(self, Rc::clone(runtime)));
     }
 
     fn on_effect(&self, runtime: &Rc<Runtime>, effect: &SchedulerEffect) {

@@ -9,10 +9,10 @@ use plimsoll_base::Bytes;
 use plimsoll_reclaim::{AskedNeighbour, ask, neighbours};
 use plimsoll_scheduler::{ModelId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
-use tokio::task::{spawn_blocking, spawn_local};
 
 use super::guard::GuardHandler;
 use crate::runtime::{Extension, Runtime};
+use crate::task::{spawn_blocking, spawn_local};
 
 #[derive(Debug)]
 pub(super) struct Neighbours {

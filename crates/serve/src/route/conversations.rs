@@ -14,7 +14,6 @@ use http_body_util::BodyExt;
 use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio::task::spawn_local;
 
 use super::body::{ClientBody, receive};
 use super::engine_page;
@@ -24,6 +23,7 @@ use super::proxy::ProxyRequest;
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::server::HttpServer;
+use crate::task::spawn_local;
 
 impl<H: ModelService> HttpServer<H> {
     /// Sends a request of a conversation, also if its client leaves while the model loads.

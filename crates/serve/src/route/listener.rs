@@ -32,6 +32,7 @@ use super::limits::Limits;
 use super::model_service::ModelService;
 use super::server::HttpServer;
 use super::stream::BrokenAnswer;
+use crate::task::spawn_local;
 
 /// Pause after a failed accept. It fails if descriptors or memory are missing, and only waiting helps.
 const BREATH: Duration = Duration::from_millis(50);
@@ -223,7 +224,7 @@ pub(crate) async fn serve<H: ModelService>(
                     let (client, stream) = ClientConnection::open(stream, server.settings.keys.is_empty());
                     let place = open.enter(&client);
                     let draining = draining.clone();
-                    tokio::task::spawn_local(async move {
+                    spawn_local(async move {
                         let (its, its_server) = (Rc::clone(&client), Rc::clone(&server));
                         let service = service_fn(move |request| Rc::clone(&its_server).answer(request, Rc::clone(&its)));
                         serve_connection((client, stream), &builder, service, server, draining).await;
@@ -277,7 +278,7 @@ pub(super) async fn serve_connection<H, I, S, B>(
     let (tell, mut told) = oneshot::channel();
     // A task of its own: in this one, each read and write would poll all the timers and signals as well, which
     // took a tenth of a small request's time.
-    let watch = tokio::task::spawn_local({
+    let watch = spawn_local({
         let (client, limits) = (Rc::clone(&client), limits.clone());
         async move {
             let is_draining = tokio::select! {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
+use plimsoll_base::Order;
 use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -303,7 +304,7 @@ impl<H: ModelService> HttpServer<H> {
             });
         }
         let mut answers = asked.join_all().await;
-        answers.sort_by(|(one, _), (other, _)| one.cmp(other));
+        answers.order_by(|(one, _), (other, _)| one.cmp(other));
         let (mut engines, mut start) = (EngineMetrics::default(), None);
         for (name, page) in answers.iter().filter_map(|(name, page)| Some((name, page.as_ref()?))) {
             if let Ok(of_engine) = str::from_utf8(&page.body) {

@@ -49,6 +49,7 @@ use super::rope::Rope;
 use super::server::HttpServer;
 use super::stream::Relay;
 use super::{HttpProblem, headers};
+use crate::task::spawn_blocking;
 
 /// The release of Ollama whose API this follows. Its clients ask for the number first: VS Code wants 0.6.4.
 pub(super) const VERSION: &str = "0.14.0";
@@ -153,9 +154,7 @@ impl<H: ModelService> HttpServer<H> {
         };
         match length > SMALL {
             // The thread that serves would stand still for it.
-            true => tokio::task::spawn_blocking(work)
-                .await
-                .unwrap_or_else(|error| Err(refused(error.to_string()))),
+            true => spawn_blocking(work).await.unwrap_or_else(|error| Err(refused(error.to_string()))),
             false => work(),
         }
     }

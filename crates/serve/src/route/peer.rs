@@ -29,6 +29,7 @@ use super::problem::{ErrorShape, HttpProblem};
 use super::reply::{self, Reply, ReplyBody};
 use super::server::{HttpServer, handed_over};
 use super::stream::BrokenAnswer;
+use crate::task::spawn_blocking;
 
 /// Present in a request that was passed on; it is not passed on again.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("plimsoll-hop");
@@ -199,7 +200,7 @@ impl Peer {
         sign: impl FnOnce() -> Result<Grant, AdmissionRefusal> + Send + 'static,
     ) -> Result<Reply<P>, HttpProblem> {
         // It waits for the disk, and for a command that has the lock.
-        let granted = tokio::task::spawn_blocking(sign).await;
+        let granted = spawn_blocking(sign).await;
         let failed =
             || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "authority_failed", "no signature");
         match granted.map_err(|_| failed())? {

@@ -24,6 +24,7 @@ use super::listener::{OpenConnections, connection_builder, serve_connection};
 use super::model_service::ModelService;
 use super::peer::{Peer, PeerGate};
 use super::server::HttpServer;
+use crate::task::spawn_local;
 
 /// Time for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -74,7 +75,7 @@ pub(crate) async fn serve_peers<H: ModelService>(
                 Ok((stream, from)) => {
                     port.open.make_room(&port.server).await;
                     let (port, draining) = (Rc::clone(&port), draining.clone());
-                    tokio::task::spawn_local(async move { port.take(stream, from.ip(), draining).await });
+                    spawn_local(async move { port.take(stream, from.ip(), draining).await });
                 }
                 Err(_) => tokio::time::sleep(BREATH).await,
             },

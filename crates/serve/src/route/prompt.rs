@@ -18,6 +18,7 @@ use super::ask::exchange;
 use super::limits::Limits;
 use super::rope::Rope;
 use super::upstream::Upstream;
+use crate::task::spawn_blocking;
 
 mod asked;
 mod prefixes;
@@ -125,7 +126,7 @@ impl RequestPrompt<'_> {
 /// Runs `work` on a body of this size: on another thread where the one that serves would stand still for it.
 async fn off_thread<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     match size > SMALL {
-        true => tokio::task::spawn_blocking(work).await.ok(),
+        true => spawn_blocking(work).await.ok(),
         false => Some(work()),
     }
 }

@@ -24,7 +24,6 @@ use plimsoll_scheduler::{
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio::task::spawn_blocking;
 
 use self::kept::{FailureStore, KeptFailure};
 use self::marks::Marks;
@@ -34,6 +33,7 @@ use super::memory::group_of;
 use super::run::EngineRun;
 use super::{Runtime, in_a_line};
 use crate::route::ModelService;
+use crate::task::spawn_blocking;
 
 pub(super) use self::failures::keep;
 pub(super) use self::webhook::Webhook;

@@ -16,10 +16,10 @@ use plimsoll_flags::FlagOrigin;
 use plimsoll_hub::{Bounds, DownloadPlan, DownloadProgress, DownloadedModel, Hub, HubError};
 use plimsoll_model::Dialect;
 use serde_json::{Value, json};
-use tokio::task::{JoinError, spawn_blocking, spawn_local};
 
 use super::Runtime;
 use crate::route::{DownloadOrder, HttpProblem, ModelService};
+use crate::task::{NoAnswer, spawn_blocking, spawn_local};
 
 /// Downloads at a time; each has a thread.
 const MOST: usize = 4;
@@ -242,14 +242,9 @@ impl Drop for DownloadPlace {
     }
 }
 
-fn flat<T>(ended: Result<Result<T, HubError>, JoinError>) -> Result<T, String> {
-    let text = match ended {
-        Ok(done) => {
-            return done.map_err(|error| error.to_string().replace("\nhint: ", "; ").replace('\n', " "));
-        }
-        Err(error) => error.to_string(),
-    };
-    Err(text)
+fn flat<T>(ended: Result<Result<T, HubError>, NoAnswer>) -> Result<T, String> {
+    let done = ended.map_err(|error| error.to_string())?;
+    done.map_err(|error| error.to_string().replace("\nhint: ", "; ").replace('\n', " "))
 }
 
 fn refused(code: &'static str, text: String) -> HttpProblem {

@@ -20,6 +20,7 @@ use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
 use super::survey::{Asking, Patience, look, profile};
 use crate::route::ModelProfile;
+use crate::task::spawn_blocking;
 
 /// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]
@@ -88,10 +89,9 @@ impl Runtime {
         let limits = self.settings.scheduler.cards.clone();
         let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
-        let looked = tokio::task::spawn_blocking(move || {
-            forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known)
-        })
-        .await;
+        let looked =
+            spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known))
+                .await;
         // A survey that panicked gives no forecast; each load surveys anew anyway.
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use plimsoll_base::{Fact, Reason};
+use plimsoll_base::{Fact, Order, Reason};
 use plimsoll_probe::Holder;
 
 use super::Runtime;
@@ -26,7 +26,7 @@ impl Runtime {
             .iter()
             .filter(|holder| holder.card.as_str() == card && !is_engine(holder))
             .collect();
-        holders.sort_by_key(|holder| Reverse(holder.used));
+        holders.order_by_key(|holder| Reverse(holder.used));
         let named = || holders.iter().take(MOST_NAMED).map(|holder| named(holder));
         if reason.code == "foreign_memory" {
             return reason.because.extend(named());

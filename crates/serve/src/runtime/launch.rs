@@ -24,6 +24,7 @@ use super::run::EngineRun;
 use super::slots::RunSlots;
 use super::survey::host_cache::limit_prompt_cache;
 use super::survey::named::is_on_host;
+use crate::task::spawn_blocking;
 
 /// Everything needed to start one run.
 pub(super) struct Starter<'a> {
@@ -61,7 +62,7 @@ impl Starter<'_> {
         let entry = &self.run.entry;
         let (model, configured) = (ConfiguredModel::clone(entry), self.runtime.settings.engine.clone());
         // A folder of the search path may lie on a disk that hangs.
-        let found = tokio::task::spawn_blocking(move || {
+        let found = spawn_blocking(move || {
             let engine = engine_command(&model, configured.as_deref())?;
             let program = single_program(&model, &engine);
             Ok::<_, EngineError>((engine, program, model_files::size_of_entry(&model)))
@@ -94,7 +95,7 @@ impl Starter<'_> {
             return self.private(None, false);
         };
         // It runs the program, and a GPU build takes a second to load its libraries.
-        let asked = tokio::task::spawn_blocking(move || {
+        let asked = spawn_blocking(move || {
             if engine::is_shell_script(&program) {
                 return None;
             }
@@ -128,7 +129,7 @@ impl Starter<'_> {
         let Some(program) = program else {
             return Ok(Vec::new());
         };
-        let asked = tokio::task::spawn_blocking(move || engine::vulkan_cards(&program, &environment)).await;
+        let asked = spawn_blocking(move || engine::vulkan_cards(&program, &environment)).await;
         let Ok(Ok(shown)) = asked else {
             return Ok(Vec::new());
         };

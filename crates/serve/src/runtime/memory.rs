@@ -10,10 +10,10 @@ use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_probe::{HOST_CARD, Holder, Reading, resident, resident_less_cache};
 use plimsoll_scheduler::{ModelState, Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};
-use tokio::task::{spawn_blocking, spawn_local};
 
 use super::Runtime;
 use super::run::EngineRun;
+use crate::task::{spawn_blocking, spawn_local};
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -86,11 +86,11 @@ impl Runtime {
         };
         let need = self.on_own_cards(&view.claim).unwrap_or_default();
         if let Some((file, text)) = self.needs.measured(&entry, run.placement().alone, need) {
-            spawn_blocking(move || {
+            drop(spawn_blocking(move || {
                 if let Err(error) = file.write(&text) {
                     tracing::debug!("a measured need is not kept: {error}");
                 }
-            });
+            }));
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_reclaim::files_of;
@@ -34,7 +34,7 @@ pub(crate) fn of(wish: &ModelParams) -> Vec<PathBuf> {
     let sets = sets.into_iter().flatten().flat_map(|path| files_of(Path::new(path)));
     let others = wish.adapters.iter().chain(&wish.control_vectors);
     let mut files: Vec<PathBuf> = sets.chain(others.map(PathBuf::from)).collect();
-    files.sort();
+    files.order();
     // A draft model may be the model itself.
     files.dedup();
     files.retain(|path| is_readable(path));

@@ -9,9 +9,9 @@ use plimsoll_config::ConfiguredModel;
 use plimsoll_probe::HostMemory;
 use plimsoll_reclaim::read_ahead;
 use plimsoll_scheduler::{ModelId, ModelState};
-use tokio::task::spawn_blocking;
 
 use super::{Runtime, model_files};
+use crate::task::spawn_blocking;
 
 /// Part of the host's available memory that the files may take: beyond it their end would evict their beginning.
 const PART: (u64, u64) = (1, 2);
@@ -42,7 +42,7 @@ impl Runtime {
     pub(super) fn read_ahead(&self, model: ModelId) {
         let (entry, wanted) = (ConfiguredModel::clone(&self.entry(model)), self.ahead.begin(model));
         // A hanging disk holds this thread, and no request.
-        spawn_blocking(move || {
+        drop(spawn_blocking(move || {
             let available = HostMemory::read().map(|memory| memory.available.scaled(PART.0, PART.1));
             if available.is_none_or(|available| model_files::size_of_entry(&entry) > available) {
                 return;
@@ -56,7 +56,7 @@ impl Runtime {
                 // The engine will meet the same error and name it.
                 Err(error) => tracing::debug!("the files of {name} are not read ahead: {error}"),
             }
-        });
+        }));
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_base::{Card, CardId};
+use plimsoll_base::{Card, CardId, Order};
 use plimsoll_config::{ConfiguredModel, RefusedModel, ServeSettings, fits_pattern};
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 
@@ -69,7 +69,7 @@ impl ModelRegistry {
         // A model has an entry for each alias.
         let mut removed: Vec<ModelId> = gone.into_values().collect();
         // A hash map has no order, and the events of a reload should always come in the same one.
-        removed.sort_unstable();
+        removed.order();
         removed.dedup();
         changes.extend(removed.into_iter().map(|id| (id, ConfigChange::Removed)));
         Ok(changes)

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use tokio::task::{spawn_blocking, spawn_local};
-
 use super::{ConfigureError, Runtime, counted};
 use crate::config_file::{Config, ReadConfigError};
+use crate::task::{spawn_blocking, spawn_local};
 
 impl Runtime {
     /// Reads a configuration, applies it, and logs and returns what it changed; an error changes nothing.
@@ -33,16 +32,16 @@ impl Runtime {
         let config = read.unwrap_or_else(|error| {
             Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
         })?;
+        // A mistyped flag must not end a model that runs.
+        if let Some(refused) = self.state.borrow().registry.newly_refused(&config.roster.refused) {
+            return Err(ReadConfigError::from(refused.error.clone()).into());
+        }
         config.warn();
         let mut notes = config.warn_of_restart(&self.settings.serve);
         // Without a key the listener would answer every machine that reaches it.
         if self.settings.needs_keys && config.keys.is_empty() {
             let path = path.to_owned();
             return Err(ConfigureError::NoKey { path });
-        }
-        // A mistyped flag must not end a model that runs.
-        if let Some(refused) = self.state.borrow().registry.newly_refused(&config.roster.refused) {
-            return Err(ReadConfigError::from(refused.error.clone()).into());
         }
         // Models first: an unknown card must leave the old keys in place, too.
         let changed = self.configure(config.roster)?;

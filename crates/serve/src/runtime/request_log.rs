@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use plimsoll_base::IdMap;
+use plimsoll_base::{IdMap, Order};
 use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 use tracing::Level;
@@ -269,7 +269,7 @@ impl Runtime {
         let start = self.up_since();
         let open = self.counts.open.borrow();
         let mut open: Vec<_> = open.iter().collect();
-        open.sort_unstable_by_key(|(id, _)| **id);
+        open.order_by_key(|(id, _)| **id);
         let list = open.into_iter().map(|(id, open)| {
             let arrived = open.arrived.saturating_duration_since(start);
             let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());

@@ -18,11 +18,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::ModelId;
 use tokio::sync::Mutex;
-use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use self::engine::EngineSlot;
@@ -30,6 +29,7 @@ use self::store::{SavedSlot, SlotFileError, SlotStore};
 use super::Runtime;
 use super::run::EngineRun;
 use crate::route::{PromptPrefixes, RequestPrompt, Upstream};
+use crate::task::{spawn_blocking, spawn_local};
 
 /// A prompt that takes less time than this is computed anew.
 const LEAST: Duration = Duration::from_millis(250);
@@ -274,7 +274,7 @@ impl Runtime {
         let Some(mut slots) = engine::slots(engine).await else { return true };
         slots.retain(|slot| !slot.is_processing && slot.tokens > 0);
         // The most expensive first, should there be no time for all.
-        slots.sort_by_key(|slot| std::cmp::Reverse(slot.tokens));
+        slots.order_by_key(|slot| std::cmp::Reverse(slot.tokens));
         let mut written: Vec<WrittenSlot> = Vec::new();
         let mut in_time = true;
         for slot in slots {

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use plimsoll_base::Order;
 use plimsoll_probe::own_file;
 
 /// A longer file was not written by this program.
@@ -63,7 +64,7 @@ fn forget_oldest(path: &Path, folder: &Path) {
         .filter(|path| own.is_some() && kind(path) == own)
         .filter_map(|path| Some((path.symlink_metadata().ok()?.modified().ok()?, path)))
         .collect();
-    files.sort();
+    files.order();
     for (_, path) in files.iter().rev().skip(MOST_FILES) {
         let _ = fs::remove_file(path);
     }

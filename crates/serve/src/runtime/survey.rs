@@ -35,6 +35,7 @@ pub(crate) use self::questions::Asking;
 use self::questions::ModelQuestions;
 use super::Runtime;
 use super::launch::{engine_command, single_program, unstartable};
+use crate::task::spawn_blocking;
 
 /// Answers the scheduler's Survey. Files and programs are read on another thread.
 pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
@@ -44,7 +45,7 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     let cards = runtime.settings.served();
     let asking = runtime.asking(Patience::Known);
     // A header may lie on a network file system that takes seconds.
-    let looked = tokio::task::spawn_blocking(move || {
+    let looked = spawn_blocking(move || {
         let demand = look(&entry, engine.as_deref(), &cards, asking.as_ref());
         demand.map(|demand| known.instead(&entry, demand))
     });

@@ -1,6 +1,6 @@
 //! Summary of a memory recording: the range of every figure, large changes and log lines.
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use serde::Serialize;
 
 use super::about::About;
@@ -181,7 +181,7 @@ impl Glance {
         moves.push(over);
         // Pruned in batches, so that a day of moves costs no sort per move.
         if moves.len() > 2 * MOST_MOVES {
-            moves.sort_by_key(|over| std::cmp::Reverse(over.size()));
+            moves.order_by_key(|over| std::cmp::Reverse(over.size()));
             moves.truncate(MOST_MOVES);
         }
     }
@@ -191,10 +191,10 @@ impl Glance {
             self.keep(over);
         }
         let mut summary = self.summary;
-        summary.moves.sort_by_key(|over| std::cmp::Reverse(over.size()));
+        summary.moves.order_by_key(|over| std::cmp::Reverse(over.size()));
         summary.moves.truncate(MOST_MOVES);
         // Chosen by size, shown by time.
-        summary.moves.sort_by_key(|over| over.from_ms);
+        summary.moves.order_by_key(|over| over.from_ms);
         summary.torn_bytes = u64::try_from(left).unwrap_or(u64::MAX);
         summary
     }

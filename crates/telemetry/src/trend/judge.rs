@@ -1,6 +1,6 @@
 //! Verdict of the statistical test for memory leaks on a series of samples.
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use serde::Serialize;
 
 use super::blocks::{Increment, increments, middle, wide};
@@ -162,9 +162,9 @@ pub fn steps(points: &[TrendPoint]) -> Vec<TrendStep> {
     let stands_out =
         |step: &TrendStep| step.size() >= LEAST_STEP && wide(step.size().get()) >= STANDS_OUT * usual;
     let mut steps: Vec<TrendStep> = all.filter(stands_out).collect();
-    steps.sort_by_key(|step| std::cmp::Reverse(step.size()));
+    steps.order_by_key(|step| std::cmp::Reverse(step.size()));
     steps.truncate(MOST_STEPS);
-    steps.sort_by_key(|step| step.at);
+    steps.order_by_key(|step| step.at);
     steps
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{Bytes, Card, Order};
 use plimsoll_flags::{Options, RemoteSource};
 use plimsoll_hub::Quantisation;
 use plimsoll_planner::{CardPlan, Plan};
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
                 -GGUF"
         )));
     }
-    rows.sort_by_key(PlannedQuant::rank);
+    rows.order_by_key(PlannedQuant::rank);
     let document = json!({
         "schema": "plimsoll.quants/1",
         "repository": repo,

@@ -59,9 +59,14 @@ pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// The error without the tip to write an unknown option behind `--`, which is refused there too; that of a plan names the
 /// engine's flag that may be meant.
 pub(crate) fn meant(mut error: clap::Error) -> clap::Error {
+    let verb = std::env::args_os().nth(1).unwrap_or_default();
+    if error.kind() == ErrorKind::UnknownArgument && verb.as_encoded_bytes().starts_with(b"-") {
+        let tip = "options stand behind the verb, as in `plimsoll ps --json`".to_owned();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        return error;
+    }
     if error.kind() == ErrorKind::UnknownArgument && error.remove(ContextKind::Suggested).is_some() {
-        let is_plan = std::env::args_os().nth(1).is_some_and(|verb| verb == "plan");
-        let unknown = error.get(ContextKind::InvalidArg).filter(|_| is_plan).map(ToString::to_string);
+        let unknown = error.get(ContextKind::InvalidArg).filter(|_| verb == "plan").map(ToString::to_string);
         if let Some(flag) = unknown.as_deref().and_then(table::nearest) {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(flag.to_owned()));
         }

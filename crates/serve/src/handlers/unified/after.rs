@@ -15,10 +15,10 @@ use plimsoll_model::Dialect;
 use plimsoll_planner::{EngineBuild, PlanRequest, computed_on_host};
 use plimsoll_probe::headers::read_model;
 use plimsoll_reclaim::{FileCache, advise};
-use tokio::task::{spawn_blocking, spawn_local};
 
 use crate::runtime::model_files::{self as files, FileIdentity};
 use crate::runtime::{EngineRun, Runtime, named};
+use crate::task::{spawn_blocking, spawn_local};
 
 /// Drops the page cache that the load of a ready run has left.
 pub(super) fn drop_page_cache(runtime: &Rc<Runtime>, run: &Rc<EngineRun>) {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Advice, Bytes, End, Fact, Hint, Reason, Stage};
+use plimsoll_base::{Advice, Bytes, End, Fact, Hint, Order, Reason, Stage};
 use plimsoll_config::{ConfiguredModel, ReclaimBeforeLoad};
 use plimsoll_host::{Allowance, AllowanceGate, HostSnapshot, ReclaimGoal, StepVerdict, allowance};
 use plimsoll_probe::sysroot::Sysroot;
@@ -16,11 +16,11 @@ use plimsoll_reclaim::{
 };
 use plimsoll_scheduler::SchedulerEvent;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
 use super::Unified;
 use crate::runtime::model_files as files;
 use crate::runtime::{EngineRun, Runtime, in_a_line};
+use crate::task::spawn_blocking;
 
 /// Reclaim of memory for one load.
 pub(super) struct ReclaimJob {
@@ -106,7 +106,7 @@ impl ReclaimQuestion {
         let mut files: Vec<_> = self.models.iter().flat_map(files::of_entry).collect();
         // Models may share files, under different names.
         files.retain(|path| files::identity(path).is_some_and(|file| !spared.contains(&file)));
-        files.sort();
+        files.order();
         files.dedup();
         let wish = ReclaimRequest {
             goal: ReclaimGoal { need: self.need, order: None },

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use plimsoll_base::{Hint, Reason};
+use plimsoll_base::{Hint, Order, Reason};
 use plimsoll_scheduler::{ModelId, Moment};
 use serde::Serialize;
 
@@ -124,7 +124,7 @@ impl Marks {
         let (marks, failures) = (self.marks.borrow(), self.failures.borrow());
         let new = marks.iter().chain(failures.iter()).filter(|mark| mark.number > number);
         let mut new: Vec<Mark> = new.cloned().collect();
-        new.sort_unstable_by_key(|mark| mark.number);
+        new.order_by_key(|mark| mark.number);
         new
     }
 }

@@ -4,12 +4,12 @@ use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_flags::Options;
 use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
 use super::Runtime;
 use crate::route::WhatIfError;
 use crate::runtime::Patience;
 use crate::runtime::survey::look;
+use crate::task::spawn_blocking;
 
 impl Runtime {
     /// Plans the model with these flags over its own and asks the scheduler, without a change to anything.

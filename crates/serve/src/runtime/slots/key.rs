@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::Order;
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_exact::{engine_stamp, file_stamp};
 use plimsoll_flags::table::FlagClass;
@@ -103,7 +104,7 @@ fn parts(model: &Path) -> Vec<PathBuf> {
         .filter(|entry| entry.file_name().to_str().is_some_and(belongs))
         .map(|entry| entry.path())
         .collect();
-    files.sort();
+    files.order();
     files
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_probe::folder::OwnedFolder;
 use ring::digest::{Context, SHA256};
 use rustix::fs::{Mode, OFlags};
@@ -134,7 +134,7 @@ impl SlotStore {
         }
         let mut held: u64 = pairs.values().map(|(_, size)| size).sum();
         let mut pairs: Vec<_> = pairs.into_iter().map(|(stem, (used, size))| (used, stem, size)).collect();
-        pairs.sort_unstable();
+        pairs.order();
         for (_, stem, size) in pairs {
             if more + Bytes::new(held) <= self.bound {
                 return Ok(true);
@@ -185,7 +185,7 @@ impl SlotStore {
                 }
             }
         }
-        found.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+        found.order_by_key(|(used, _)| std::cmp::Reverse(*used));
         (found.into_iter().map(|(_, slot)| slot).collect(), refused)
     }
 
