@@ -9,6 +9,7 @@ mod offers;
 mod pass;
 mod start;
 mod store_link;
+mod tell;
 mod told_news;
 mod trust;
 

@@ -11,7 +11,7 @@ use plimsoll_fleet::{DEEPEST, FleetEvent, FleetView, NewsLine, NewsSource, Store
 use tokio::time::{Instant, sleep, timeout};
 
 use super::FleetMember;
-use super::told_news::Telling;
+use super::tell::Telling;
 use crate::route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
 
 /// A watch that says nothing for so long is asked whether the store still answers.

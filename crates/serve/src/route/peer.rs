@@ -11,7 +11,6 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
-use plimsoll_fleet::SeatToken;
 use plimsoll_identity::{
     AdmissionRefusal, FleetAuthority, Grant, JOIN, JoinRequest, PeerCertificate, PeerTls, RENEW, RenewRequest,
 };
@@ -23,6 +22,7 @@ use tokio::sync::watch;
 use super::body::{ClientBody, receive};
 use super::connection::ClientConnection;
 use super::cut_through::ENGINE_LOST;
+use super::host_request::HostRequest;
 use super::model_service::ModelService;
 use super::naming::in_body::named_in_body;
 use super::problem::{ErrorShape, HttpProblem};
@@ -49,15 +49,6 @@ pub(crate) const NEWS: &str = "news";
 const ELSEWHERE: [&str; 4] = ["stale_seat", "host_full", "store_restored", ENGINE_LOST];
 /// Longest request for a certificate.
 const LONGEST: usize = 16 * 1024;
-
-/// What another host asks for.
-#[derive(Debug)]
-pub(crate) enum HostRequest {
-    /// The answer to a client's request, with the token of the model's seat.
-    Passed(SeatToken),
-    /// News of the fleet, for a host that does not watch the store.
-    News,
-}
 
 /// Membership of this host, as the port for other hosts sees it.
 pub(crate) trait PeerGate {
