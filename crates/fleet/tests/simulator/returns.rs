@@ -98,7 +98,10 @@ impl Returning {
 
     /// One attempt of a host; gives when it knows the fleet, or when it tries again.
     fn attempt(&mut self, name: &str, failed: u32) -> Result<Duration, Duration> {
-        let random = u64::from(failed) * 7_919 + name.len() as u64;
+        // Each host draws its own.
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        let drawn = name.bytes().fold(u64::from(failed) + self.now.as_micros() as u64, step);
+        let random = (drawn ^ (drawn >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8;
         let hosts = u32::try_from(self.view.hosts.len()).unwrap();
         match source(&self.view, name, self.watchers, failed, random) {
             NewsSource::Store => {
