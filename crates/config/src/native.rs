@@ -109,6 +109,7 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         fleet_key_file: document.fleet.key_file.clone(),
         fleet_listen: document.fleet.listen,
         fleet_identity: document.fleet.identity.clone(),
+        fleet_watchers: document.fleet.watchers,
     })
 }
 

@@ -128,6 +128,8 @@ serve_settings! {
     fleet_listen: Option<SocketAddr>,
     /// Folder with the certificate that this host shows to others.
     fleet_identity: Option<PathBuf>,
+    /// Hosts of the fleet up to which all watch its store.
+    fleet_watchers: Option<usize>,
 }
 
 fn given_or<T: Clone + Default + PartialEq>(given: T, file: &T) -> T {

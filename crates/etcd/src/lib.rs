@@ -57,8 +57,23 @@ impl Etcd {
 
     /// Reads all records at one revision.
     pub async fn read(&self) -> Result<(StoreHeader, Vec<StoreChange>), StoreError> {
-        let end = base64(&end_of_prefix(self.keys.prefix().as_bytes()));
-        let (mut from, mut first, mut records) = (self.keys.prefix().as_bytes().to_vec(), None, Vec::new());
+        self.read_below("").await
+    }
+
+    /// Reads the registrations of the hosts alone.
+    pub async fn hosts(&self) -> Result<(StoreHeader, Vec<StoreChange>), StoreError> {
+        self.read_below("hosts/").await
+    }
+
+    /// Reads which certificates are revoked.
+    pub async fn revoked(&self) -> Result<Vec<StoreChange>, StoreError> {
+        Ok(self.read_below("revoked/").await?.1)
+    }
+
+    async fn read_below(&self, kind: &str) -> Result<(StoreHeader, Vec<StoreChange>), StoreError> {
+        let prefix = format!("{}{kind}", self.keys.prefix()).into_bytes();
+        let end = base64(&end_of_prefix(&prefix));
+        let (mut from, mut first, mut records) = (prefix, None, Vec::new());
         loop {
             let revision = first.map_or(0, |header: StoreHeader| header.revision);
             let range = json!({ "key": base64(&from), "range_end": end, "limit": PAGE.to_string(),

@@ -10,13 +10,16 @@
 
 mod claim;
 mod keys;
+mod news;
 mod node;
 mod place;
 mod records;
+mod source;
 mod view;
 
 pub use claim::{Claim, ClaimGuard, Compare, Transaction, Write};
 pub use keys::{FleetKey, KeySpace};
+pub use news::{NewsLine, ToldChange};
 pub use node::{
     Affinity, FleetEffect, FleetEvent, FleetNode, NodeSettings, NumberedSeats, SeatToken, TransactionOutcome,
 };
@@ -25,4 +28,5 @@ pub use records::{
     Drain, FileDigest, HostRecord, HostState, ModelOffer, OfferList, RunPhase, RunState, SCHEMA,
 };
 pub use records::{Record, Revocation, Seat, SeatCause, Turn};
+pub use source::{DEEPEST, NewsSource, source};
 pub use view::{FleetView, StoreChange, Versioned};

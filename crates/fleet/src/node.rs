@@ -6,6 +6,7 @@
 //! While the store is silent, loaded models are served; nothing is seated, loaded or released.
 
 mod harbour;
+mod pauses;
 mod registration;
 mod replicas;
 mod router;
@@ -24,10 +25,6 @@ use super::claim::{Transaction, Write};
 use super::records::{OfferList, RunPhase, Seat};
 use super::view::{FleetView, StoreChange, Versioned};
 
-/// Time that each host of the fleet adds to the spread of pauses, and the most that all add.
-const A_HOST: Duration = Duration::from_millis(5);
-const MOST_SPREAD: Duration = Duration::from_secs(30);
-
 /// Identity and memory of this host.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
@@ -42,6 +39,8 @@ pub struct NodeSettings {
     pub seed: u64,
     /// Longest time that a request waits for a seat.
     pub wait: Duration,
+    /// Hosts up to which all watch the store.
+    pub watchers: usize,
 }
 
 /// Token of a seat, as it goes with a request: the host's life, and the revision of the claim.
@@ -103,6 +102,8 @@ pub enum FleetEvent {
     },
     /// News of the watch.
     Changed(Vec<StoreChange>),
+    /// Revoked certificates, as the store itself has them; what else it has is told by another host.
+    Revoked(Vec<StoreChange>),
     /// The store does not answer.
     StoreSilent {
         cause: String,
@@ -311,6 +312,7 @@ impl FleetNode {
                 changes.iter().for_each(|change| self.view.apply(change));
                 self.note_gone(now, &before.into_iter().collect());
             }
+            FleetEvent::Revoked(records) => records.iter().for_each(|record| self.view.enter(record)),
             FleetEvent::StoreSilent { cause } => self.fall_silent(now, cause, effects),
             FleetEvent::StoreAnswers => self.silent = None,
             FleetEvent::StoreWentBack => self.begin_life(effects),
@@ -430,23 +432,6 @@ impl FleetNode {
         let requests = waiting.map(|(wish, _)| wish.request).chain(hops.map(|(request, _)| request));
         let reason = Reason::new("store_restored", "the fleet's store has been restored; ask again");
         effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
-    }
-
-    /// A pause of this host's own: from half of `pause` to one and a half of it, and longer in a large fleet, so that a
-    /// thousand hosts that come back at once do not ask the store together.
-    pub fn share(&mut self, pause: Duration) -> Duration {
-        let hosts = u32::try_from(self.view.hosts.len()).unwrap_or(u32::MAX);
-        let spread = pause + A_HOST.saturating_mul(hosts).min(MOST_SPREAD);
-        let drawn = u32::try_from(self.draw() % 1024).unwrap_or_default();
-        pause / 2 + spread.saturating_mul(drawn) / 1024
-    }
-
-    /// A pseudo-random number: xorshift64, by Marsaglia.
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
     }
 
     fn next_timer(&self, now: Duration) -> Option<Duration> {

@@ -89,6 +89,25 @@ impl FleetView {
         }
     }
 
+    /// All records, as the store has them. One that cannot be read comes without its content.
+    pub fn records(&self) -> impl Iterator<Item = StoreChange> {
+        let unreadable = self.unreadable.iter().map(|(key, revision)| StoreChange {
+            key: key.clone(),
+            revision: *revision,
+            value: Some(Vec::new()),
+        });
+        let named = |of: fn(String) -> FleetKey| move |name: &String| of(name.clone());
+        let seat = |(model, number): &(String, u32)| FleetKey::Seat { model: model.clone(), number: *number };
+        told(&self.hosts, named(FleetKey::Host))
+            .chain(told(&self.offers, named(FleetKey::Offers)))
+            .chain(told(&self.states, named(FleetKey::State)))
+            .chain(told(&self.seats, seat))
+            .chain(told(&self.turns, named(FleetKey::Turn)))
+            .chain(told(&self.drains, named(FleetKey::Drain)))
+            .chain(told(&self.revoked, named(FleetKey::Revoked)))
+            .chain(unreadable)
+    }
+
     /// The revision at which the key was last written, as far as known; 0 if it is not there.
     pub fn revision_of(&self, key: &FleetKey) -> u64 {
         let known = match key {
@@ -185,6 +204,18 @@ impl FleetView {
         let promised = self.seating.promised(name, &host.incarnation);
         host.capacity.saturating_sub(host.unseated).saturating_sub(promised)
     }
+}
+
+/// Records of one kind as the store has them.
+fn told<K, T: Serialize + DeserializeOwned>(
+    records: &BTreeMap<K, Versioned<T>>,
+    key: impl Fn(&K) -> FleetKey,
+) -> impl Iterator<Item = StoreChange> {
+    records.iter().map(move |(name, kept)| StoreChange {
+        key: key(name),
+        revision: kept.revision,
+        value: Some(kept.record.write()),
+    })
 }
 
 /// Puts or deletes a record; false if the value cannot be read.

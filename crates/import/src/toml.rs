@@ -69,6 +69,7 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("listen", settings.fleet_listen.map(|listen| value(&listen.to_string()))),
         ("identity", settings.fleet_identity.as_ref().map(path)),
         ("key-file", settings.fleet_key_file.as_ref().map(path)),
+        ("watchers", settings.fleet_watchers.map(|watchers| watchers.to_string())),
     ];
     if keys.iter().any(|(_, value)| value.is_some()) {
         out.push_str("\n[fleet]\n");

@@ -3,11 +3,14 @@
 //! Decisions are those of [`FleetNode`]. A request whose model is loaded here or has a seat is decided from memory;
 //! the store is asked only for a seat that is claimed, or under which a model is loaded.
 
+mod follow;
 mod news;
 mod offers;
 mod pass;
 mod start;
 mod store_link;
+mod tell;
+mod told_news;
 mod trust;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -26,6 +29,7 @@ use tokio::sync::{Notify, oneshot};
 
 pub(crate) use self::pass::ServePass;
 pub use self::start::FleetError;
+use self::told_news::ToldNews;
 use self::trust::{HostTrust, RefusedPeers};
 use crate::route::{HttpProblem, ModelService, RequestPrompt, Rope, RouteOptions, Upstream};
 use crate::runtime::Runtime;
@@ -49,6 +53,9 @@ pub(crate) struct FleetMember {
     /// 0 while the store has granted none.
     lease: Cell<u64>,
     lease_given_up: Notify,
+    /// News come from another host, and not from the store.
+    is_following: Cell<bool>,
+    told: ToldNews,
     trust: HostTrust,
     /// Where other hosts come to, if not to the address of clients.
     peer_port: Option<SocketAddr>,

@@ -34,8 +34,8 @@ pub(crate) struct Generation<'a> {
     pub(crate) dialect: Dialect,
     /// The model's name as a JSON string, quotes included.
     pub(crate) model: &'a str,
-    /// Distinguishes this answer from all others: the process and a number.
-    pub(crate) id: (u32, u64),
+    /// Distinguishes this answer from all others: the process, as a number that comes once, and the answer's own.
+    pub(crate) id: (&'a str, u64),
     pub(crate) prompt_tokens: u64,
     pub(crate) answer_tokens: u64,
     pub(crate) signature: &'a str,
@@ -115,9 +115,9 @@ impl Generation<'_> {
     }
 
     fn identity(&self, object: &str) -> String {
-        let Self { model, id: (pid, number), .. } = self;
+        let Self { model, id: (process, number), .. } = self;
         format!(
-            r#""created":{},"id":"chatcmpl-{pid}-{number}","model":{model},"system_fingerprint":"b10605-fake","object":"{object}""#,
+            r#""created":{},"id":"chatcmpl-{process}-{number}","model":{model},"system_fingerprint":"b10605-fake","object":"{object}""#,
             now()
         )
     }
@@ -200,6 +200,12 @@ pub(crate) fn apply_template(body: &[u8]) -> String {
     json!({ "prompt": String::from_utf8_lossy(body) }).to_string()
 }
 
+/// The number of this process with the moment of its start: the kernel gives numbers of ended processes again.
+pub(crate) fn process() -> String {
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{:x}", std::process::id(), start.as_nanos())
+}
+
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -212,7 +218,7 @@ mod tests {
         Generation {
             dialect,
             model: "\"m\"",
-            id: (7, 1),
+            id: ("7-1a", 1),
             prompt_tokens: 2,
             answer_tokens: 3,
             signature: "{}",

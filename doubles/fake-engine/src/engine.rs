@@ -25,6 +25,8 @@ pub(crate) struct Engine {
     pub(crate) args: Args,
     pub(crate) port: u16,
     pub(crate) pid: u32,
+    /// The process as answers name it.
+    pub(crate) process: String,
     /// The name of the model as a JSON string.
     pub(crate) model: String,
     /// Who answers, as a JSON object.
@@ -44,6 +46,8 @@ pub(crate) struct Engine {
 pub(crate) struct Stats {
     pub(crate) connections: Cell<u64>,
     pub(crate) served: Cell<u64>,
+    /// Answers that were begun.
+    pub(crate) begun: Cell<u64>,
     pub(crate) aborted: Cell<u64>,
     pub(crate) in_flight: Cell<u64>,
     /// Tokens of all requests that are being answered.
@@ -146,7 +150,8 @@ impl Engine {
         let (booking, stats, idle) = (OnceCell::new(), Stats::default(), Notify::new());
         let hangs = Cell::new(false);
         let cache = PromptCache::default();
-        Self { args, port, pid, model, signature, booking, stats, idle, hangs, slots, cache }
+        let process = answers::process();
+        Self { args, port, pid, process, model, signature, booking, stats, idle, hangs, slots, cache }
     }
 
     /// Lets the requests in flight finish, then takes as long as the script says.

@@ -154,10 +154,11 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
     }
     compute(engine, connection, tokens).await?;
     let script = &engine.args.script;
+    bump(&engine.stats.begun);
     let generation = Generation {
         dialect,
         model: &engine.model,
-        id: (engine.pid, engine.stats.served.get()),
+        id: (&engine.process, engine.stats.begun.get()),
         prompt_tokens: tokens,
         answer_tokens: script.events,
         signature: &engine.signature,

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod configurations;
+mod fleet;
 mod logs;
 mod machine;
 mod models;

@@ -152,6 +152,9 @@ pub(super) struct FleetTable {
     pub(super) identity: Option<std::path::PathBuf>,
     /// File with the key that all hosts of the fleet share, for a network of their own; instead of `identity`.
     pub(super) key_file: Option<std::path::PathBuf>,
+    /// Hosts up to which all watch the store. In a larger fleet at most 32 do, and tell the others. Default: 300.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(super) watchers: Option<usize>,
 }
 
 /// A model: either `model` and `flags` for llama-server, or `cmd` for any program that speaks the OpenAI

@@ -39,6 +39,7 @@ fn node(number: usize) -> FleetNode {
         capacity: Bytes::ZERO,
         seed: number as u64,
         wait: Duration::from_secs(60),
+        watchers: usize::MAX,
     })
 }
 

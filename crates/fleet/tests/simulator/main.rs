@@ -5,6 +5,7 @@
 mod checker;
 mod latency;
 mod rack;
+mod returns;
 mod scripted;
 mod store;
 mod world;
@@ -144,6 +145,26 @@ fn long_death_of_five_hundred_of_ten_thousand_hosts() {
     let asked_within = Duration::from_secs(10);
     outlives(RackSettings { hosts: 10_000, dead: 500, asked_within, seed: 2, ..RACK });
     outlives(RackSettings { hosts: 10_000, dead: 500, routers: 16, asked_within, seed: 3, ..RACK });
+}
+
+/// Hosts that lost the store together ask it as fast as it answers, and no faster.
+#[allow(clippy::print_stdout, reason = "figures of the run")]
+fn comes_back(hosts: usize, watchers: usize, whole: Duration) -> returns::ReturnFigures {
+    let figures = returns::run(hosts, watchers);
+    println!("{hosts} hosts come back at once, {watchers} may watch the store: {figures:?}");
+    assert!(figures.backlog <= Duration::from_secs(1), "{figures:?}");
+    assert!(figures.whole <= whole, "{figures:?}");
+    figures
+}
+
+#[test]
+fn a_thousand_hosts_that_come_back_at_once_do_not_fall_on_the_store() {
+    comes_back(3, 300, Duration::from_secs(2));
+    comes_back(300, 300, Duration::from_secs(10));
+    let large = comes_back(1000, 300, Duration::from_secs(30));
+    assert!(large.readings <= 100, "{large:?}");
+    // All of them at the store, which is what the configuration may say.
+    comes_back(1000, 1000, Duration::from_secs(90));
 }
 
 proptest! {

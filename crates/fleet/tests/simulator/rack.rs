@@ -198,6 +198,7 @@ impl Rack {
                 capacity: Bytes::ZERO,
                 seed: self.draw(u64::MAX >> 11),
                 wait: Duration::from_secs(60),
+                watchers: usize::MAX,
             };
             let node = FleetNode::new(settings);
             let (busy, told) = (Duration::ZERO, Duration::ZERO);

@@ -211,6 +211,7 @@ fn settings() -> NodeSettings {
         capacity: CAPACITY,
         seed: 1,
         wait: Duration::from_secs(1),
+        watchers: usize::MAX,
     }
 }
 

@@ -188,6 +188,7 @@ impl World {
             capacity: Bytes::gib(12),
             seed: self.draw(u64::MAX >> 11),
             wait: PATIENCE,
+            watchers: usize::MAX,
         })
     }
 

@@ -26,6 +26,7 @@ mod rig;
 #[path = "../../../etcd/tests/real/server.rs"]
 mod server;
 mod slow_disk;
+mod sources;
 mod witness;
 
 use rig::{Fleet, header, operator};

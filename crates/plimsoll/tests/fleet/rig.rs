@@ -9,7 +9,7 @@ use plimsoll_etcd::{Etcd, StoreAddress};
 use plimsoll_fleet::{FleetView, KeySpace, StoreChange};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup};
+use crate::daemon::{Daemon, Setup, until};
 use crate::http::{self, Answer};
 use crate::server::Cluster;
 
@@ -21,6 +21,8 @@ pub(crate) struct Fleet {
     folder: TempDir,
     script: &'static str,
     more: &'static str,
+    /// Further lines under `[fleet]`.
+    lines: &'static str,
 }
 
 impl Fleet {
@@ -30,13 +32,24 @@ impl Fleet {
 
     /// A fleet whose first daemon has so much memory, and whose engines have a script and further lines of TOML.
     pub(crate) fn with(memory: &str, script: &'static str, more: &'static str) -> Self {
+        Self::with_lines(memory, (script, more), "")
+    }
+
+    /// The same with further lines under `[fleet]`.
+    pub(crate) fn with_lines(
+        memory: &str,
+        (script, more): (&'static str, &'static str),
+        lines: &'static str,
+    ) -> Self {
         let (store, folder) = (Cluster::start(3), tempfile::tempdir().unwrap());
         std::fs::write(folder.path().join("key"), KEY).unwrap();
-        let mut fleet = Self { hosts: Vec::new(), store, folder, script, more };
+        let mut fleet = Self { hosts: Vec::new(), store, folder, script, more, lines };
         for (number, memory) in [memory, "1GiB", "1GiB"].into_iter().enumerate() {
             let host = fleet.host(number, memory);
             fleet.hosts.push(host);
         }
+        // An operator can name a host from then on.
+        until("every host is registered", || view(&fleet.store).is_some_and(|view| view.hosts.len() == 3));
         fleet
     }
 
@@ -47,7 +60,8 @@ impl Fleet {
     /// A host that reaches the store at this address.
     pub(crate) fn host_of(&self, number: usize, memory: &str, store: &str) -> Daemon {
         let key = self.folder.path().join("key");
-        let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{}\"\n", key.display());
+        let (key, lines) = (key.display(), self.lines);
+        let table = format!("[fleet]\nhost = \"h{number}\"\nkey-file = \"{key}\"\n{lines}\n");
         Setup::with_cards(&[&format!("name=host,kind=host,total={memory}")])
             .model("one", "100MiB", self.script, self.more)
             .model("two", "100MiB", self.script, self.more)

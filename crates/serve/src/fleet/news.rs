@@ -95,7 +95,7 @@ impl Extension for FleetMember {
         let _ = self.runtime.set(Rc::downgrade(runtime));
         let _ = self.me.set(Rc::downgrade(&self));
         spawn_local(Rc::clone(&self).keep_lease());
-        spawn_local(Rc::clone(&self).follow_store());
+        spawn_local(Rc::clone(&self).follow_news());
         spawn_local(Rc::clone(&self).keep_certificate());
         spawn_local(self.tick());
     }

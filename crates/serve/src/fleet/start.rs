@@ -14,8 +14,11 @@ use plimsoll_identity::HostIdentity;
 use tokio::sync::Notify;
 
 use super::FleetMember;
+use super::told_news::ToldNews;
 use super::trust::{CertificateProblem, HostTrust};
 
+/// Hosts up to which all watch the store, if the configuration says nothing.
+const WATCHERS: usize = 300;
 /// Longest time that a request waits for a seat, if the configuration says nothing.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -78,6 +81,7 @@ impl FleetMember {
             capacity: cards.iter().map(|card| card.free).sum(),
             seed,
             wait: serve.wait.unwrap_or(WAIT),
+            watchers: serve.fleet_watchers.unwrap_or(WATCHERS),
         });
         Ok(Some(Self {
             name: place.header,
@@ -86,6 +90,8 @@ impl FleetMember {
                 .beginning_at(usize::try_from(seed % 997).unwrap_or_default()),
             lease: Cell::new(0),
             lease_given_up: Notify::new(),
+            is_following: Cell::new(false),
+            told: ToldNews::default(),
             trust: place.trust,
             peer_port: place.peer_port,
             refused: RefCell::default(),

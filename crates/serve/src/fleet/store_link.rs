@@ -1,9 +1,8 @@
-//! Link to the fleet's store: the lease of this host, the watch, and the ticks of the node.
+//! Lease of this host in the fleet's store, and the ticks of the node.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_etcd::{StoreError, StoreHeader};
 use plimsoll_fleet::{FleetEvent, Transaction, TransactionOutcome};
 use plimsoll_scheduler::ModelState;
 use tokio::time::{sleep, timeout};
@@ -15,8 +14,6 @@ use crate::route::ModelService;
 const LEASE: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(500);
-/// A watch that says nothing for so long is asked whether the store still answers.
-const QUIET: Duration = Duration::from_secs(5);
 /// Longest time between two looks at what is idle.
 const TICK: Duration = Duration::from_secs(1);
 /// Time for leaving the store at the end.
@@ -42,12 +39,23 @@ impl FleetMember {
             if self.lease.get() == 0 {
                 continue;
             }
-            // No answer: it may have been renewed, and the next attempt tells.
-            if let Ok(answer) = self.store.keep_alive(self.lease.get()).await
-                && answer.seconds == 0
-            {
-                tracing::warn!("the fleet's store has ended this host's lease; the host registers again");
-                self.lease.set(0);
+            match self.store.keep_alive(self.lease.get()).await {
+                Ok(answer) => {
+                    if answer.seconds == 0 {
+                        tracing::warn!(
+                            "the fleet's store has ended this host's lease; the host registers again"
+                        );
+                        self.lease.set(0);
+                    }
+                    if self.is_following.get() && !self.node.borrow().store_answers() {
+                        self.submit(FleetEvent::StoreAnswers);
+                    }
+                }
+                // It may have been renewed, and the next attempt tells. News of another host go on without the store.
+                Err(error) if self.is_following.get() => {
+                    self.submit(FleetEvent::StoreSilent { cause: error.to_string() });
+                }
+                Err(_) => {}
             }
         }
     }
@@ -73,76 +81,6 @@ impl FleetMember {
     async fn pause(&self) {
         let pause = self.node.borrow_mut().share(AGAIN);
         sleep(pause).await;
-    }
-
-    /// Reads the store and then its changes, until the certificate of this host ends.
-    ///
-    /// DECISION: all is read anew after each end of a watch, and no watch goes on where another ended. A store that was
-    /// restored from a backup may have passed the revision of that end again, with another history.
-    pub(super) async fn follow_store(self: Rc<Self>) {
-        let (mut seen, mut is_silent) = (StoreHeader::default(), false);
-        while !self.is_out() {
-            match self.store.read().await {
-                Ok((header, records)) => {
-                    if std::mem::replace(&mut is_silent, false) {
-                        tracing::info!("the fleet's store answers again");
-                    }
-                    if seen != StoreHeader::default() && header.is_before(&seen) {
-                        tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
-                        self.submit(FleetEvent::StoreWentBack);
-                        self.lease.set(0);
-                        self.lease_given_up.notify_one();
-                    }
-                    seen = header;
-                    self.submit(FleetEvent::Read { revision: header.revision, records });
-                    self.hear_revocations().await;
-                    if self.is_out() {
-                        return;
-                    }
-                    if let Err(error) = self.watch(&mut seen).await {
-                        tracing::debug!("the watch of the fleet's store has ended: {error}");
-                    }
-                }
-                Err(error) => {
-                    if !std::mem::replace(&mut is_silent, true) {
-                        tracing::warn!(
-                            "the fleet's store does not answer: {error}; loaded models are served"
-                        );
-                    }
-                    self.submit(FleetEvent::StoreSilent { cause: error.to_string() });
-                }
-            }
-            self.pause().await;
-        }
-    }
-
-    /// Passes changes on until the watch ends.
-    async fn watch(&self, seen: &mut StoreHeader) -> Result<(), StoreError> {
-        let mut watch = self.store.watch(seen.revision + 1).await?;
-        // What a quorum had when the watch was quiet the last time.
-        let mut reached = 0;
-        loop {
-            match timeout(QUIET, watch.next()).await {
-                Ok(changes) => {
-                    let changes = changes?;
-                    let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
-                    seen.revision = seen.revision.max(last);
-                    self.submit(FleetEvent::Changed(changes));
-                    self.hear_revocations().await;
-                    if self.is_out() {
-                        return Ok(());
-                    }
-                }
-                Err(_) => {
-                    let header = self.store.header().await?;
-                    // The second: the watch has missed something, or its member has lost the others.
-                    if header.is_before(seen) || seen.revision < reached {
-                        return Ok(());
-                    }
-                    (seen.raft_term, reached) = (header.raft_term, header.revision);
-                }
-            }
-        }
     }
 
     /// Wakes the node at its time, and tells it which models are idle.

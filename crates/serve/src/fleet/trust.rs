@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, StatusCode};
 use plimsoll_config::ServeSettings;
-use plimsoll_fleet::{FleetEvent, SeatToken};
+use plimsoll_fleet::FleetEvent;
 use plimsoll_identity::{
     FleetAuthority, HostIdentity, IdentityError, PeerCertificate, PeerTls, RevokedSerials, now, renew,
 };
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{FleetError, FleetMember};
-use crate::route::{HOP, HttpProblem, PeerGate, SEAT, no_certificate, shows};
+use crate::route::{HOP, HostRequest, HttpProblem, NEWS, PeerGate, SEAT, no_certificate, shows};
 use crate::task::spawn_blocking;
 
 /// Longest time between two looks at the certificate's age, and time between two attempts to renew it, at most.
@@ -144,8 +144,8 @@ impl FleetMember {
         self.peer_port
     }
 
-    /// The token of a request that another host passes on; `None` for a request of a client.
-    pub(crate) fn hop(&self, headers: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
+    /// What another host asks for; `None` for a request of a client.
+    pub(crate) fn hop(&self, headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
         headers.get(HOP)?;
         if self.peer_port.is_some() {
             let text = "hosts of the fleet pass requests on at their own port, and not at that of clients";
@@ -255,7 +255,11 @@ impl PeerGate for FleetMember {
         self.trust.certificates()?.authority.clone()
     }
 
-    fn check(&self, headers: &HeaderMap, shown: Option<&PeerCertificate>) -> Result<SeatToken, HttpProblem> {
+    fn check(
+        &self,
+        headers: &HeaderMap,
+        shown: Option<&PeerCertificate>,
+    ) -> Result<HostRequest, HttpProblem> {
         match &self.trust {
             HostTrust::Certificates(_) => {
                 let shown = shown.ok_or_else(no_certificate)?;
@@ -270,12 +274,16 @@ impl PeerGate for FleetMember {
             }
             HostTrust::Key(_) => {}
         }
-        if !headers.contains_key(HOP) {
+        let Some(asked) = headers.get(HOP) else {
             let text = "this port takes requests that hosts of the fleet pass on, and no client's";
             return Err(HttpProblem::new(StatusCode::FORBIDDEN, "not_for_clients", text));
+        };
+        if asked == NEWS {
+            return Ok(HostRequest::News);
         }
         let token = headers.get(SEAT).and_then(|token| token.to_str().ok()?.parse().ok());
         token
+            .map(HostRequest::Passed)
             .ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_seat", "the request names no seat"))
     }
 

@@ -35,6 +35,10 @@ impl Feed {
         let _ = self.0.send(piece.clone());
     }
 
+    pub(crate) fn listeners(&self) -> usize {
+        self.0.receiver_count()
+    }
+
     /// True if there is a listener; without one no piece need be built.
     pub(crate) fn is_heard(&self) -> bool {
         self.0.receiver_count() > 0

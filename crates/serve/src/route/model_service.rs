@@ -20,6 +20,8 @@ use super::connection::StallLimit;
 use super::download_order::DownloadOrder;
 use super::events::Events;
 use super::exposition::Exposition;
+use super::feed::FeedListener;
+use super::host_request::HostRequest;
 use super::listing::ModelListing;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
@@ -71,9 +73,14 @@ pub(crate) trait ModelService: 'static {
     /// Connections to the model's engine, to ask it what needs no admission; `None` if it is not loaded.
     fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>>;
 
-    /// The token of a request that another host of the fleet passes on; `None` for a request of a client.
-    fn hop(&self, _headers: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
+    /// What another host of the fleet asks for; `None` for a request of a client.
+    fn hop(&self, _headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
         None
+    }
+
+    /// News of the fleet, for another host of it.
+    fn news(&self) -> Result<FeedListener, HttpProblem> {
+        Err(HttpProblem::new(StatusCode::NOT_FOUND, "no_news", "this server is in no fleet"))
     }
 
     /// This host's name in its fleet.

@@ -11,7 +11,6 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
-use plimsoll_fleet::SeatToken;
 use plimsoll_identity::{
     AdmissionRefusal, FleetAuthority, Grant, JOIN, JoinRequest, PeerCertificate, PeerTls, RENEW, RenewRequest,
 };
@@ -23,10 +22,11 @@ use tokio::sync::watch;
 use super::body::{ClientBody, receive};
 use super::connection::ClientConnection;
 use super::cut_through::ENGINE_LOST;
+use super::host_request::HostRequest;
 use super::model_service::ModelService;
 use super::naming::in_body::named_in_body;
 use super::problem::{ErrorShape, HttpProblem};
-use super::reply::{self, Reply};
+use super::reply::{self, Reply, ReplyBody};
 use super::server::{HttpServer, handed_over};
 use super::stream::BrokenAnswer;
 use crate::task::spawn_blocking;
@@ -42,6 +42,9 @@ pub(crate) const HOST: HeaderName = HeaderName::from_static("plimsoll-host");
 /// In an answer: the seat is not this host's any more, and the router is to look for another.
 pub(crate) const DECLINED: HeaderName = HeaderName::from_static("plimsoll-declined");
 
+/// Value of [`HOP`] with which a host asks for the news of the fleet.
+pub(crate) const NEWS: &str = "news";
+
 /// Refusals after which another host may answer.
 const ELSEWHERE: [&str; 4] = ["stale_seat", "host_full", "store_restored", ENGINE_LOST];
 /// Longest request for a certificate.
@@ -55,8 +58,9 @@ pub(crate) trait PeerGate {
     /// The fleet's authority, if this host has it.
     fn authority(&self) -> Option<Arc<FleetAuthority>>;
 
-    /// Checks a request that came to this port; gives the token of its seat.
-    fn check(&self, headers: &HeaderMap, shown: Option<&PeerCertificate>) -> Result<SeatToken, HttpProblem>;
+    /// Checks a request that came to this port.
+    fn check(&self, headers: &HeaderMap, shown: Option<&PeerCertificate>)
+    -> Result<HostRequest, HttpProblem>;
 
     fn is_revoked(&self, shown: &PeerCertificate) -> bool;
 
@@ -89,9 +93,9 @@ impl<H: ModelService> HttpServer<H> {
             (&Method::POST, JOIN) => peer.join(incoming).await,
             (&Method::POST, RENEW) => peer.renew(incoming).await,
             _ => match peer.gate.check(&head.headers, peer.shown.as_ref()) {
-                Ok(token) => {
+                Ok(asked) => {
                     client.has_key.set(true);
-                    self.from_peer(token, head, ClientBody { incoming, client: Rc::clone(&client) }).await
+                    self.from_peer(asked, head, ClientBody { incoming, client: Rc::clone(&client) }).await
                 }
                 Err(problem) => {
                     peer.gate.refused(peer.address, &problem.message);
@@ -106,10 +110,14 @@ impl<H: ModelService> HttpServer<H> {
     /// Answers a request of another host. The host was checked, so no key of a client is asked for.
     pub(super) async fn from_peer(
         self: &Rc<Self>,
-        token: SeatToken,
+        asked: HostRequest,
         mut head: Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let HostRequest::Passed(token) = asked else {
+            let listener = self.service.news()?;
+            return Ok(reply::feed("application/x-ndjson", ReplyBody::Feed(listener, self.ending())));
+        };
         let named = head.headers.get(MODEL).and_then(|name| str::from_utf8(name.as_bytes()).ok());
         let model = named.and_then(|name| self.service.resolve(name)).ok_or_else(|| {
             HttpProblem::new(StatusCode::NOT_FOUND, "unknown_model", "this host does not have the model")

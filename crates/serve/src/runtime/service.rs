@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_config::ConfiguredModel;
-use plimsoll_fleet::SeatToken;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
@@ -14,8 +13,8 @@ use serde_json::{Value, json};
 use super::{Runtime, RuntimeSettings};
 use crate::fleet::ServePass;
 use crate::route::{
-    DownloadOrder, Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService,
-    RequestPrompt, RouteOptions, Upstream, WhatIfError,
+    DownloadOrder, Events, Exposition, FeedListener, HeldMemory, HostRequest, HttpProblem, Modalities,
+    ModelListing, ModelService, RequestPrompt, RouteOptions, Upstream, WhatIfError,
 };
 
 impl Runtime {
@@ -71,8 +70,13 @@ impl ModelService for Runtime {
         self.traces.is_some()
     }
 
-    fn hop(&self, headers: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
+    fn hop(&self, headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
         self.fleet.get()?.hop(headers)
+    }
+
+    fn news(&self) -> Result<FeedListener, HttpProblem> {
+        let none = || HttpProblem::new(StatusCode::NOT_FOUND, "no_news", "this server is in no fleet");
+        self.fleet.get().ok_or_else(none)?.news()
     }
 
     fn host_name(&self) -> Option<HeaderValue> {

@@ -21,9 +21,9 @@ use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
 use crate::route::{
-    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HttpProblem, HttpServer, HttpSettings,
-    MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream,
-    WhatIfError, bind, serve,
+    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HostRequest, HttpProblem, HttpServer,
+    HttpSettings, MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit,
+    Upstream, WhatIfError, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -106,8 +106,9 @@ impl ModelService for StubService {
         is_known.then(|| self.upstream.borrow().clone())
     }
 
-    fn hop(&self, _: &HeaderMap) -> Option<Result<SeatToken, HttpProblem>> {
-        self.is_host.get().then(|| Ok(SeatToken { incarnation: "life".to_owned(), revision: 7 }))
+    fn hop(&self, _: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
+        let token = SeatToken { incarnation: "life".to_owned(), revision: 7 };
+        self.is_host.get().then_some(Ok(HostRequest::Passed(token)))
     }
 
     fn admit_at_once(self: &Rc<Self>, _: ModelId, wish: RouteOptions) -> Option<StubPass> {

@@ -1,0 +1,157 @@
+//! Source of a daemon's news of the fleet: the store itself, or in a large fleet another daemon that has them from it.
+//!
+//! DECISION: hosts have ranks, by a hash of their names, which all daemons compute alike. The first ones watch the store, and
+//! each other host asks one of a lower rank. So no election is needed, and no circle comes about among daemons that know
+//! the same hosts; `depth`, which goes with the news, ends one among daemons that do not.
+
+use super::view::FleetView;
+
+/// Hosts that watch the store in a fleet that is too large for all to do so, at most.
+const ROOTS: usize = 32;
+/// Hosts that ask one host, as long as each answers.
+const ASKING: usize = 16;
+/// Attempts with other hosts, one after the other, after which the store itself is asked.
+const TRIES: u32 = 3;
+/// News that came over so many hosts are passed on no further.
+pub const DEEPEST: u32 = 8;
+
+/// Where a daemon's news come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewsSource {
+    Store,
+    Host { name: String, address: String },
+}
+
+/// The source of the host `own`, after so many attempts that failed; `random` draws another one then.
+///
+/// Up to `watchers` hosts all watch the store.
+pub fn source(view: &FleetView, own: &str, watchers: usize, failed: u32, random: u64) -> NewsSource {
+    if view.hosts.len() <= watchers || failed > TRIES {
+        return NewsSource::Store;
+    }
+    let place = place_of(own);
+    let others = view.hosts.keys().map(String::as_str).filter(|name| *name != own);
+    let mut ahead: Vec<(u64, &str)> = others.map(place_of).filter(|other| *other < place).collect();
+    let (rank, roots) = (ahead.len(), roots(watchers));
+    if rank < roots {
+        return NewsSource::Store;
+    }
+    let at = match failed {
+        0 => (rank - roots) / ASKING,
+        // Near the store, so that what is passed on stays fresh.
+        _ => usize::try_from(random).unwrap_or_default() % rank.min(roots * ASKING),
+    };
+    let (_, (_, name), _) = ahead.select_nth_unstable(at);
+    match view.host(name).filter(|host| view.trusts(name, host)) {
+        Some(host) => NewsSource::Host { name: (*name).to_owned(), address: host.address.clone() },
+        None => NewsSource::Store,
+    }
+}
+
+/// Hosts that read the store whole when all come back at once.
+pub(crate) fn readers(hosts: usize, watchers: usize) -> usize {
+    if hosts <= watchers { hosts } else { roots(watchers) }
+}
+
+fn roots(watchers: usize) -> usize {
+    watchers.clamp(1, ROOTS)
+}
+
+/// FNV-1a of the name, mixed once more, and the name, for two names with one hash.
+fn place_of(name: &str) -> (u64, &str) {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    ((hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use plimsoll_base::Bytes;
+
+    use super::*;
+    use crate::keys::FleetKey;
+    use crate::records::{HostRecord, Record};
+    use crate::view::StoreChange;
+
+    fn fleet(hosts: usize) -> FleetView {
+        let records = (0..hosts).map(|number| {
+            let text = |prefix: &str| format!("{prefix}{number}");
+            let host = HostRecord {
+                incarnation: text("i"),
+                machine: text("m"),
+                address: text("10.0.0.1:"),
+                version: "1".to_owned(),
+                capacity: Bytes::gib(80),
+                unseated: Bytes::ZERO,
+                offers: "o".to_owned(),
+            };
+            StoreChange {
+                key: FleetKey::Host(text("h")),
+                revision: 1,
+                value: Some(Record::new(host).write()),
+            }
+        });
+        FleetView::at(1, records)
+    }
+
+    /// The name of each host's source; none for the store.
+    fn sources(view: &FleetView, watchers: usize, failed: u32) -> BTreeMap<&str, Option<String>> {
+        let of = |name: &str| match source(view, name, watchers, failed, 7_919) {
+            NewsSource::Store => None,
+            NewsSource::Host { name, .. } => Some(name),
+        };
+        view.hosts.keys().map(|name| (name.as_str(), of(name))).collect()
+    }
+
+    fn depth(sources: &BTreeMap<&str, Option<String>>, name: &str) -> u32 {
+        let (mut at, mut depth) = (name, 0);
+        while let Some(next) = &sources[at] {
+            (at, depth) = (next, depth + 1);
+            assert!(depth < 100, "a circle at {at}");
+        }
+        depth
+    }
+
+    #[test]
+    fn a_small_fleet_watches_the_store() {
+        assert!(sources(&fleet(300), 300, 0).values().all(Option::is_none));
+        assert!(sources(&fleet(0), 300, 0).is_empty());
+    }
+
+    #[test]
+    fn in_a_large_fleet_few_watch_the_store_and_no_host_is_asked_by_many() {
+        for (hosts, deepest) in [(301, 1), (1000, 2), (10_000, 3)] {
+            let view = fleet(hosts);
+            let sources = sources(&view, 300, 0);
+            assert_eq!(sources.values().filter(|source| source.is_none()).count(), ROOTS);
+            let mut asked = BTreeMap::<&String, usize>::new();
+            sources.values().flatten().for_each(|source| *asked.entry(source).or_default() += 1);
+            assert!(asked.values().all(|asking| *asking <= ASKING));
+            let depths = view.hosts.keys().map(|name| depth(&sources, name));
+            assert_eq!(depths.max(), Some(deepest), "{hosts} hosts");
+        }
+    }
+
+    #[test]
+    fn other_sources_make_no_circle_either_and_the_store_is_the_last() {
+        let view = fleet(1000);
+        for failed in 1..=TRIES {
+            let sources = sources(&view, 300, failed);
+            view.hosts.keys().for_each(|name| assert!(depth(&sources, name) <= DEEPEST));
+        }
+        assert!(sources(&view, 300, TRIES + 1).values().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_host_that_is_gone_or_not_trusted_is_no_source() {
+        let mut view = fleet(1000);
+        let NewsSource::Host { name, .. } = source(&view, "stranger", 1, 0, 0) else { panic!("no source") };
+        view.distrusted.insert(name.clone(), view.host(&name).unwrap().incarnation.clone());
+        assert_eq!(source(&view, "stranger", 1, 0, 0), NewsSource::Store);
+        view.hosts.remove(&name);
+        let next = source(&view, "stranger", 1, 0, 0);
+        assert!(matches!(&next, NewsSource::Host { name: next, .. } if *next != name), "{next:?}");
+    }
+}

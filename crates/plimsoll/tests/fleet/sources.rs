@@ -1,0 +1,122 @@
+//! A fleet in which one host watches the store and tells the others, as in one that is too large for all to watch it.
+
+use plimsoll_fleet::{NewsSource, source};
+
+use crate::daemon::{Daemon, until};
+use crate::http;
+use crate::rig::{Fleet, KEY, header, operator, view};
+use crate::server::Member;
+
+fn start() -> Fleet {
+    let fleet = Fleet::with_lines("64MiB", ("", ""), "watchers = 1");
+    fleet.ask(0, "one");
+    until("one host watches the store", || watches(&fleet) == 1);
+    fleet
+}
+
+/// Watches that the members of the store have.
+fn watches(fleet: &Fleet) -> u64 {
+    let of_member = |member: &Member| -> u64 {
+        let page = http::get(member.address.parse().unwrap(), "/metrics").text();
+        let line = page.lines().find(|line| line.starts_with("etcd_debugging_mvcc_watcher_total"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a member counts its watches")
+    };
+    fleet.store.members.iter().map(of_member).sum()
+}
+
+/// The host that watches the store.
+fn root(fleet: &Fleet) -> usize {
+    let view = view(&fleet.store).unwrap();
+    let is_root = |at: &usize| source(&view, &format!("h{at}"), 1, 0, 0) == NewsSource::Store;
+    (0..fleet.hosts.len()).find(is_root).unwrap()
+}
+
+fn talk(fleet: &Fleet) -> String {
+    fleet.hosts.iter().map(Daemon::talk).collect()
+}
+
+#[test]
+fn hosts_that_do_not_watch_the_store_learn_of_every_move_and_drain() {
+    let fleet = start();
+    for (from, to) in [("h1", "h2"), ("h2", "h1"), ("h1", "h2")] {
+        operator(&fleet, &["move", "one", to]);
+        let to_number = if to == "h1" { 1 } else { 2 };
+        for host in 0..3 {
+            let own = host == to_number;
+            until("each host knows of the move", || {
+                let answer = http::chat(fleet.hosts[host].address, "one");
+                let other = answer.header("plimsoll-host").map(str::to_owned);
+                answer.status == 200 && other.as_deref() == (!own).then_some(to)
+            });
+        }
+        operator(&fleet, &["cordon", from]);
+        operator(&fleet, &["uncordon", from]);
+    }
+    assert_eq!(watches(&fleet), 1, "{}", talk(&fleet));
+}
+
+#[test]
+fn the_others_go_on_when_the_host_that_tells_them_dies() {
+    let mut fleet = start();
+    let root = root(&fleet);
+    let left: Vec<usize> = (0..3).filter(|host| *host != root).collect();
+    fleet.hosts[root].signal("KILL");
+    fleet.hosts[root].wait();
+    // Of two that are left one may have no room at all.
+    for host in &left {
+        fleet.ask(*host, "two");
+    }
+    until("one host watches the store again", || watches(&fleet) == 1);
+    let big: Vec<&usize> = left.iter().filter(|host| **host != 0).collect();
+    if let [first, second] = big[..] {
+        for to in [first, second, first] {
+            operator(&fleet, &["move", "two", &format!("h{to}")]);
+            let from = if to == first { second } else { first };
+            until("the move is told", || {
+                let answer = http::chat(fleet.hosts[*from].address, "two");
+                answer.header("plimsoll-host") == Some(&*format!("h{to}"))
+            });
+        }
+    }
+    assert!(!talk(&fleet).contains("panicked"));
+}
+
+#[test]
+fn a_silent_and_a_restored_store_are_noticed_by_hosts_that_do_not_watch_it() {
+    let mut fleet = start();
+    fleet.store.back_up();
+    fleet.store.members.iter_mut().for_each(Member::kill);
+    for host in &fleet.hosts {
+        until("the silence is noticed", || {
+            let refused = http::chat(host.address, "two");
+            refused.status == 503 && refused.json()["error"]["code"] == "store_unreachable"
+        });
+        assert_eq!(http::chat(host.address, "one").status, 200, "what is loaded is served");
+    }
+    fleet.store.members.iter_mut().for_each(Member::restart);
+    fleet.ask(0, "two");
+    let former = fleet.seat("two");
+    fleet.store.restore();
+    // One that asks when the store has passed what it had seen reads all anew as well.
+    until("the restored store is noticed", || talk(&fleet).contains("has been restored"));
+    for host in 0..3 {
+        fleet.ask(host, "one");
+        fleet.ask(host, "two");
+    }
+    assert_ne!(fleet.seat("two"), former, "a seat of the lost history is not used again");
+    until("one host watches the store again", || watches(&fleet) == 1);
+}
+
+#[test]
+fn a_stranger_is_told_no_news() {
+    let fleet = start();
+    let ask = |key: &str| header(fleet.hosts[1].address, &[("plimsoll-hop", "news"), ("authorization", key)]);
+    for wrong in ["", "Bearer ", "Bearer guess"] {
+        let answer = ask(wrong);
+        assert_eq!(
+            (answer.status, answer.json()["error"]["code"].as_str()),
+            (401, Some("invalid_fleet_key"))
+        );
+    }
+    assert_ne!(ask(&format!("Bearer {}x", KEY)).status, 200);
+}

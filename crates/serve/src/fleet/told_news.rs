@@ -1,0 +1,42 @@
+//! News of the fleet for hosts that do not watch the store themselves: all records, and then each change.
+
+use std::cell::{Cell, RefCell};
+
+use bytes::Bytes;
+use plimsoll_etcd::StoreHeader;
+use plimsoll_fleet::NewsLine;
+
+use crate::route::Feed;
+
+/// Where this host has its news from, and who listens to it.
+#[derive(Default)]
+pub(super) struct ToldNews {
+    pub(super) feed: RefCell<Feed>,
+    /// The store as it was read, and the hosts between it and this one; `None` while there are no news.
+    pub(super) from: Cell<Option<(StoreHeader, u32)>>,
+    /// All records, and the changes since.
+    pub(super) kept: RefCell<Option<Vec<u8>>>,
+}
+
+impl ToldNews {
+    /// News come in: other hosts may listen from now on.
+    pub(super) fn begin(&self, header: StoreHeader, depth: u32) {
+        self.from.set(Some((header, depth)));
+    }
+
+    /// News come no more: who listens looks for another source.
+    pub(super) fn end(&self) {
+        self.from.set(None);
+        self.kept.take();
+        self.feed.replace(Feed::default());
+    }
+
+    pub(super) fn publish(&self, line: &NewsLine) {
+        if !self.feed.borrow().is_heard() && self.kept.borrow().is_none() {
+            return;
+        }
+        let line = line.write();
+        self.kept.borrow_mut().iter_mut().for_each(|kept| kept.extend_from_slice(&line));
+        self.feed.borrow().publish(&Bytes::from(line));
+    }
+}
