@@ -152,7 +152,8 @@ groups:
   swap.yaml:10: model `c` has no command; add `cmd`, or `model` and `flags`
   swap.yaml:10: `one` is not a valid value for `aliases`; write a list of strings
   swap.yaml:11: `perhaps` is not a valid value for `unlisted`; write true or false
-  swap.yaml:13: `d` is not a valid value for `members`; write a list of strings";
+  swap.yaml:13: `d` is not a valid value for `members`; write a list of strings
+warning: swap.yaml:13: the group `g` has no effect; models run together whenever they fit in memory, and idle models are evicted first";
     assert_eq!(imported("swap.yaml", text).unwrap_err(), told);
 }
 
