@@ -66,7 +66,7 @@ impl<H: ModelService> HttpServer<H> {
         let Some(pass) = self.service.admit_at_once(model, wish) else {
             return self.send_whole(model, request.head, body).await;
         };
-        let body = ArrivingBody::new(body.incoming, self.settings.limits.body_time, share);
+        let body = ArrivingBody::new(body.incoming, self.settings.limits.body_time, Box::new(share));
         let answer = exchange(&request, pass, body, &self.settings.limits).await;
         self.counted(model, asked, answer).map(|answer| answer.map(ReplyBody::Relay))
     }

@@ -1,5 +1,6 @@
 //! Body of a request to an engine: whole, or still arriving from another host.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +12,6 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-use super::body::BodyShare;
 use super::rope::Rope;
 
 /// What is sent to an engine after the head.
@@ -27,7 +27,8 @@ pub(crate) struct ArrivingBody {
     patience: Duration,
     wait: Option<Pin<Box<Sleep>>>,
     fault: Rc<Cell<Option<BodyFault>>>,
-    _share: BodyShare,
+    /// Memory that is reserved until the body has gone.
+    _reserved: Box<dyn Any>,
 }
 
 /// Why a body that was passed on did not come to its end.
@@ -40,8 +41,8 @@ pub(crate) enum BodyFault {
 }
 
 impl ArrivingBody {
-    pub(super) fn new(incoming: Incoming, patience: Duration, share: BodyShare) -> Self {
-        Self { incoming, patience, wait: None, fault: Rc::default(), _share: share }
+    pub(super) fn new(incoming: Incoming, patience: Duration, reserved: Box<dyn Any>) -> Self {
+        Self { incoming, patience, wait: None, fault: Rc::default(), _reserved: reserved }
     }
 
     /// Where it will be told why the body did not come to its end.
