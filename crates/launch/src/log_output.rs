@@ -50,11 +50,7 @@ pub struct FlushLog(LogOutput);
 
 impl Drop for FlushLog {
     fn drop(&mut self) {
-        if let Some(started) = &self.0.0 {
-            // First the file, whose thread may report a failure on stderr.
-            started.file.get().map(LogFile::finish);
-            started.stderr.finish();
-        }
+        self.0.finish();
     }
 }
 
@@ -113,6 +109,15 @@ impl LogOutput {
         if let Some(started) = &self.0 {
             // The server opens one file.
             let _ = started.file.set(file);
+        }
+    }
+
+    /// Writes what was logged, within a limited time; later lines are lost.
+    pub fn finish(&self) {
+        if let Some(started) = &self.0 {
+            // First the file, whose thread may report a failure on stderr.
+            started.file.get().map(LogFile::finish);
+            started.stderr.finish();
         }
     }
 

@@ -173,10 +173,13 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
         return Err(ErrorReport::input(ErrorReport::new(text)));
     }
     let json = arguments.json.clone();
+    let warnings = log.clone();
     let setup = Setup { config, serve: arguments.settings(), log };
     if check {
         return on_one_thread(async {
             let check = ConfigCheck::of(setup).await.map_err(of_daemon)?;
+            // Before the report: another thread writes them.
+            warnings.finish();
             print_as(json.as_deref(), &check_as_json(&check), || check_in_words(&check))?;
             Ok(status(check.models.iter().all(|model| model.refused.is_none())))
         });

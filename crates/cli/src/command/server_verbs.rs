@@ -37,12 +37,12 @@ pub(crate) use top::{Top, top};
 const LONGEST_ANSWER: usize = 16 << 20;
 
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
 pub(crate) struct Unload {
     /// Name or alias of the model
+    #[arg(required_unless_present = "all")]
     model: Option<String>,
     /// Unload all models
-    #[arg(long)]
+    #[arg(long, conflicts_with = "model")]
     all: bool,
     #[command(flatten)]
     server: ServerAddress,

@@ -60,6 +60,10 @@ pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// engine's flag that may be meant.
 pub(crate) fn meant(mut error: clap::Error) -> clap::Error {
     let verb = std::env::args_os().nth(1).unwrap_or_default();
+    if error.kind() == ErrorKind::MissingRequiredArgument && verb == "unload" {
+        let missing = ContextValue::Strings(vec!["<MODEL>, or --all for all models".to_owned()]);
+        error.insert(ContextKind::InvalidArg, missing);
+    }
     if error.kind() == ErrorKind::UnknownArgument && verb.as_encoded_bytes().starts_with(b"-") {
         let tip = "options stand behind the verb, as in `plimsoll ps --json`".to_owned();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
