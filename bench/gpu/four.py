@@ -1,7 +1,7 @@
 """Four models and eight clients on a budget for some of the models: answers, waits and memory of a minute, for several servers one after the other.
 
 usage: four.py --out FOLDER --plimsoll PROGRAM [--before PROGRAM] [--swap PROGRAM] --server FOLDER --specimen PROGRAM [--seconds 60] [--budget 40]
-               [--pattern any|own] [--only NAME,NAME]
+               [--pattern any|own] [--only NAME;NAME]
        four.py --out FOLDER --plimsoll PROGRAM --dry ENGINE      a rehearsal without a card: fake engines, a tenth of the memory and of the time
        four.py --table FOLDER                                    prints the table of the results that are there
 `--before` is an older build of plimsoll, `--swap` is llama-swap, once with a model at a time and once with groups that fit the budget, `--server` the folder of a llama-server with a router, `--specimen` the program that writes the models
@@ -246,7 +246,7 @@ def main():
     if not options.dry:
         systems |= {f"router, {at_most}": lambda at_most=at_most: router(options, at_most) for at_most in (2, 3)}
     if options.only:
-        systems = {name: words for name, words in systems.items() if name in options.only.split(",")}
+        systems = {name: words for name, words in systems.items() if name in options.only.split(";")}
     for name, words in systems.items():
         # Numbers of different patterns and times are kept apart by folder, not here.
         if name not in results:

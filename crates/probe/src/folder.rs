@@ -16,6 +16,8 @@ use crate::guard::{PAGES, pids};
 const LOCK: &str = "owner";
 /// Maximum number of folders of one process; usually there is one.
 const MOST: u32 = 1000;
+/// Times that a folder is made anew where another process removed it before it was locked.
+const ATTEMPTS: u32 = 20;
 /// A folder this young may be about to be locked.
 const YOUNG: Duration = Duration::from_secs(60);
 
@@ -45,11 +47,24 @@ impl OwnedFolder {
     /// The same in a folder of the caller's choice.
     pub fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
         sweep(base, prefix);
-        let path = fresh(base, prefix)?;
-        let lock = File::create_new(path.join(LOCK))?;
-        // flock(2) belongs to the open file, so the lock goes with the process even after SIGKILL.
-        lock.lock()?;
-        Ok(Self { path, _lock: lock })
+        let mut removed = io::ErrorKind::NotFound.into();
+        for _ in 0..ATTEMPTS {
+            let path = fresh(base, prefix)?;
+            let lock = match File::create_new(path.join(LOCK)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    removed = error;
+                    continue;
+                }
+                made => made?,
+            };
+            // flock(2) belongs to the open file, so the lock goes with the process even after SIGKILL.
+            lock.lock()?;
+            // Another process may have found the file before it was locked, and removed the folder.
+            if path.join(LOCK).exists() {
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+        Err(removed)
     }
 
     pub fn path(&self) -> &Path {
@@ -125,21 +140,16 @@ fn fresh(base: &Path, prefix: &str) -> io::Result<PathBuf> {
 
 /// Removes the folders of this user whose owners are gone.
 fn sweep(base: &Path, prefix: &str) {
-    for path in folders(base, prefix) {
-        if is_abandoned(&path) {
+    for path in folders(base, prefix).into_iter().filter(|path| is_ours(path) && !is_written(path)) {
+        // Held until the folder is gone: an owner that is about to lock it finds it whole or not at all.
+        let lock = File::open(path.join(LOCK));
+        let is_abandoned = match &lock {
+            Ok(lock) => lock.try_lock().is_ok(),
+            Err(_) => !is_young(&path),
+        };
+        if is_abandoned {
             let _ = fs::remove_dir_all(&path);
         }
-    }
-}
-
-fn is_abandoned(folder: &Path) -> bool {
-    if !is_ours(folder) || is_written(folder) {
-        return false;
-    }
-    match File::open(folder.join(LOCK)) {
-        // The lock is free only without an owner; it is let go of again when `lock` is dropped.
-        Ok(lock) => lock.try_lock().is_ok(),
-        Err(_) => !is_young(folder),
     }
 }
 
@@ -160,6 +170,19 @@ fn is_young(folder: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn folders_that_are_made_at_once_are_not_taken_for_abandoned_ones() {
+        let base = tempfile::tempdir().unwrap();
+        let make = || {
+            for _ in 0..200 {
+                let folder = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+                folder.part("1").unwrap();
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(make))));
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn nobody_else_may_look_and_nothing_is_left_behind() {
