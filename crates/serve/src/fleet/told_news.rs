@@ -24,7 +24,7 @@ impl ToldNews {
         self.from.set(Some((header, depth)));
     }
 
-    /// News come no more: who listens looks for another source.
+    /// News come no more: listeners look for another source.
     pub(super) fn end(&self) {
         self.from.set(None);
         self.kept.take();
