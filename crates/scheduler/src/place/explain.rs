@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
+use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Placement, Reason, RunId};
 
 use super::ledger::{Account, Ledger};
 use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery};
@@ -73,10 +73,9 @@ pub(super) fn no_run_left(
     tenants: &[CardTenant],
     most: usize,
 ) -> NoPlacement {
-    let stays = |run| tenants.iter().any(|t| t.run == run && t.standing == CardStanding::Stays);
     let claims = ledger.accounts().iter().flat_map(Account::claims);
     let pinned: BTreeSet<&str> =
-        claims.filter(|claim| stays(claim.run)).map(|claim| &*claim.holder).collect();
+        claims.filter(|claim| stays(tenants, claim.run)).map(|claim| &*claim.holder).collect();
     let name = query.name;
     let text = format!("{name} cannot load: {}, and as many are pinned", at_most(most));
     let reason = Reason::new("no_room", text)
@@ -90,6 +89,11 @@ pub(super) fn no_run_left(
         reason: reason.because_all(pinned.iter().map(of_pinned)),
         hints: hints.collect(),
     }
+}
+
+/// True for a run that no newcomer stops.
+fn stays(tenants: &[CardTenant], run: RunId) -> bool {
+    tenants.iter().any(|tenant| tenant.run == run && tenant.standing == CardStanding::Stays)
 }
 
 /// The limit of runs in words.
@@ -139,8 +143,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement) ->
 }
 
 fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
-    let stays = |run| tenants.iter().any(|t| t.run == run && t.standing == CardStanding::Stays);
-    let pinned = || account.claims().iter().filter(|claim| stays(claim.run));
+    let pinned = || account.claims().iter().filter(|claim| stays(tenants, claim.run));
     // Only pinned claims are listed: all others could be stopped, so they are not the reason.
     let held: Bytes = pinned().map(|claim| claim.bytes).sum();
     let capacity = account.capacity();
@@ -193,12 +196,8 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
             (query.allowed.is_empty() || query.allowed.contains(id)) && query.named.allows(id)
         })
     };
-    let stays = |run| {
-        let mut tenants = tenants.iter();
-        tenants.any(|tenant| tenant.run == run && tenant.standing == CardStanding::Stays)
-    };
     let at_best = |account: &Account| {
-        let staying = account.claims().iter().filter(|claim| stays(claim.run));
+        let staying = account.claims().iter().filter(|claim| stays(tenants, claim.run));
         let held: Bytes = staying.map(|claim| claim.bytes).sum();
         Card { free: account.capacity().saturating_sub(held), ..account.card().clone() }
     };
@@ -211,7 +210,7 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
     if crowded_out {
         for account in usable() {
             let card = &account.card().name;
-            let pinned = account.claims().iter().filter(|claim| stays(claim.run));
+            let pinned = account.claims().iter().filter(|claim| stays(tenants, claim.run));
             hints.extend(pinned.map(|claim| {
                 let text = format!("unpin {}, which holds {} on {card}", claim.holder, claim.bytes);
                 Hint::new(Advice::Other(text))

@@ -152,11 +152,16 @@ impl<H: ModelService> HttpServer<H> {
 
     async fn remove(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         let name = query::parameter(head.uri.query(), "model").filter(|name| !name.is_empty());
-        let name = name.ok_or_else(no_name)?;
-        self.permitted_name(head, &name)?;
-        self.service.remove(&name).await?;
-        self.audit(head, "remove", &name);
+        self.remove_named(head, &name.ok_or_else(no_name)?).await?;
         Ok(success())
+    }
+
+    /// Removes a downloaded model, or cancels its download.
+    pub(super) async fn remove_named(&self, head: &Parts, name: &str) -> Result<(), HttpProblem> {
+        self.permitted_name(head, name)?;
+        self.service.remove(name).await?;
+        self.audit(head, "remove", name);
+        Ok(())
     }
 
     async fn reload(&self, head: &Parts) -> Result<Vec<String>, HttpProblem> {

@@ -81,9 +81,7 @@ impl<H: ModelService> HttpServer<H> {
             // It may still be downloaded.
             Err(_) => on_hub(&name).to_owned(),
         };
-        self.permitted_name(head, &name)?;
-        self.service.remove(&name).await?;
-        self.audit(head, "remove", &name);
+        self.remove_named(head, &name).await?;
         Ok(reply::empty(StatusCode::OK))
     }
 }
