@@ -28,9 +28,9 @@ use plimsoll_launch::EngineAddress;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
 
+use self::files::SharedFiles;
 pub(crate) use self::pass::ServePass;
 pub use self::start::FleetError;
-use self::files::SharedFiles;
 use self::told_news::ToldNews;
 use self::trust::{HostTrust, RefusedPeers};
 use crate::route::{HttpProblem, ModelService, RequestPrompt, Rope, RouteOptions, Upstream};

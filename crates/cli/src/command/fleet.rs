@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use plimsoll_base::Bytes;
 use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{
-    Claim, Drain, FleetKey, FleetView, KeySpace, Record, SeatPurpose, SeatWish, Transaction,
+    Claim, Drain, FleetKey, FleetView, KeySpace, Record, RunningCopy, SeatPurpose, SeatWish, Transaction,
     TransactionOutcome, Write, place,
 };
 use serde_json::{Value, json};

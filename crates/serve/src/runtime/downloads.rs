@@ -216,9 +216,9 @@ impl Runtime {
         let failed = self.downloads.failed.borrow();
         let failed = failed.iter().map(|(name, error)| json!({ "name": name, "error": error }));
         let copies = self.downloads.copies.borrow();
-        let copies = copies.iter().map(|(name, (done, total))| {
-            json!({ "name": name, "done": done, "total": total, "memory": null })
-        });
+        let copies = copies.iter().map(
+            |(name, (done, total))| json!({ "name": name, "done": done, "total": total, "memory": null }),
+        );
         shown.map(|(name, running)| running.shown(name)).chain(copies).chain(failed).collect()
     }
 

@@ -170,7 +170,8 @@ impl FleetMember {
             let (stamp, _) = digests.get(&path).filter(|(_, read)| read == sha256)?;
             Some((*stamp, path))
         });
-        let unknown = || problem(StatusCode::NOT_FOUND, "no_such_file", "the model has no file of this digest");
+        let unknown =
+            || problem(StatusCode::NOT_FOUND, "no_such_file", "the model has no file of this digest");
         let (stamp, path) = found.ok_or_else(unknown)?;
         let beyond = || problem(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", "the file is shorter");
         start.checked_add(length).filter(|end| *end <= stamp.size).ok_or_else(beyond)?;
@@ -234,7 +235,8 @@ mod tests {
         let path = format!("/{sha256}");
         let part = FileQuestion::Part { sha256: sha256.clone(), start: 5, length: 6 };
         assert_eq!(read("GET", &path, "bytes=5-10"), Some(part));
-        let digest = FileDigest { header: "00ff00ff00ff00ff".to_owned(), size: plimsoll_base::Bytes::new(12) };
+        let digest =
+            FileDigest { header: "00ff00ff00ff00ff".to_owned(), size: plimsoll_base::Bytes::new(12) };
         assert_eq!(read("GET", "/00ff00ff00ff00ff-12", ""), Some(FileQuestion::List(digest)));
         for wrong in [
             "/",

@@ -85,7 +85,8 @@ mod tests {
     fn all_files_have_their_places_whatever_they_are_called() {
         let here = places(&entry("-m /a/m-00001-of-00002.gguf -mm /a/mm.gguf --lora /a/l.gguf"));
         let there = places(&entry("-m /b/x-00001-of-00002.gguf -mm /c/p.gguf --lora /d/q.gguf"));
-        let named = |places: &[(FilePlace, PathBuf)]| places.iter().map(|(place, _)| *place).collect::<Vec<_>>();
+        let named =
+            |places: &[(FilePlace, PathBuf)]| places.iter().map(|(place, _)| *place).collect::<Vec<_>>();
         assert_eq!(named(&here), named(&there));
         let paths: Vec<&str> = here.iter().filter_map(|(_, path)| path.to_str()).collect();
         let model = ["/a/m-00001-of-00002.gguf", "/a/m-00002-of-00002.gguf"];

@@ -18,9 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::place::{self, FilePlace, MOST_FILES};
 use super::{FileList, FleetMember, SharedFiles};
 use crate::fleet::offers;
-use crate::route::{
-    EngineBody, FILES, HOP, MODEL, ModelService, Rope, StreamSource, Upstream, to_engine,
-};
+use crate::route::{EngineBody, FILES, HOP, MODEL, ModelService, Rope, StreamSource, Upstream, to_engine};
 use crate::runtime::Runtime;
 use crate::task::spawn_blocking;
 
@@ -72,7 +70,9 @@ impl FleetMember {
                     break;
                 }
                 Err(error) => {
-                    tracing::warn!("fleet: the files of model '{model}' do not come from host '{host}': {error}");
+                    tracing::warn!(
+                        "fleet: the files of model '{model}' do not come from host '{host}': {error}"
+                    );
                 }
             }
         }
@@ -200,7 +200,8 @@ async fn list(peer: &Upstream, digest: &FileDigest) -> Result<FileList, HostFaul
 /// The fault of a host that answers with such a status.
 fn refusal(status: StatusCode, text: &[u8]) -> HostFault {
     let text: Option<Value> = serde_json::from_slice(text).ok();
-    let code = text.and_then(|text| Some(text["error"]["code"].as_str()?.chars().take(64).collect::<String>()));
+    let code =
+        text.and_then(|text| Some(text["error"]["code"].as_str()?.chars().take(64).collect::<String>()));
     let code = code.unwrap_or_else(|| format!("status {status}"));
     match status {
         StatusCode::OK => HostFault::Lies("the whole file in place of a part".to_owned()),
@@ -217,7 +218,8 @@ fn matched(
 ) -> Result<Vec<(FilePlace, FileCopy)>, HostFault> {
     let lies = |text: String| Err(HostFault::Lies(text));
     let own_places: Vec<FilePlace> = own.iter().map(|(place, _)| *place).collect();
-    let of_role = |places: &mut dyn Iterator<Item = FilePlace>, role| places.filter(|it| it.role == role).count();
+    let of_role =
+        |places: &mut dyn Iterator<Item = FilePlace>, role| places.filter(|it| it.role == role).count();
     let mut copies = Vec::new();
     for (place, path) in own {
         let (mut here, mut there) = (own_places.iter().copied(), list.files.iter().map(|file| file.place));
@@ -338,7 +340,10 @@ async fn part_from(peer: &Upstream, question: &PartQuestion) -> Result<Vec<u8>, 
     }
     let range = head.headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()).unwrap_or_default();
     if range != format!("bytes {start}-{end}/{}", question.size) {
-        return lies(format!("`{}` for the bytes {start} to {end}", range.escape_debug().take(64).collect::<String>()));
+        return lies(format!(
+            "`{}` for the bytes {start} to {end}",
+            range.escape_debug().take(64).collect::<String>()
+        ));
     }
     let bytes = source.rest(most).await.map_err(|error| silent(&error))?;
     match bytes.filter(|bytes| bytes.len() == most) {
