@@ -68,6 +68,9 @@ pub(super) struct SharedFiles {
     /// Models whose files this host lacks, with the time from which a copy is tried.
     lacking: RefCell<BTreeMap<String, Instant>>,
     copying: RefCell<Option<RunningCopy>>,
+    /// Bytes that other hosts got, and that came from them.
+    given: Cell<u64>,
+    copied: Cell<u64>,
 }
 
 impl SharedFiles {
@@ -89,6 +92,8 @@ impl SharedFiles {
             is_reading: Cell::default(),
             lacking: RefCell::default(),
             copying: RefCell::default(),
+            given: Cell::default(),
+            copied: Cell::default(),
         }))
     }
 
@@ -115,6 +120,11 @@ impl SharedFiles {
         if let Some(from) = self.lacking.borrow_mut().get_mut(model) {
             *from = Instant::now() + AGAIN;
         }
+    }
+
+    /// Bytes that other hosts got, and that came from them.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (self.given.get(), self.copied.get())
     }
 
     fn forget_digest(&self, path: &Path) {

@@ -146,5 +146,12 @@ impl Extension for FleetMember {
         family("plimsoll_fleet_passed_on_total", MetricKind::Counter, help, self.passed_on.get());
         let help = "Connections and requests that were refused because no host of the fleet sent them";
         family("plimsoll_fleet_refused_total", MetricKind::Counter, help, self.refused.borrow().count);
+        if let Some(files) = &self.files {
+            let (given, copied) = files.totals();
+            let help = "Bytes of model files that other hosts of the fleet got";
+            family("plimsoll_fleet_given_bytes_total", MetricKind::Counter, help, given);
+            let help = "Bytes of model files that came from other hosts of the fleet";
+            family("plimsoll_fleet_copied_bytes_total", MetricKind::Counter, help, copied);
+        }
     }
 }

@@ -190,6 +190,7 @@ impl FleetMember {
             files.forget_digest(&path);
             problem(StatusCode::CONFLICT, "file_changed", "the file has changed")
         })?;
+        files.given.set(files.given.get().saturating_add(length));
         let range = format!("bytes {start}-{}/{}", start + length - 1, stamp.size);
         let range = HeaderValue::try_from(range).map_err(|_| beyond())?;
         Ok(FileAnswer::Part { range, bytes: Bytes::from_owner(GivenPart { bytes, _place: place }) })

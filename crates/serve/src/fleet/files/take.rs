@@ -167,7 +167,9 @@ impl FleetMember {
             return Err(HostFault::Silent("no turn came".to_owned()));
         }
         let silent = |_| Err(HostFault::Silent(format!("nothing within {} s", PATIENCE.as_secs())));
-        timeout(PATIENCE, part_from(peer, question)).await.unwrap_or_else(silent)
+        let bytes = timeout(PATIENCE, part_from(peer, question)).await.unwrap_or_else(silent)?;
+        files.copied.set(files.copied.get().saturating_add(question.length));
+        Ok(bytes)
     }
 }
 
