@@ -3,12 +3,14 @@
 //! A host asks for the files of a model by the model's name and the digest of its offer, and for bytes by the SHA-256 of
 //! their file. No path goes over the network: each side has its own, from its configuration.
 
+mod ask;
 mod give;
 mod order;
 mod pace;
 mod place;
 mod stamp;
 mod take;
+mod write;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -35,8 +37,9 @@ const LEAST_BANDWIDTH: Bytes = Bytes::kib(64);
 const MOST_PART: u64 = 1 << 20;
 /// Parts in memory at a time, for all hosts that ask.
 const MOST_GIVEN: usize = 16;
-/// Time after which a copy that failed at every host is tried again.
-const AGAIN: Duration = Duration::from_secs(300);
+/// Time after which a copy that failed at every host is tried again, at first; it doubles up to an hour.
+const AGAIN: Duration = Duration::from_secs(30);
+const MOST_DOUBLINGS: u32 = 7;
 
 /// The files of a model, as a host tells of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,12 +68,19 @@ pub(super) struct SharedFiles {
     digests: RefCell<HashMap<PathBuf, (FileStamp, String)>>,
     /// A thread reads files for their digests.
     is_reading: Cell<bool>,
-    /// Models whose files this host lacks, with the time from which a copy is tried.
-    lacking: RefCell<BTreeMap<String, Instant>>,
+    /// Models whose files this host lacks.
+    lacking: RefCell<BTreeMap<String, Lack>>,
     copying: RefCell<Option<RunningCopy>>,
     /// Bytes that other hosts got, and that came from them.
     given: Cell<u64>,
     copied: Cell<u64>,
+}
+
+/// Files that are not here: the time from which a copy is tried, and attempts that failed.
+#[derive(Clone, Copy, Debug)]
+struct Lack {
+    from: Instant,
+    failures: u32,
 }
 
 impl SharedFiles {
@@ -106,19 +116,24 @@ impl SharedFiles {
     pub(super) fn note(&self, entry: &ConfiguredModel, is_offered: bool) {
         let mut lacking = self.lacking.borrow_mut();
         match !is_offered && place::lacks(entry) {
-            true => drop(lacking.entry(entry.name.clone()).or_insert_with(Instant::now)),
+            true => {
+                lacking
+                    .entry(entry.name.clone())
+                    .or_insert_with(|| Lack { from: Instant::now(), failures: 0 });
+            }
             false => drop(lacking.remove(&entry.name)),
         }
     }
 
     /// True if a copy of the model's files may begin now.
     fn may_copy(&self, model: &str) -> bool {
-        self.lacking.borrow().get(model).is_some_and(|from| *from <= Instant::now())
+        self.lacking.borrow().get(model).is_some_and(|lack| lack.from <= Instant::now())
     }
 
     fn postpone(&self, model: &str) {
-        if let Some(from) = self.lacking.borrow_mut().get_mut(model) {
-            *from = Instant::now() + AGAIN;
+        if let Some(lack) = self.lacking.borrow_mut().get_mut(model) {
+            lack.from = Instant::now() + AGAIN * (1 << lack.failures.min(MOST_DOUBLINGS));
+            lack.failures = lack.failures.saturating_add(1);
         }
     }
 
@@ -134,7 +149,7 @@ impl SharedFiles {
     fn record(&self) -> HostCopies {
         let now = Instant::now();
         let lacking = self.lacking.borrow();
-        let lacks = lacking.iter().filter(|(_, from)| **from <= now).map(|(model, _)| model.clone());
+        let lacks = lacking.iter().filter(|(_, lack)| lack.from <= now).map(|(model, _)| model.clone());
         HostCopies { lacks: lacks.collect(), running: self.copying.borrow().clone() }
     }
 }
