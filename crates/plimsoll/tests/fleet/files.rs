@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use plimsoll_fleet::FleetView;
+use plimsoll_fleet::{FleetView, HostCopies};
 
 use crate::daemon::{Daemon, Setup, fake_engine, until};
 use crate::http;
 use crate::intruder::{Shown, Visit};
-use crate::rig::{dump_of, view};
+use crate::rig::{Fleet, KEY, dump_of, header, view};
 use crate::server::Cluster;
 
 const SIZE: usize = 6 << 20;
@@ -186,13 +186,23 @@ fn a_copy_that_is_cut_in_the_middle_goes_on_after_a_restart() {
     fleet.hosts[1].wait();
     let begun = fleet.begun().expect("what has come stays");
     assert!(begun > 1 << 20 && !fleet.file(1, 1).exists());
-    fleet.hosts[1] = fleet.host(1, "share-files = true\nshare-bandwidth = \"50MiB\"");
     // A host that dies has no time to tidy up either.
+    fleet.hosts[1] = fleet.host(1, "share-files = true\nshare-bandwidth = \"2MiB\"");
+    until("the copy goes on", || {
+        let waits = http::chat_body("one", false);
+        drop(http::open_with(fleet.hosts[1].address, "POST", "/v1/chat/completions", "", Some(&waits)));
+        fleet.begun().is_some_and(|have| have > begun + (1 << 20))
+    });
+    fleet.hosts[1].signal("KILL");
+    fleet.hosts[1].wait();
+    fleet.hosts[1] = fleet.host(1, "share-files = true\nshare-bandwidth = \"50MiB\"");
     fleet.answers(1);
     fleet.assert_whole();
     let most = 2 * SIZE as u64 + (2 << 20);
     assert!(fleet.given() <= most, "{} of {most}: nothing is copied twice", fleet.given());
-    until("the copy is over", || !dump_of(&fleet.store).contains("copies/h1"));
+    let is_over =
+        |view: FleetView| view.copies.values().all(|copies| copies.record.body == HostCopies::default());
+    until("the copy is over", || view(&fleet.store).is_some_and(is_over));
 }
 
 #[test]
@@ -256,6 +266,22 @@ fn a_host_that_shares_nothing_gives_nothing_and_copies_nothing() {
     let refused = http::chat(fleet.hosts[1].address, "one");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(!fleet.file(1, 1).exists() && !dump_of(&fleet.store).contains("copies/"));
+}
+
+#[test]
+fn with_a_shared_key_files_are_for_those_that_have_it() {
+    let fleet = Fleet::with_lines("1GiB", ("", ""), "share-files = true");
+    for (hop, code) in [("files", "bad_request"), ("copy", "no_copy")] {
+        let ask = |key: &str| {
+            let lines = [("plimsoll-hop", hop), ("plimsoll-model", "one"), ("authorization", key)];
+            let answer = header(fleet.hosts[1].address, &lines);
+            (answer.status, answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned())
+        };
+        for wrong in ["", "Bearer ", "Bearer guess"] {
+            assert_eq!(ask(wrong), (401, "invalid_fleet_key".to_owned()), "{hop} {wrong}");
+        }
+        assert_eq!(ask(&format!("Bearer {KEY}")).1, code);
+    }
 }
 
 fn digest_of(path: &Path) -> String {
