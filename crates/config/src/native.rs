@@ -110,6 +110,8 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         fleet_listen: document.fleet.listen,
         fleet_identity: document.fleet.identity.clone(),
         fleet_watchers: document.fleet.watchers,
+        fleet_share_files: document.fleet.share_files,
+        fleet_share_bandwidth: document.fleet.share_bandwidth.map(Into::into),
     })
 }
 

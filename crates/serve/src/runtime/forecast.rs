@@ -82,7 +82,7 @@ impl Runtime {
     }
 
     /// Logs the need of these models; those that can never run here show as failed.
-    pub(super) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
+    pub(crate) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
         let _turn = self.forecasting.lock().await;
         let entries: Vec<ConfiguredModel> =
             models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();
