@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::rope::Rope;
 
 /// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
-/// into.
-pub(crate) const READ_BUFFER: usize = 128 * 1024;
+/// into. Half of it adds 5 % to the time of a prompt of 2 MB, four times as much 3 % (measured).
+pub(crate) const READ_BUFFER: usize = 256 * 1024;
 // DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
 // that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured).
 /// Pieces of one buffer that have at least this size are kept as they came: four fifths of the buffer that they

@@ -73,8 +73,9 @@ impl Runtime {
         self.state.borrow().registry.present().count()
     }
 
-    /// Logs the memory of each card and the need of each model.
+    /// Prepares the first load, and logs the memory of each card and the need of each model.
     pub(crate) async fn introduce(self: Rc<Self>) {
+        self.launcher.prepare();
         self.introduce_cards();
         let all: Vec<ModelId> = self.state.borrow().registry.present().map(|(id, _)| id).collect();
         self.foresee(all).await;
