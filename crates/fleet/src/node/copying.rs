@@ -183,7 +183,9 @@ mod tests {
             FleetEffect::Refuse { reason, .. } => Some(reason.clone()),
             _ => None,
         });
-        assert!(refused.is_some(), "the wait is over: {effects:?}");
+        let reasons = refused.expect("the wait is over").because;
+        let copies = reasons.iter().find(|reason| reason.code == "copies_file");
+        assert!(format!("{copies:?}").contains("40"), "{reasons:?}");
     }
 
     #[test]
