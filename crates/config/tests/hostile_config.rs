@@ -213,6 +213,20 @@ fn the_largest_file_is_read_or_refused_in_a_moment() {
         ("a.toml", format!("a = {}", fill("["))),
         ("a.toml", format!("[models.a]\nflags = '{}'", fill("-c "))),
         ("a.toml", fill("x").repeat(2)),
+        ("a.toml", (0..longest / 16).map(|n| format!("k{n} = 1\n")).collect()),
+        ("a.toml", (0..longest / 16).map(|n| format!("k{n} = x\n")).collect()),
+        ("a.toml", (0..longest / 24).map(|n| format!("[models.m{n}]\nx = 1\n")).collect()),
+        ("a.toml", format!("x = [{}]", fill("'',"))),
+        ("a.toml", format!("a{}.b = 1", fill(".a"))),
+        ("a.ini", format!("[*]\n{}", (0..40_000).map(|n| format!("k{n} = 1\n[m{n}]\n")).collect::<String>())),
+        (
+            "a.ini",
+            format!(
+                "{}{}",
+                fill(";plimsoll: x = 1\n").split_at(longest / 2).0,
+                fill("[m]\n").split_at(longest / 2).0
+            ),
+        ),
     ] {
         let start = Instant::now();
         let _ = plimsoll_config::parse(file, &text, &|_| None);

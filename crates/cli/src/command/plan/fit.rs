@@ -44,12 +44,6 @@ pub(super) fn run(
     (given, options): (&Options, &Options),
     room: &Room,
 ) -> Result<ExitCode, ErrorReport> {
-    if let Some(misread) = options.misread() {
-        return Err(ErrorReport::new(format!(
-            "{misread}\nhint: --fit prints flags to paste, so it rejects numbers that the engine would read \
-            as another value"
-        )));
-    }
     let cards = &room.cards;
     let (asking, unasked) = match &arguments.exact {
         Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), options, cards))?,
