@@ -47,14 +47,13 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> (Configuration, Vec<ConfigEr
     let mut models: Vec<_> = document.models.into_iter().collect();
     // The map is sorted by name; users expect the list of models in the order of their file.
     models.order_by_key(|(name, _)| name.span().start);
-    let starts: Vec<usize> = models.iter().map(|(name, _)| name.span().start).collect();
-    for (place, (name, model)) in models.into_iter().enumerate() {
+    for (name, model) in models {
         let start = name.span().start;
         let origin = lines.origin(start);
         let mut found = Vec::new();
         let entry = entry(&lines, name.into_inner(), model, origin, &mut roster.warnings, &mut found);
         // Without the setting that was left out, the others may seem wrong.
-        let end = starts.get(place + 1).copied().unwrap_or(usize::MAX);
+        let end = text.get(start..).and_then(|rest| rest.find("\n[")).map_or(text.len(), |end| start + end);
         if damaged.iter().any(|at| (start..end).contains(at)) {
             found.retain(ConfigError::is_of_its_own_words);
         }

@@ -30,9 +30,7 @@ pub fn parse_all(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigMistakes> {
-    let roster = parse_each(file_name, text, env)?;
-    let found = roster.refused.iter().flat_map(RefusedModel::errors).cloned().collect();
-    ConfigMistakes::none_in(roster, found)
+    parse_each(file_name, text, env)?.whole()
 }
 
 /// Reads a configuration file in any of the three formats, which the file extension determines. A model with a flag

@@ -10,7 +10,7 @@ use plimsoll_flags::{FlagOrigin, Options, Setting, Warning};
 
 use super::depth::TooLarge;
 use super::engine_kind::{CardPart, CommandKind, Freeing};
-use super::failure::ConfigError;
+use super::failure::{ConfigError, ConfigMistakes};
 use super::guard::GuardSettings;
 use super::serve_settings::ServeSettings;
 
@@ -57,6 +57,12 @@ impl RefusedModel {
 }
 
 impl Configuration {
+    /// The configuration if every model of it can be served.
+    pub fn whole(self) -> Result<Self, ConfigMistakes> {
+        let found = self.refused.iter().flat_map(RefusedModel::errors).cloned().collect();
+        ConfigMistakes::none_in(self, found)
+    }
+
     /// Model files of all models, with the places that name them.
     pub fn model_files(&self) -> impl Iterator<Item = &Setting> {
         let served = self.models.iter().filter_map(|model| model.launch.model_file());

@@ -26,7 +26,7 @@ const SEEDS: [(&str, &str); 3] = [
     (
         "a.toml",
         "[serve]\nlisten = \"127.0.0.1:80\"\nwait = \"1h30m\"\n[engine]\ncommand = [\"s\", \"x\"]\n[models.a]\nmodel = 'm'\n\
-         flags = \"-c 8k -ts 1,2 -ot 'a=CPU'\"\nmemory = \"1.5GiB\"\nenv = {A = \"b\"}\n[models.\"b c\"]\ncmd = ['p', '${PORT}']\nconcurrency = 3\nmax-requests = 9\n\
+         flags = \"-c 8192 -ts 1,2 -ot 'a=CPU'\"\nmemory = \"1.5GiB\"\nenv = {A = \"b\"}\n[models.\"b c\"]\ncmd = ['p', '${PORT}']\nconcurrency = 3\nmax-requests = 9\n\
          [keys.k]\nkey = \"sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\"\nmodels = [\"m-*\"]\nrights = [\"use\"]\n\
          requests-per-minute = 60\nexpires = \"2027-01-31T18:00:00Z\"\n",
     ),

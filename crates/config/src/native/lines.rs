@@ -57,7 +57,7 @@ impl LineIndex<'_> {
                     )
                 }
                 _ if first == "duplicate key" => format!("`{}` is given twice", quoted(span)),
-                _ => quoted(first),
+                _ => unknown_word(first).unwrap_or_else(|| quoted(&in_plain_words(first))),
             };
             let remedy = REMEDIES.iter().find(|(message, _)| first.contains(message));
             ConfigProblem::Parse(what + remedy.map_or("", |(_, remedy)| remedy))
@@ -70,7 +70,11 @@ impl LineIndex<'_> {
 const KEY_TABLE: &str = "struct KeyTable";
 
 /// Parts of toml's messages, and what to do.
-const REMEDIES: [(&str, &str); 8] = [
+const REMEDIES: [(&str, &str); 11] = [
+    // Types of Rust that a value was to be.
+    ("expected usize", "; write the number, without quotes"),
+    ("expected u32", "; write the number, without quotes"),
+    ("expected a nonzero u32", "; write the number, without quotes"),
     ("invalid mantissa", "; put a text in quotes"),
     ("unclosed table", "; put a name with blanks in quotes: [models.\"A NAME\"]"),
     ("duplicate key", "; keep one of the two"),
@@ -80,6 +84,22 @@ const REMEDIES: [(&str, &str); 8] = [
     ("expected a sequence", "; write a list, for example [\"a\", \"b\"]"),
     ("invalid basic string", "; close the quotation mark"),
 ];
+
+/// serde's message of a word that is none of a few: which ones are.
+fn unknown_word(message: &str) -> Option<String> {
+    let (word, known) = message.strip_prefix("unknown variant `")?.split_once('`')?;
+    let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+    let (last, others) = known.split_last()?;
+    let or = if others.is_empty() { "" } else { " or " };
+    Some(format!("`{}` is none of the values here; write {}{or}{last}", quoted(word), others.join(", ")))
+}
+
+/// serde's message without the names of Rust's types.
+fn in_plain_words(message: &str) -> String {
+    let natural = message.replace("expected usize", "expected a whole number of at least 0");
+    let natural = natural.replace("expected a nonzero u32", "expected a whole number of at least 1");
+    natural.replace("expected u32", "expected a whole number of at least 0")
+}
 
 /// The flag of llama-server that a key is named after.
 fn flag_of(key: &str) -> Option<String> {

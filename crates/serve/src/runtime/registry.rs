@@ -117,9 +117,9 @@ impl ModelRegistry {
             .find(|refused| refused.name == name || refused.aliases.iter().any(|it| it == name))
     }
 
-    /// The first of `refused` that was not refused before.
-    pub(super) fn newly_refused<'a>(&self, refused: &'a [RefusedModel]) -> Option<&'a RefusedModel> {
-        refused.iter().find(|model| !self.refused.contains(model))
+    /// True if a model of `refused` was not refused before.
+    pub(super) fn refuses_anew(&self, refused: &[RefusedModel]) -> bool {
+        refused.iter().any(|model| !self.refused.contains(model))
     }
 
     /// The entry of `id`, also if it has left the configuration.

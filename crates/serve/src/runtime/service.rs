@@ -42,7 +42,8 @@ impl ModelService for Runtime {
     fn refusal(&self, name: &str) -> Option<HttpProblem> {
         let state = self.state.borrow();
         let refused = state.registry.refused(name)?;
-        let message = format!("model '{}' is not served: {}", refused.name, refused.error);
+        let errors: Vec<String> = refused.errors().map(ToString::to_string).collect();
+        let message = format!("model '{}' is not served: {}", refused.name, errors.join("; "));
         Some(HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", message))
     }
 
