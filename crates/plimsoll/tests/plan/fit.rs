@@ -193,11 +193,11 @@ fn a_number_that_the_engine_reads_otherwise_is_never_pasted() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    let output = plimsoll(&["plan", "--fit", "ngl", "--card", CARD, "--", "-m", model, "-c", "64k"]);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    let why = unwrapped(&output.stderr);
-    assert!(
-        why.contains("reads `64k` after --ctx-size (-c) as 64") && why.contains("in full: 65536"),
-        "{why}"
-    );
+    for fit in [&["--fit", "ngl"][..], &["--quants"], &["--json"], &[]] {
+        let flags = ["--card", CARD, "--", "-m", model, "-c", "64k"];
+        let output = plimsoll(&[&["plan"], fit, &flags].concat());
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{fit:?}");
+        let why = unwrapped(&output.stderr);
+        assert!(why.contains("`-c 64k`: llama-server reads this as 64; write `-c 65536`"), "{why}");
+    }
 }
