@@ -65,15 +65,18 @@ impl ConfigMistakes {
         Err(mistakes)
     }
 
-    /// Adds mistakes that only the machine knows, such as files that are missing.
-    pub fn extend(&mut self, more: impl IntoIterator<Item = ConfigError>) {
-        self.others.extend(more);
+    /// Adds mistakes that only the machine knows, such as files that are missing; a line that is wrong already says no
+    /// more.
+    pub fn extend(&mut self, more: Vec<ConfigError>) {
+        let known: Vec<FlagOrigin> =
+            std::iter::once(&*self.first).chain(&self.others).map(|error| error.origin.clone()).collect();
+        self.others.extend(more.into_iter().filter(|error| !known.contains(&error.origin)));
         self.order();
     }
 
     fn order(&mut self) {
-        let mut all = std::mem::take(&mut self.others);
-        all.push((*self.first).clone());
+        let mut all = vec![(*self.first).clone()];
+        all.append(&mut self.others);
         all.order_by_key(|mistake| mistake.origin.line());
         // A line that holds for several models is a mistake once.
         all.dedup();

@@ -221,7 +221,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: Plimsoll chooses the flag --port itself and ignores this value; give this setting under [serve]",
+            "plimsoll.toml:3: Plimsoll chooses the flag --port itself and ignores this value; `listen` under [serve] is the server's own address",
         ]
     );
 }

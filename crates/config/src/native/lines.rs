@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_flags::table::{by_argument, distance_within};
+use plimsoll_flags::table::{by_argument, distance_within, nearest};
 use plimsoll_flags::{FlagOrigin, quoted};
 
 use crate::failure::{ConfigError, ConfigProblem};
@@ -59,8 +59,8 @@ impl LineIndex<'_> {
                 _ if first == "duplicate key" => format!("`{}` is given twice", quoted(span)),
                 _ => unknown_word(first).unwrap_or_else(|| quoted(&in_plain_words(first))),
             };
-            let remedy = REMEDIES.iter().find(|(message, _)| first.contains(message));
-            ConfigProblem::Parse(what + remedy.map_or("", |(_, remedy)| remedy))
+            let key = line.split('=').next().unwrap_or_default().trim();
+            ConfigProblem::Parse(what + &remedy(first, key))
         });
         ConfigError::new(origin, problem)
     }
@@ -76,7 +76,7 @@ const REMEDIES: [(&str, &str); 11] = [
     ("expected u32", "; write the number, without quotes"),
     ("expected a nonzero u32", "; write the number, without quotes"),
     ("invalid mantissa", "; put a text in quotes"),
-    ("unclosed table", "; put a name with blanks in quotes: [models.\"A NAME\"]"),
+    ("unclosed table", "; close the bracket, and put a name with blanks in quotes: [models.\"A NAME\"]"),
     ("duplicate key", "; keep one of the two"),
     ("expected a string", "; put the value in quotes"),
     ("must be quoted", "; put the value in quotes"),
@@ -84,6 +84,24 @@ const REMEDIES: [(&str, &str); 11] = [
     ("expected a sequence", "; write a list, for example [\"a\", \"b\"]"),
     ("invalid basic string", "; close the quotation mark"),
 ];
+
+/// Keys of times and of sizes, which are texts with a unit.
+const TIMES: &str = "ask heartbeat hold load-timeout patience stop-timeout ttl wait";
+const SIZES: &str = "memory reserve warm yield-below";
+
+/// What to write instead of the value of `key`.
+fn remedy(message: &str, key: &str) -> String {
+    if message.contains("expected a string") {
+        let holds = |keys: &str| keys.split(' ').any(|known| known == key);
+        match (holds(TIMES), holds(SIZES)) {
+            (true, _) => return "; write a time with its unit, in quotes: \"30s\" or \"500ms\"".to_owned(),
+            (_, true) => return "; write a size with its unit, in quotes: \"8GiB\" or \"512MiB\"".to_owned(),
+            _ => {}
+        }
+    }
+    let known = REMEDIES.iter().find(|(part, _)| message.contains(part));
+    known.map_or_else(String::new, |(_, remedy)| (*remedy).to_owned())
+}
 
 /// serde's message of a word that is none of a few: which ones are.
 fn unknown_word(message: &str) -> Option<String> {
@@ -96,7 +114,9 @@ fn unknown_word(message: &str) -> Option<String> {
 
 /// serde's message without the names of Rust's types.
 fn in_plain_words(message: &str) -> String {
-    let natural = message.replace("expected usize", "expected a whole number of at least 0");
+    let natural = message
+        .replace("expected struct ModelTable", "expected a section [models.NAME] with `model` or `cmd`");
+    let natural = natural.replace("expected usize", "expected a whole number of at least 0");
     let natural = natural.replace("expected a nonzero u32", "expected a whole number of at least 1");
     natural.replace("expected u32", "expected a whole number of at least 0")
 }
@@ -107,8 +127,9 @@ fn flag_of(key: &str) -> Option<String> {
         "ctx" | "context" | "n-ctx" | "context-size" => "ctx-size".to_owned(),
         name => name.to_owned(),
     };
-    let flag = by_argument(&format!("--{name}")).or_else(|| by_argument(&format!("-{name}")))?;
-    Some(format!("flags = \"{} …\"", flag.flag.name()))
+    let flag = by_argument(&format!("--{name}")).or_else(|| by_argument(&format!("-{name}")));
+    let flag = flag.map(|found| found.flag.name()).or_else(|| nearest(&format!("--{name}")))?;
+    Some(format!("flags = \"{flag} …\""))
 }
 
 /// serde names the wrong key and the right ones: pick the nearest.

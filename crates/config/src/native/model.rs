@@ -131,7 +131,13 @@ fn flags(
     found.extend(faults.into_iter().map(ConfigError::from));
     for setting in options.settings().iter().filter(|setting| setting.flag.effect == FlagClass::Router) {
         let text = format!("Plimsoll chooses the flag {} itself and ignores this value", setting.flag.name());
-        warnings.push(Warning::new(setting.origin.clone(), text).hint("give this setting under [serve]"));
+        let hint = match setting.flag.name() {
+            "--host" | "--port" => "`listen` under [serve] is the server's own address",
+            "--api-key" | "--api-key-file" => "`api-keys` under [serve] are the server's own",
+            "--alias" => "give other names under `aliases`",
+            _ => "remove it",
+        };
+        warnings.push(Warning::new(setting.origin.clone(), text).hint(hint));
     }
     // The daemon chooses address and port of its children.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);

@@ -158,6 +158,8 @@ impl ModelService for Runtime {
     fn pin(&self, model: ModelId, time: Duration) {
         let name = &self.entry(model).name;
         match time {
+            // A pin of the configuration stays.
+            Duration::ZERO if self.entry(model).pinned => {}
             Duration::ZERO => tracing::info!("unpin {name}"),
             Duration::MAX => tracing::info!("pin {name}"),
             time => tracing::info!("pin {name} for {} s", time.as_secs()),

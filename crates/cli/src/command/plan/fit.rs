@@ -62,8 +62,9 @@ pub(super) fn run(
     hold_to_host(arguments, options, room, &mut fit)?;
     // What is printed names the model as it was given.
     show(arguments, given, &fit)?;
-    let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
-    Ok(status(answered))
+    // A direction that does not apply to the model changes nothing: the request stands as it is.
+    let stands = fit.fits && !fit.answers.iter().any(|answer| answer.applicable);
+    Ok(status(best(&fit).is_some() || stands))
 }
 
 fn by_formulas(
@@ -110,17 +111,24 @@ fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error
     }
     let mut stderr = anstream::stderr().lock();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
-    let Some(best) = best(fit) else { return Ok(()) };
+    let Some(best) = best(fit) else {
+        return match fit.fits && !fit.answers.iter().any(|answer| answer.applicable) {
+            true => paste(&options.to_argv()),
+            false => Ok(()),
+        };
+    };
     // Where several answers fit, the reader is told which of them stdout has.
     let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
     if fitting.count() > 1 {
         writeln!(stderr, "stdout shows only the first answer that fits: {}", best.dimension.name())?;
     }
-    if let Some(argv) = argv(options, best)? {
-        let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-        print(words.join(" ") + "\n")?;
-    }
-    Ok(())
+    argv(options, best)?.map_or(Ok(()), |argv| paste(&argv))
+}
+
+/// Prints a command line for a shell.
+fn paste(argv: &[String]) -> Result<(), ErrorReport> {
+    let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+    print(words.join(" ") + "\n")
 }
 
 /// The answer that stdout gets: the first, in the order asked, that has a change to make.
