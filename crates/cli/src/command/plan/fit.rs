@@ -59,7 +59,7 @@ pub(super) fn run(
     };
     fit.warnings = warnings(arguments, options, room)?;
     fit.warnings.extend(unasked);
-    hold_to_host(arguments, options, room, &mut fit)?;
+    room.limit_fit(options, &mut fit, &|options, cards| arguments.plan_of(options, cards))?;
     // What is printed names the model as it was given.
     show(arguments, given, &fit)?;
     // A direction that does not apply to the model changes nothing: the request stands as it is.
@@ -78,28 +78,6 @@ fn by_formulas(
     let models = Models::read(&wish, engine)?;
     let request = models.request(&wish, engine, arguments.program(), cards);
     Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
-}
-
-/// Holds answers and hints to the host's memory, which the search does not see.
-fn hold_to_host(
-    arguments: &Arguments,
-    options: &Options,
-    room: &Room,
-    fit: &mut Fit,
-) -> Result<(), ErrorReport> {
-    let planned = |options: &Options| arguments.plan_of(options, &room.cards);
-    for answer in &mut fit.answers {
-        let Some(change) = &answer.change else { continue };
-        let changed = edited(options, std::slice::from_ref(change))?;
-        let Some((doubt, fits)) = planned(&changed).and_then(|plan| room.host(&plan, &changed)) else {
-            continue;
-        };
-        answer.text += &format!("; {}", doubt.text);
-        // Weights that are read from disk for each token are no answer to paste.
-        answer.change = answer.change.take().filter(|_| fits);
-    }
-    room.doubt_hints(options, &mut fit.hints, planned);
-    Ok(())
 }
 
 fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
