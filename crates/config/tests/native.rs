@@ -155,7 +155,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "[models.Qwen 3]\nmodel = 'm.gguf'\n",
-            "plimsoll.toml:1: unclosed table, expected `]`; put a name with blanks in quotes: [models.\"A NAME\"]",
+            "plimsoll.toml:1: unclosed table, expected `]`; close the bracket, and put a name with blanks in quotes: [models.\"A NAME\"]",
         ),
         (
             "[models.a]\nmodel = ../m.gguf\n",

@@ -45,7 +45,10 @@ allow-origins = ["https://chat.example:3000", "*"]
 #[test]
 fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
     for (line, told) in [
-        ("reserve = 3", "invalid type: integer `3`, expected a string; put the value in quotes"),
+        (
+            "reserve = 3",
+            "invalid type: integer `3`, expected a string; write a size with its unit, in quotes: \"8GiB\" or \"512MiB\"",
+        ),
         ("reserve = 3GiB", "string values must be quoted, expected literal string; put the value in quotes"),
         ("reserve = \"512\"", "`512` is a number of bytes; did you mean 512MiB?"),
         (

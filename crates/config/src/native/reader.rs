@@ -8,8 +8,10 @@ use super::document::ConfigDocument;
 use super::lines::LineIndex;
 use crate::failure::ConfigError;
 
-/// Mistakes that are told; the text is read anew after each.
+/// Mistakes that are told; the document is read anew after each.
 const MOST: usize = 50;
+/// The same of a file that is longer than a hundred models.
+const MOST_OF_LONG: (usize, usize) = (64 << 10, 5);
 
 /// A document, without the settings that could not be read.
 pub(super) struct ReadDocument {
@@ -23,13 +25,14 @@ impl ReadDocument {
     /// Reads a document. It is empty after a mistake that leaves the meaning of the rest open.
     pub(super) fn of(lines: &LineIndex<'_>) -> Self {
         let (table, errors) = DeTable::parse_recoverable(lines.text);
+        let most = if lines.text.len() > MOST_OF_LONG.0 { MOST_OF_LONG.1 } else { MOST };
         let (span, mut table) = (table.span(), table.into_inner());
         let mut read =
             Self { document: ConfigDocument::default(), mistakes: Vec::new(), damaged: Vec::new() };
         for error in &errors {
             read.tell(lines, error);
             // A line with a torn header, or an open bracket, changes the meaning of all that follow.
-            if read.damaged.len() == MOST || !is_of_one_line(lines, error) {
+            if read.damaged.len() == most || !is_of_one_line(lines, error) {
                 return read;
             }
         }
@@ -41,7 +44,7 @@ impl ReadDocument {
             };
             read.tell(lines, &error);
             let at = error.span().and_then(|span| setting_at(&table, span.start));
-            if read.damaged.len() == MOST || !at.is_some_and(|(_, path)| leave_out(&mut table, &path)) {
+            if read.damaged.len() == most || !at.is_some_and(|(_, path)| leave_out(&mut table, &path)) {
                 return read;
             }
         }

@@ -152,13 +152,14 @@ pub fn place(
             (best, way) => best.or(way),
         };
     }
-    match (best, full) {
-        (Some(_), Some(most)) => {
+    let verdict = best.map_or_else(|| placer.without_cards(), PlacementOption::verdict);
+    match (full, verdict) {
+        // What fits on no card fits on none after an unpin either.
+        (Some(_), PlacementVerdict::Never(never)) if !never.crowded_out => PlacementVerdict::Never(never),
+        (Some(most), _) => {
             PlacementVerdict::Never(Box::new(explain::no_run_left(query, ledger, tenants, most)))
         }
-        (Some(way), None) => way.verdict(),
-        // What fits on no card fits on none after an unpin either.
-        (None, _) => placer.without_cards(),
+        (None, verdict) => verdict,
     }
 }
 
