@@ -92,6 +92,8 @@ impl Room {
             doubt.text
         );
         answer.best = Some(tokens.into());
+        // They were searched for on the cards alone.
+        answer.trades.clear();
         answer.change = u32::try_from(tokens).ok().map(RequestChange::Context);
         answer.next = Some(NextStep { value: tokens + STEP, card: None, short: None });
         answer.cards =
