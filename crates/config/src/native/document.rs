@@ -19,7 +19,7 @@ use crate::log::{LogFormat, LogLevel};
 use crate::serve_values::{AskText, FileText, ReserveText};
 
 /// Plimsoll's configuration.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "Plimsoll configuration")]
 pub(super) struct ConfigDocument {
@@ -168,7 +168,8 @@ pub(super) struct FleetTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct ModelTable {
     /// Path of the GGUF file.
-    pub(super) model: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub(super) model: Option<Spanned<String>>,
     /// llama-server's flags.
     #[schemars(with = "Option<WordList>")]
     pub(super) flags: Option<Spanned<WordList>>,

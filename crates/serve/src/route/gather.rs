@@ -113,10 +113,10 @@ mod tests {
     fn pieces_that_fill_their_buffer_together_are_not_copied() {
         let letters: Vec<u8> = (0..READ_BUFFER).map(|at| b"abcdefg"[at % 7]).collect();
         let (whole, half) = (Bytes::from(letters.clone()), Bytes::from(letters[..READ_BUFFER / 2].to_vec()));
-        assert!(is_kept(&whole, &[40_000, 90_000, 110_000]));
-        assert!(is_kept(&half, &[20_000, half.len() / 5 * 4 + 4]));
-        assert!(!is_kept(&half, &[20_000, half.len() / 5 * 4 - 4]), "a fifth and more is spare");
-        assert!(!is_kept(&whole, &[40_000]) && !is_kept(&half, &[SMALL - 1]));
+        assert!(is_kept(&whole, &[80_000, 180_000, 220_000]));
+        assert!(is_kept(&half, &[40_000, half.len() / 5 * 4 + 4]));
+        assert!(!is_kept(&half, &[40_000, half.len() / 5 * 4 - 4]), "a fifth and more is spare");
+        assert!(!is_kept(&whole, &[80_000]) && !is_kept(&half, &[SMALL - 1]));
     }
 
     #[test]

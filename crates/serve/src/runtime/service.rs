@@ -44,7 +44,8 @@ impl ModelService for Runtime {
     fn refusal(&self, name: &str) -> Option<HttpProblem> {
         let state = self.state.borrow();
         let refused = state.registry.refused(name)?;
-        let message = format!("model '{}' is not served: {}", refused.name, refused.error);
+        let errors: Vec<String> = refused.errors().map(ToString::to_string).collect();
+        let message = format!("model '{}' is not served: {}", refused.name, errors.join("; "));
         Some(HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", message))
     }
 
@@ -170,6 +171,8 @@ impl ModelService for Runtime {
     fn pin(&self, model: ModelId, time: Duration) {
         let name = &self.entry(model).name;
         match time {
+            // A pin of the configuration stays.
+            Duration::ZERO if self.entry(model).pinned => {}
             Duration::ZERO => tracing::info!("unpin {name}"),
             Duration::MAX => tracing::info!("pin {name}"),
             time => tracing::info!("pin {name} for {} s", time.as_secs()),
