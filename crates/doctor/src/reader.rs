@@ -1,9 +1,9 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
 
+mod other_text;
 #[cfg(test)]
 mod tests;
-mod other_text;
 
 use memchr::{memchr, memchr_iter, memrchr};
 use plimsoll_base::Bytes;

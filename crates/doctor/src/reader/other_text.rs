@@ -28,7 +28,9 @@ fn is_own_log(text: &str) -> bool {
 
 fn is_own(line: &str) -> bool {
     if line.starts_with('{') {
-        return line.contains("\"level\":\"") && line.contains("\"message\":\"") && line.contains("\"time\":\"");
+        return line.contains("\"level\":\"")
+            && line.contains("\"message\":\"")
+            && line.contains("\"time\":\"");
     }
     let Some((time, rest)) = line.split_at_checked(TIME) else { return false };
     let is_time = time.bytes().enumerate().all(|(at, byte)| match at {
