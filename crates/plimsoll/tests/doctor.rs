@@ -54,6 +54,30 @@ fn a_program_that_failed_for_no_known_cause_is_not_sent_to_where_it_was() {
     );
 }
 
+/// The words of every failure are in them, and they tell of none.
+#[test]
+fn a_document_and_the_log_of_a_healthy_server_have_no_cause() {
+    let readme = data("../README.md").to_str().unwrap().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("serve.log");
+    let lines = [
+        "engine /opt/llama-server (llama.cpp b10605, CPU only)",
+        "card  host  21662 MiB available of 24106 MiB",
+        "load alpha: 1514 MiB on host (1514 MiB of 21662 MiB claimed)",
+        "ready alpha in 104 ms",
+        "request alpha 200: 12 tokens, the answer ends after 30 ms",
+        "the yield on host ends; other processes keep 512 MiB of memory",
+        "stop alpha (idle 0 s): beta needs 100 MiB, and the host process holds the memory",
+        "end: 3 requests answered, the server ends and releases its memory",
+    ];
+    let text: String = lines.iter().map(|line| format!("2026-11-23T23:15:49.746Z  INFO {line}\n")).collect();
+    std::fs::write(&log, text).unwrap();
+    for file in [readme.as_str(), log.to_str().unwrap()] {
+        let output = doctor(&[file]).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output).0);
+    }
+}
+
 #[test]
 fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     let file = log("pool_growth.vmm.log");

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
-use crate::config_file::Config;
+use crate::config_file::{Config, ReadConfigError};
 use crate::event_loop::DaemonFuture;
 use crate::fleet::{FleetError, FleetMember};
 use crate::handlers::ExtensionSettings;
@@ -57,7 +57,7 @@ pub struct Setup {
 impl Setup {
     /// Reads the configuration, and gives the settings of command line and file together.
     fn read(&self) -> Result<(Config, ServeSettings), ConfigureError> {
-        let config = Config::read(&self.config)?;
+        let config = Config::read(&self.config).map_err(ReadConfigError::and_missing_files)?;
         let serve = self.serve.clone().or(&config.roster.serve);
         Ok((config, serve))
     }
@@ -109,7 +109,7 @@ impl ConfigCheck {
 
     async fn read(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
-        let config = config.whole().map_err(ConfigureError::Read)?;
+        let config = config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
         config.warn();
         route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
@@ -205,7 +205,7 @@ impl Daemon {
         let (mut config, serve) = setup.read()?;
         // With no model left there is nothing to serve.
         if config.roster.models.is_empty() {
-            config = config.whole().map_err(ConfigureError::Read)?;
+            config = config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
         }
         let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
         let log_file = serve.log_file.as_ref().map(|path| {
