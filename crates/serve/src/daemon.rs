@@ -109,7 +109,8 @@ impl ConfigCheck {
 
     async fn read(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
-        let config = config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
+        let config =
+            config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
         config.warn();
         route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
@@ -205,7 +206,8 @@ impl Daemon {
         let (mut config, serve) = setup.read()?;
         // With no model left there is nothing to serve.
         if config.roster.models.is_empty() {
-            config = config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
+            config =
+                config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
         }
         let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
         let log_file = serve.log_file.as_ref().map(|path| {

@@ -221,7 +221,8 @@ fn the_largest_context_is_held_to_the_hosts_memory() {
     let plan = |context: &str| with_host(model, "5GiB", &[&partly[..], &["-c", context]].concat());
     let (status, said) = plan("8192");
     assert_eq!(status, Some(0), "{said}");
-    let largest = said.split("largest context that fits: ").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let largest =
+        said.split("largest context that fits: ").nth(1).unwrap().lines().next().unwrap().to_owned();
     let next = (largest.parse::<u64>().unwrap() + 256).to_string();
     assert_eq!((plan(&largest).0, plan(&next).0), (Some(0), Some(1)), "{largest}");
 
@@ -266,7 +267,10 @@ fn slots_with_caches_of_their_own_are_told_what_each_has() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    let said = |words: &[&str]| with_host(model, "64GiB", &[&["--card", "3090", "-np", "2"], words].concat()).1;
-    assert!(said(&["-c", "8192"]).contains("largest context that fits: 150528 (75264 for each of 2 requests)"));
+    let said =
+        |words: &[&str]| with_host(model, "64GiB", &[&["--card", "3090", "-np", "2"], words].concat()).1;
+    assert!(
+        said(&["-c", "8192"]).contains("largest context that fits: 150528 (75264 for each of 2 requests)")
+    );
     assert!(said(&["--fit", "ctx"]).contains("a context of 150528 tokens (75264 a request) fits"));
 }

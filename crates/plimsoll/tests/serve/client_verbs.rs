@@ -356,10 +356,8 @@ fn stop_ends_the_users_own_server_and_waits_for_its_end() {
 
 #[test]
 fn stop_needs_no_key_for_the_users_own_server() {
-    let mut daemon = Setup::new()
-        .model("alpha", "100MiB", "", "")
-        .config("[serve]\napi-keys = ['secret']\n")
-        .start();
+    let mut daemon =
+        Setup::new().model("alpha", "100MiB", "", "").config("[serve]\napi-keys = ['secret']\n").start();
     assert_eq!(failed(&plimsoll(&daemon, "", &["ps"])).0, Some(1), "other verbs need one");
     printed(&plimsoll(&daemon, "", &["stop"]));
     assert!(daemon.wait().success());

@@ -123,7 +123,8 @@ fn the_context_that_a_refusal_advises_fits_beside_the_prompt_cache() {
     };
     let (status, said) = check("flags = '-c 65536'");
     assert_eq!(status, Some(1), "{said}");
-    let advised = said.split("use a context of ").nth(1).and_then(|rest| rest.split(' ').next()).expect(&said);
+    let advised =
+        said.split("use a context of ").nth(1).and_then(|rest| rest.split(' ').next()).expect(&said);
     let (status, said) = check(&format!("flags = '-c {advised}'"));
     assert_eq!(status, Some(0), "{advised}: {said}");
     let (status, said) = check("flags = '-c 65536'\ntoo-large = 'lower-context'");

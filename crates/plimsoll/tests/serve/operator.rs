@@ -114,7 +114,8 @@ fn what_was_installed_is_removed_and_nothing_else() {
     };
     assert_eq!(remove(), "nothing is installed\n");
     let mut list = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    let none = list.args(["engine", "list"]).env("PLIMSOLL_HOME", &home).env("PATH", "/nowhere").output().unwrap();
+    let none =
+        list.args(["engine", "list"]).env("PLIMSOLL_HOME", &home).env("PATH", "/nowhere").output().unwrap();
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
     for folder in ["engines/xllamacpp-1/venv", "quickstart", "own"] {
         std::fs::create_dir_all(home.join(folder)).unwrap();

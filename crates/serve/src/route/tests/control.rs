@@ -80,7 +80,10 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert_eq!(ask(&stage, "POST /models/unload", body).await, (200, r#"{"success":true}"#.to_owned()));
         assert_eq!(ask(&stage, "POST /api/models/unload/real", "").await.0, 200);
         // llama-swap's path for all unloads the one that its body names.
-        assert_eq!(ask(&stage, "POST /api/models/unload", body).await, (200, r#"{"success":true}"#.to_owned()));
+        assert_eq!(
+            ask(&stage, "POST /api/models/unload", body).await,
+            (200, r#"{"success":true}"#.to_owned())
+        );
         assert_eq!(ask(&stage, "POST /api/models/unload", r#"{"model":"zz"}"#).await.0, 404);
         assert_eq!(ask(&stage, "GET /unload", "").await, (200, "OK".to_owned()));
         assert_eq!(ask(&stage, "POST /api/models/pin?for=9", body).await.0, 200);
