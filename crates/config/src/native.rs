@@ -129,6 +129,8 @@ fn serve_settings(
         fleet_listen: document.fleet.listen,
         fleet_identity: document.fleet.identity.clone(),
         fleet_watchers: document.fleet.watchers,
+        fleet_share_files: document.fleet.share_files,
+        fleet_share_bandwidth: document.fleet.share_bandwidth.map(Into::into),
     }
 }
 

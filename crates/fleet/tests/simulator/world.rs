@@ -337,6 +337,8 @@ impl World {
             }
             // Models of the world leave only while the store answers.
             FleetEffect::HoldIdle { .. } => {}
+            // No host of the world lacks a file.
+            FleetEffect::Copy { .. } => {}
             FleetEffect::NameTaken { .. } => self.faults.count("a name of two hosts"),
             FleetEffect::WakeAt(at) => {
                 let pause = at.saturating_sub(self.now);
