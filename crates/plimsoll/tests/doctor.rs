@@ -54,10 +54,9 @@ fn a_program_that_failed_for_no_known_cause_is_not_sent_to_where_it_was() {
     );
 }
 
-/// The words of every failure are in them, and they tell of none.
+/// The words of many failures are in it, and it tells of none.
 #[test]
-fn a_document_and_the_log_of_a_healthy_server_have_no_cause() {
-    let readme = data("../README.md").to_str().unwrap().to_owned();
+fn the_log_of_a_healthy_server_has_no_cause() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("serve.log");
     let lines = [
@@ -72,10 +71,8 @@ fn a_document_and_the_log_of_a_healthy_server_have_no_cause() {
     ];
     let text: String = lines.iter().map(|line| format!("2026-11-23T23:15:49.746Z  INFO {line}\n")).collect();
     std::fs::write(&log, text).unwrap();
-    for file in [readme.as_str(), log.to_str().unwrap()] {
-        let output = doctor(&[file]).output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output).0);
-    }
+    let output = doctor(&[log.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output).0);
 }
 
 #[test]

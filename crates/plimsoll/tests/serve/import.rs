@@ -102,7 +102,10 @@ fn a_command_of_llama_server_runs_the_given_engine_where_the_path_has_none() {
         (run.status.code(), String::from_utf8_lossy(&run.stdout).into_owned())
     };
     let (status, said) = check(&[]);
-    assert!(status == Some(1) && said.contains("program `llama-server` was not found"), "{said}");
+    assert!(
+        status == Some(1) && said.contains("no engine was found: there is no llama-server on PATH"),
+        "{said}"
+    );
     let engine = fake_engine().display().to_string();
     let (status, said) = check(&["--engine", &engine]);
     assert!(status == Some(0) && said.contains("model a  "), "{said}");
