@@ -63,7 +63,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> (Configuration, Vec<ConfigEr
                 if !refused.is_of_flags() {
                     mistakes.extend(refused.errors().cloned());
                 }
-                roster.refused.push(refused);
+                roster.refused.push(*refused);
             }
         }
     }
