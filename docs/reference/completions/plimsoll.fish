@@ -194,7 +194,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l folder 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l listen -d 'Address to listen on; another port is taken if this one is in use' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l once -d 'Exit after the tour instead of continuing to serve'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l need -d 'Memory that will be allocated, e.g. 5GiB' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l need -d 'Memory that will be allocated, e.g. 5GiB; only --dry-run needs none' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l contiguous -d 'Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l card -d 'Reclaim memory on this card (number, UUID or name) instead of the host; only guarded processes can release any' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l file -d 'Model file whose page cache may be dropped first; one file of a split model is enough; repeatable' -r -F
@@ -262,7 +262,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l keep -d 'Wit
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, or none' -r -f -a "ours\t''
 leave\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print what each model will take and whether it fits, then exit (status 1 if one does not fit)'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print what each model will take and whether it fits, then exit (status 1 if one can never be loaded; one that does not fit now, beside other processes, is told so)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l open -d 'Listen without API keys on an address that other machines can reach'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -s v -d 'The same as --log-level debug'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l print-unit -d 'Print a systemd unit that runs this program as a service of the machine, then exit'

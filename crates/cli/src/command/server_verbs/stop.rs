@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::{ServerArgument, ServerVerbError, done};
 
 const MORE: &str = "\
-The server finishes the answers in progress; a second `plimsoll stop` ends it at once. The command waits for the \
+The server finishes the answers in progress, for 30 s at most; a second `plimsoll stop` ends it at once. The command waits for the \
 end.
 
 Examples: plimsoll stop; plimsoll stop 127.0.0.1:8081
