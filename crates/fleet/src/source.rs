@@ -4,6 +4,9 @@
 //! each other host asks one of a lower rank. So no election is needed, and no circle comes about among daemons that know
 //! the same hosts; `depth`, which goes with the news, ends one among daemons that do not.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use super::view::FleetView;
 
 /// Hosts that watch the store in a fleet that is too large for all to do so, at most.
@@ -14,12 +17,54 @@ const ASKING: usize = 16;
 const TRIES: u32 = 3;
 /// News that came over so many hosts are passed on no further.
 pub const DEEPEST: u32 = 8;
+/// Time for which a host that told what the store does not have is no source.
+const DOUBTED: Duration = Duration::from_secs(3600);
 
 /// Where a daemon's news come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewsSource {
     Store,
     Host { name: String, address: String },
+}
+
+/// What a daemon knows of those that tell it the news.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceTrust {
+    /// Where the news come from now, and where the view at hand came from.
+    pub(crate) from: NewsSource,
+    pub(crate) read_from: NewsSource,
+    /// Hosts that told what the store does not have, since when.
+    doubted: BTreeMap<String, Duration>,
+}
+
+impl Default for SourceTrust {
+    fn default() -> Self {
+        Self { from: NewsSource::Store, read_from: NewsSource::Store, doubted: BTreeMap::new() }
+    }
+}
+
+impl SourceTrust {
+    /// True while another host tells the news.
+    pub(crate) fn is_told(&self) -> bool {
+        self.from != NewsSource::Store
+    }
+
+    /// Takes a host for none of the sources, for a time; false if it was none before.
+    pub(crate) fn doubt(&mut self, now: Duration, source: &NewsSource) -> bool {
+        match source {
+            NewsSource::Store => false,
+            NewsSource::Host { name, .. } => self.doubted.insert(name.clone(), now).is_none(),
+        }
+    }
+
+    /// The source, if it is not doubted; else the store.
+    pub(crate) fn or_store(&mut self, now: Duration, source: NewsSource) -> NewsSource {
+        self.doubted.retain(|_, since| now < *since + DOUBTED);
+        match &source {
+            NewsSource::Host { name, .. } if self.doubted.contains_key(name) => NewsSource::Store,
+            _ => source,
+        }
+    }
 }
 
 /// The source of the host `own`, after so many attempts that failed; `random` draws another one then.

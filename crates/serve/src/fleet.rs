@@ -4,6 +4,7 @@
 //! the store is asked only for a seat that is claimed, or under which a model is loaded.
 
 mod follow;
+mod follow_host;
 mod news;
 mod offers;
 mod pass;
@@ -55,6 +56,9 @@ pub(crate) struct FleetMember {
     lease_given_up: Notify,
     /// News come from another host, and not from the store.
     is_following: Cell<bool>,
+    /// What the host that tells the news told is not so; it is left.
+    leaves_source: Cell<bool>,
+    source_left: Notify,
     told: ToldNews,
     trust: HostTrust,
     /// Where other hosts come to, if not to the address of clients.
@@ -293,6 +297,16 @@ impl FleetMember {
                         hint: set `host` under [fleet]"
                     );
                 }
+            }
+            FleetEffect::StoreRestored => self.begin_life(),
+            FleetEffect::NewsDoubted { host } => {
+                tracing::warn!(
+                    "fleet: host '{host}' told what the store does not have; its news are not taken for an hour"
+                );
+            }
+            FleetEffect::LeaveSource => {
+                self.leaves_source.set(true);
+                self.source_left.notify_one();
             }
             FleetEffect::WakeAt(at) => {
                 self.wake_at.set(Some(at));

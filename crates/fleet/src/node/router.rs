@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plimsoll_base::Reason;
 
+use super::doubts::CONFLICTS;
 use super::replicas::Place;
 use super::{Affinity, FleetEffect, FleetNode, NumberedSeats, Operation, SeatToken, TransactionOutcome};
 use crate::claim::{Claim, Write};
@@ -18,8 +19,10 @@ use crate::view::{StoreChange, Versioned};
 const GRACE: Duration = Duration::from_secs(2);
 /// Time for which a host that has not shown that it is the one takes no part.
 const DISTRUST: Duration = Duration::from_secs(60);
-/// Pauses before the next claim: after a conflict, at most; and while every host is full.
+/// Pauses before the next claim: after a conflict, at most, which doubles with each further one up to 64 times; and while
+/// every host is full.
 const CONFLICT_MS: u64 = 20;
+const MOST_DOUBLINGS: u32 = 6;
 const FULL: Duration = Duration::from_millis(250);
 
 /// A request that looks for a host.
@@ -39,13 +42,15 @@ pub(super) struct PendingClaim {
     /// The claim that the store was asked for.
     asked: Option<Claim>,
     only: Option<String>,
+    /// Conflicts of its attempts, one after the other.
+    conflicts: u32,
     /// For one more seat of a model whose hosts are busy; no request waits for it.
     more: bool,
 }
 
 impl PendingClaim {
     pub(super) fn new(now: Duration) -> Self {
-        Self { waiting: Vec::new(), again: Some(now), asked: None, only: None, more: false }
+        Self { waiting: Vec::new(), again: Some(now), asked: None, only: None, conflicts: 0, more: false }
     }
 
     /// For one more seat.
@@ -259,7 +264,7 @@ impl FleetNode {
         outcome: TransactionOutcome,
         effects: &mut Vec<FleetEffect>,
     ) {
-        let pause = Duration::from_millis(1 + self.draw() % CONFLICT_MS);
+        let drawn = self.draw();
         // The claim of an earlier request is no answer to this one; the watch tells what became of it.
         let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(&nonce)) else { return };
         match outcome {
@@ -268,7 +273,14 @@ impl FleetNode {
                 let operation = self.begin(Operation::Resolve { model: model.clone(), nonce });
                 effects.push(FleetEffect::ReadSeat { operation, model });
             }
-            TransactionOutcome::Conflict => claim.again = Some(now + pause),
+            TransactionOutcome::Conflict => {
+                let most = CONFLICT_MS << claim.conflicts.min(MOST_DOUBLINGS);
+                claim.again = Some(now + Duration::from_millis(1 + drawn % most));
+                claim.conflicts = claim.conflicts.saturating_add(1);
+                if claim.conflicts >= CONFLICTS {
+                    self.doubt_news(now, effects);
+                }
+            }
             TransactionOutcome::Full => {
                 let waiting = std::mem::take(&mut claim.waiting);
                 self.claims.remove(&model);

@@ -24,18 +24,71 @@ fn ms(n: u64) -> Duration {
 }
 
 enum Happening {
-    Event { daemon: usize, life: u32, event: FleetEvent },
-    Apply { daemon: usize, life: u32, lease: u64, operation: u64, transaction: Transaction, answer: bool },
-    Read { daemon: usize, life: u32, operation: u64, model: String },
-    Poll { daemon: usize, life: u32 },
-    Renew { daemon: usize, life: u32 },
-    Loaded { daemon: usize, life: u32, model: String },
-    Answered { daemon: usize, life: u32, model: String, request: u64 },
-    Retire { daemon: usize, life: u32, model: String, used: u64 },
+    Event {
+        daemon: usize,
+        life: u32,
+        event: FleetEvent,
+    },
+    Apply {
+        daemon: usize,
+        life: u32,
+        lease: u64,
+        operation: u64,
+        transaction: Transaction,
+        answer: bool,
+    },
+    Answer {
+        daemon: usize,
+        life: u32,
+        lease: u64,
+        operation: u64,
+        transaction: Transaction,
+        outcome: TransactionOutcome,
+    },
+    Granted {
+        daemon: usize,
+        life: u32,
+        lease: u64,
+    },
+    Read {
+        daemon: usize,
+        life: u32,
+        operation: u64,
+        model: String,
+    },
+    Poll {
+        daemon: usize,
+        life: u32,
+    },
+    Renew {
+        daemon: usize,
+        life: u32,
+    },
+    Loaded {
+        daemon: usize,
+        life: u32,
+        model: String,
+    },
+    Answered {
+        daemon: usize,
+        life: u32,
+        model: String,
+        request: u64,
+    },
+    Retire {
+        daemon: usize,
+        life: u32,
+        model: String,
+        used: u64,
+    },
     Client,
     Fault,
-    Restart { daemon: usize },
-    Ask { request: u64 },
+    Restart {
+        daemon: usize,
+    },
+    Ask {
+        request: u64,
+    },
 }
 
 struct Queued(Duration, u64, Happening);
@@ -104,6 +157,8 @@ pub(crate) struct WorldSettings {
     /// Transactions in a hundred that are applied long after they were given up.
     pub(crate) late: u64,
     pub(crate) without: Option<ClaimGuard>,
+    /// Hosts write what goes with a lease also while they have none.
+    pub(crate) without_lease: bool,
     pub(crate) seed: u64,
 }
 
@@ -256,9 +311,20 @@ impl World {
                     false => (ms(1 + self.draw(10)), outcome),
                 };
                 if answer {
-                    let event = FleetEvent::Transacted { operation, outcome };
-                    self.after(pause, Happening::Event { daemon, life, event });
+                    let answer = Happening::Answer { daemon, life, lease, operation, transaction, outcome };
+                    self.after(pause, answer);
                 }
+                self.check_leases();
+            }
+            Happening::Answer { daemon, life, lease, operation, transaction, outcome }
+                if self.lives(daemon, life) =>
+            {
+                let outcome = transaction.outcome_of(outcome, lease, self.daemons[daemon].lease);
+                self.event(daemon, FleetEvent::Transacted { operation, outcome });
+            }
+            Happening::Granted { daemon, life, lease } if self.lives(daemon, life) => {
+                self.daemons[daemon].lease = lease;
+                self.event(daemon, FleetEvent::Leased);
             }
             Happening::Read { daemon, life, operation, model } => {
                 let seats = (!self.is_cut(daemon)).then(|| self.store.seats(&model));
@@ -338,6 +404,10 @@ impl World {
             // Models of the world leave only while the store answers.
             FleetEffect::HoldIdle { .. } => {}
             FleetEffect::NameTaken { .. } => self.faults.count("a name of two hosts"),
+            FleetEffect::StoreRestored => self.faults.count("a store that was not restored counts as one"),
+            FleetEffect::NewsDoubted { .. } | FleetEffect::LeaveSource => {
+                self.faults.count("news of the store that are doubted");
+            }
             FleetEffect::WakeAt(at) => {
                 let pause = at.saturating_sub(self.now);
                 self.after(pause, Happening::Event { daemon, life, event: FleetEvent::Tick });
@@ -349,6 +419,10 @@ impl World {
     fn transact(&mut self, daemon: usize, operation: u64, transaction: Transaction) {
         let (life, lease) = (self.daemons[daemon].life, self.daemons[daemon].lease);
         let (way, pause) = (self.draw(100), ms(1 + self.draw(20)));
+        if !self.settings.without_lease && !transaction.may_go_with(lease) {
+            let event = FleetEvent::Transacted { operation, outcome: TransactionOutcome::Unknown };
+            return self.after(ms(1), Happening::Event { daemon, life, event });
+        }
         let (is_lost, is_late) = match self.settings.faults {
             true => (self.is_cut(daemon) || way < 4, (4..4 + self.settings.late).contains(&way)),
             false => (false, false),
@@ -395,15 +469,31 @@ impl World {
         }
     }
 
+    /// Renews the lease of a host, or asks for one. An answer to that is late now and then, or lost, and so is the lease.
     fn renew(&mut self, daemon: usize, life: u32) {
         self.after(ms(1000), Happening::Renew { daemon, life });
         if self.is_cut(daemon) {
             return;
         }
         let (lease, end) = (self.daemons[daemon].lease, self.now + TTL);
-        if !self.store.keep_alive(lease, end) {
-            self.daemons[daemon].lease = self.store.grant(end);
-            self.event(daemon, FleetEvent::Leased);
+        if self.store.keep_alive(lease, end) {
+            return;
+        }
+        // It knows from this answer that it has none.
+        self.daemons[daemon].lease = 0;
+        let lease = self.store.grant(end);
+        let (way, late) = (self.draw(20), ms(self.draw(900)));
+        match (self.settings.faults, way) {
+            (true, 0) => {}
+            (true, 1..=4) => self.after(late, Happening::Granted { daemon, life, lease }),
+            _ => self.happen(Happening::Granted { daemon, life, lease }),
+        }
+    }
+
+    /// No host is registered without a lease: nothing would end its registration.
+    fn check_leases(&mut self) {
+        if self.store.hosts_without_lease() > 0 {
+            self.faults.count("a host registered without a lease");
         }
     }
 }
