@@ -44,9 +44,9 @@ impl Default for SourceTrust {
 }
 
 impl SourceTrust {
-    /// True while another host tells the news.
+    /// True while another host tells the news, and until the store was read after that.
     pub(crate) fn is_told(&self) -> bool {
-        self.from != NewsSource::Store
+        self.from != NewsSource::Store || self.read_from != NewsSource::Store
     }
 
     /// Takes a host for none of the sources, for a time; false if it was none before.

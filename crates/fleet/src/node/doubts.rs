@@ -56,10 +56,10 @@ impl FleetNode {
                         self.begin_life(effects);
                         effects.push(FleetEffect::StoreRestored);
                     }
-                    NewsSource::Host { name, .. } => {
-                        self.trust.doubt(now, &former);
+                    NewsSource::Host { name, .. } if self.trust.doubt(now, &former) => {
                         effects.push(FleetEffect::NewsDoubted { host: name.clone() });
                     }
+                    NewsSource::Host { .. } => {}
                 }
             }
             (false, _) => {}

@@ -8,6 +8,7 @@ mod rack;
 mod returns;
 mod scripted;
 mod store;
+mod told;
 mod world;
 
 use std::time::Duration;

@@ -16,6 +16,8 @@ mod hops;
 mod http;
 mod intruder;
 mod leases;
+mod liar;
+mod lies;
 mod links;
 mod manifests;
 mod nemesis;

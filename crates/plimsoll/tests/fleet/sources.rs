@@ -5,7 +5,7 @@ use plimsoll_fleet::{NewsSource, source};
 use crate::daemon::{Daemon, until};
 use crate::http;
 use crate::rig::{Fleet, KEY, header, operator, view};
-use crate::server::Member;
+use crate::server::{Cluster, Member};
 
 fn start() -> Fleet {
     let fleet = Fleet::with_lines("64MiB", ("", ""), "watchers = 1");
@@ -14,14 +14,18 @@ fn start() -> Fleet {
     fleet
 }
 
-/// Watches that the members of the store have.
 fn watches(fleet: &Fleet) -> u64 {
+    watches_of(&fleet.store)
+}
+
+/// Watches that the members of the store have.
+pub(crate) fn watches_of(store: &Cluster) -> u64 {
     let of_member = |member: &Member| -> u64 {
         let page = http::get(member.address.parse().unwrap(), "/metrics").text();
         let line = page.lines().find(|line| line.starts_with("etcd_debugging_mvcc_watcher_total"));
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a member counts its watches")
     };
-    fleet.store.members.iter().map(of_member).sum()
+    store.members.iter().map(of_member).sum()
 }
 
 /// The host that watches the store.

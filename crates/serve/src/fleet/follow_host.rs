@@ -23,7 +23,7 @@ const SILENT: Duration = Duration::from_secs(12);
 /// Time for a connection, and for all records.
 const CONNECT: Duration = Duration::from_secs(2);
 const WHOLE: Duration = Duration::from_secs(30);
-/// Time between two looks at the revoked certificates, and least time between two where another host tells of one.
+/// Time between two looks at the revoked certificates, and time before one where another host tells of a revocation.
 const REVOCATIONS: Duration = Duration::from_secs(60);
 const TOLD_REVOCATIONS: Duration = Duration::from_secs(2);
 /// Longest time for which one host is followed: a lie that nothing contradicts ends with it.
@@ -98,11 +98,11 @@ impl FleetMember {
 
     /// Takes changes until the host is left, or leaves.
     async fn take_lines(&self, lines: &mut HostNews, store: StoreHeader) -> Result<(), NewsError> {
-        let (began, mut looked, mut reached) = (Instant::now(), None::<Instant>, 0);
+        let (began, mut looks_at, mut reached) = (Instant::now(), Instant::now(), 0);
         loop {
-            if looked.is_none_or(|looked| looked.elapsed() > REVOCATIONS) {
-                looked = Some(Instant::now());
+            if looks_at <= Instant::now() {
                 self.look_at_revocations().await;
+                looks_at = Instant::now() + REVOCATIONS;
             }
             if self.is_out() {
                 return Ok(());
@@ -124,7 +124,7 @@ impl FleetMember {
                     let (revoked, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_revocation);
                     self.submit(FleetEvent::Changed(changes));
                     if !revoked.is_empty() {
-                        looked = looked.filter(|looked| looked.elapsed() < TOLD_REVOCATIONS);
+                        looks_at = looks_at.min(Instant::now() + TOLD_REVOCATIONS);
                     }
                 }
                 NewsLine::Beat { depth, .. } if depth >= DEEPEST => return Err(NewsError::Deep),
