@@ -13,8 +13,11 @@ use super::view::FleetView;
 const ROOTS: usize = 32;
 /// Hosts that ask one host, as long as each answers.
 const ASKING: usize = 16;
-/// Attempts with other hosts, one after the other, after which the store itself is asked.
+/// Attempts with other hosts, one after the other, after which the store itself is asked: three, and one more for each
+/// thousand hosts. Where ten thousand come back at once, most sources are not whole at the first attempts, and those that ask
+/// the store instead keep the others from it.
 const TRIES: u32 = 3;
+const A_TRY: usize = 1000;
 /// News that came over so many hosts are passed on no further.
 pub const DEEPEST: u32 = 8;
 /// Time for which a host that told what the store does not have is no source.
@@ -71,7 +74,7 @@ impl SourceTrust {
 ///
 /// Up to `watchers` hosts all watch the store.
 pub fn source(view: &FleetView, own: &str, watchers: usize, failed: u32, random: u64) -> NewsSource {
-    if view.hosts.len() <= watchers || failed > TRIES {
+    if view.hosts.len() <= watchers || failed > tries(view.hosts.len()) {
         return NewsSource::Store;
     }
     let place = place_of(own);
@@ -96,6 +99,10 @@ pub fn source(view: &FleetView, own: &str, watchers: usize, failed: u32, random:
 /// Hosts that read the store whole when all come back at once.
 pub(crate) fn readers(hosts: usize, watchers: usize) -> usize {
     if hosts <= watchers { hosts } else { roots(watchers) }
+}
+
+fn tries(hosts: usize) -> u32 {
+    TRIES.saturating_add(u32::try_from(hosts / A_TRY).unwrap_or(u32::MAX))
 }
 
 fn roots(watchers: usize) -> usize {
@@ -182,11 +189,11 @@ mod tests {
     #[test]
     fn other_sources_make_no_circle_either_and_the_store_is_the_last() {
         let view = fleet(1000);
-        for failed in 1..=TRIES {
+        for failed in 1..=tries(1000) {
             let sources = sources(&view, 300, failed);
             view.hosts.keys().for_each(|name| assert!(depth(&sources, name) <= DEEPEST));
         }
-        assert!(sources(&view, 300, TRIES + 1).values().all(Option::is_none));
+        assert!(sources(&view, 300, tries(1000) + 1).values().all(Option::is_none));
     }
 
     #[test]

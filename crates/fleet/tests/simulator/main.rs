@@ -182,6 +182,11 @@ fn a_thousand_hosts_that_come_back_at_once_do_not_fall_on_the_store() {
     comes_back(1000, 1000, Duration::from_secs(90));
 }
 
+#[test]
+fn long_return_of_ten_thousand_hosts_at_once() {
+    comes_back(10_000, 300, Duration::from_secs(240));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 

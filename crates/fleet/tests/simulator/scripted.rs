@@ -237,7 +237,7 @@ fn a_second_host_of_a_name_writes_nothing_until_the_first_is_gone() {
 }
 
 /// Writes of the transactions among the effects.
-fn written(effects: &[FleetEffect]) -> Vec<Write> {
+pub(super) fn written(effects: &[FleetEffect]) -> Vec<Write> {
     let writes = effects.iter().filter_map(|effect| match effect {
         FleetEffect::Transact { transaction, .. } => Some(transaction.writes.clone()),
         _ => None,
