@@ -398,10 +398,12 @@ impl FleetNode {
         outcome: TransactionOutcome,
         effects: &mut Vec<FleetEffect>,
     ) {
-        if let TransactionOutcome::Applied(revision) = outcome {
+        let operation = self.operations.remove(&operation);
+        // Not for one of a former life: the store was restored since.
+        if let (Some(_), TransactionOutcome::Applied(revision)) = (&operation, outcome) {
             self.applied = self.applied.max(revision);
         }
-        match self.operations.remove(&operation) {
+        match operation {
             Some(Operation::Claim { model, nonce }) => self.claimed(now, model, nonce, outcome, effects),
             Some(Operation::GiveUp { seat }) => self.gave_up(now, &seat, outcome),
             Some(Operation::Register { writes }) => self.registered(now, writes, outcome, effects),

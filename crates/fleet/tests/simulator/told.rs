@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
     Affinity, Drain, FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, ModelOffer, NewsSource,
-    NodeSettings, OfferList, Record, RunPhase, StoreChange, TransactionOutcome,
+    NodeSettings, OfferList, Record, RunPhase, StoreChange, Transaction, TransactionOutcome,
 };
 
 use super::scripted::{Scene, read, seat, settings, settle, written};
@@ -40,6 +40,14 @@ fn doubted(effects: &[FleetEffect]) -> Option<&str> {
     })
 }
 
+/// The first transaction that is asked for.
+fn asked(effects: &[FleetEffect]) -> Option<(u64, Transaction)> {
+    effects.iter().find_map(|effect| match effect {
+        FleetEffect::Transact { operation, transaction } => Some((*operation, transaction.clone())),
+        _ => None,
+    })
+}
+
 /// Conflicts of the claims for a request until the source is left, and at most thirty.
 fn conflicts_until_left(scene: &mut Scene, node: &mut FleetNode) -> usize {
     let (model, affinity) = ("a".to_owned(), Affinity::default());
@@ -47,11 +55,7 @@ fn conflicts_until_left(scene: &mut Scene, node: &mut FleetNode) -> usize {
     let mut effects = tell(node, now, FleetEvent::Wanted { request: 1, model, affinity });
     while conflicts < 30 && doubted(&effects).is_none() {
         assert!(now < at(60), "no claim after {conflicts} conflicts");
-        let asked = effects.iter().find_map(|effect| match effect {
-            FleetEffect::Transact { operation, transaction } => Some((*operation, transaction.clone())),
-            _ => None,
-        });
-        effects = match asked {
+        effects = match asked(&effects) {
             Some((operation, transaction)) => {
                 let outcome = scene.store.apply(&transaction, 0);
                 assert_eq!(outcome, TransactionOutcome::Conflict);
@@ -251,6 +255,28 @@ fn a_reading_of_another_history_is_that_of_a_restored_store() {
     assert!(effects.contains(&FleetEffect::StoreRestored), "{effects:?}");
     assert_ne!(node.incarnation(), before, "tokens of the former life are worth nothing");
     assert_eq!(node.view.host("h2").unwrap().incarnation, "another");
+}
+
+#[test]
+fn an_answer_of_a_former_life_tells_nothing_of_the_restored_store() {
+    let mut scene = Scene::new(None);
+    let mut node = follower(&scene, "h3", NewsSource::Store);
+    let (model, affinity) = ("a".to_owned(), Affinity::default());
+    let effects = tell(&mut node, at(1), FleetEvent::Wanted { request: 1, model, affinity });
+    let (operation, transaction) = asked(&effects).expect("a claim");
+    let TransactionOutcome::Applied(revision) = scene.store.apply(&transaction, 0) else { panic!() };
+    tell(&mut node, at(1), FleetEvent::StoreWentBack);
+    let outcome = TransactionOutcome::Applied(revision);
+    tell(&mut node, at(2), FleetEvent::Transacted { operation, outcome });
+    assert_eq!(node.applied(), 0);
+    // In its own life it does: an earlier reading is none of this store.
+    tell(&mut node, at(3), read(&scene));
+    let (model, affinity) = ("b".to_owned(), Affinity::default());
+    let effects = tell(&mut node, at(3), FleetEvent::Wanted { request: 2, model, affinity });
+    let (operation, transaction) = asked(&effects).expect("a claim");
+    let outcome = scene.store.apply(&transaction, 0);
+    tell(&mut node, at(3), FleetEvent::Transacted { operation, outcome });
+    assert_eq!(node.applied(), scene.store.revision);
 }
 
 #[test]
