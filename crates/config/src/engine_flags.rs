@@ -1,20 +1,27 @@
 //! llama-server flags found in a command that the user configured, from which the model's memory is planned.
 
 use plimsoll_flags::table::FlagClass;
-use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};
+use plimsoll_flags::{FlagOrigin, FlagProblem, Options, ProgramKind, Warning};
+
+use crate::failure::ConfigError;
 
 /// The flags of a command, for the memory plan, if its program is called like a llama-server. A program that
-/// only resembles one is not refused because of unknown flags.
-/// `at` is the place of a word.
+/// only resembles one is not refused because of unknown flags, but a number is read alike by all: what is read of one in
+/// part is added to `found`. `at` is the place of a word.
 pub(crate) fn engine_flags(
     argv: &[String],
     at: &dyn Fn(&str) -> FlagOrigin,
     warnings: &mut Vec<Warning>,
+    found: &mut Vec<ConfigError>,
 ) -> Option<Options> {
     let flags = &argv[llama_server_in(argv)? + 1..];
-    let (mut options, unknown) =
+    let (mut options, faults) =
         Options::known_in(flags, |flag| at(flags.get(flag).map_or("", String::as_str)));
-    for error in unknown {
+    for error in faults {
+        if matches!(error.problem, FlagProblem::ReadPart { .. }) {
+            found.push(error.into());
+            continue;
+        }
         let problem = error.problem.to_string();
         let join = if problem.ends_with('?') { " The" } else { "; the" };
         let text = format!("{problem}{join} plan ignores this flag, and the engine may not start with it");

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use plimsoll_base::Order;
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem, Warning};
 
+use super::roster::Configuration;
+
 /// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
@@ -29,6 +31,11 @@ impl ConfigError {
         // A new flag of an engine that is newer than the table looks the same as a mistyped one.
         matches!(self.problem, ConfigProblem::ReadFlag(_) | ConfigProblem::FindKey { .. })
     }
+
+    /// True if the mistake lies in the words of one setting, whatever the others are.
+    pub(crate) fn is_of_its_own_words(&self) -> bool {
+        matches!(self.problem, ConfigProblem::ReadFlag(_) | ConfigProblem::SplitCommand { .. })
+    }
 }
 
 impl From<FlagError> for ConfigError {
@@ -38,29 +45,51 @@ impl From<FlagError> for ConfigError {
 }
 
 /// All mistakes that were found in a file, in the order of its lines; at least one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}", lines(.first, .others), besides(.warnings))]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}{}", lines(.first, .others), besides(&.rest.warnings))]
 pub struct ConfigMistakes {
     /// Boxed, since every reader of a file returns it.
     pub first: Box<ConfigError>,
     pub others: Vec<ConfigError>,
-    /// Settings that will have another effect here, once the mistakes are mended.
-    pub warnings: Vec<Warning>,
+    /// What could be read of the file.
+    pub rest: Box<Configuration>,
 }
 
 impl ConfigMistakes {
-    /// `None` if there are none.
-    pub(crate) fn of(mut found: Vec<ConfigError>) -> Option<Self> {
-        found.order_by_key(|mistake| mistake.origin.line());
+    /// The configuration, if there are none.
+    pub(crate) fn none_in(rest: Configuration, found: Vec<ConfigError>) -> Result<Configuration, Self> {
         let mut found = found.into_iter();
-        let first = Box::new(found.next()?);
-        Some(Self { first, others: found.collect(), warnings: Vec::new() })
+        let Some(first) = found.next() else { return Ok(rest) };
+        let mut mistakes = Self { first: Box::new(first), others: found.collect(), rest: Box::new(rest) };
+        mistakes.order();
+        Err(mistakes)
+    }
+
+    /// Adds mistakes that only the machine knows, such as files that are missing; a line that is wrong already says no
+    /// more.
+    pub fn extend(&mut self, more: Vec<ConfigError>) {
+        let known: Vec<FlagOrigin> =
+            std::iter::once(&*self.first).chain(&self.others).map(|error| error.origin.clone()).collect();
+        self.others.extend(more.into_iter().filter(|error| !known.contains(&error.origin)));
+        self.order();
+    }
+
+    fn order(&mut self) {
+        let mut all = vec![(*self.first).clone()];
+        all.append(&mut self.others);
+        all.order_by_key(|mistake| mistake.origin.line());
+        // A line that holds for several models is a mistake once.
+        all.dedup();
+        let mut all = all.into_iter();
+        if let Some(first) = all.next() {
+            (*self.first, self.others) = (first, all.collect());
+        }
     }
 }
 
 impl From<ConfigError> for ConfigMistakes {
     fn from(first: ConfigError) -> Self {
-        Self { first: Box::new(first), others: Vec::new(), warnings: Vec::new() }
+        Self { first: Box::new(first), others: Vec::new(), rest: Box::default() }
     }
 }
 

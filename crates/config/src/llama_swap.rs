@@ -97,8 +97,10 @@ pub(super) fn parse(
     let defaults = reader.defaults(&global);
     let models = models.as_ref().map(|node| reader.pairs(node, "models")).transpose();
     for pair in reader.kept(models).unwrap_or_default() {
-        if let Some(entry) = reader.model(pair, &macros, &defaults) {
-            reader.roster.models.push(entry);
+        match reader.model(pair, &macros, &defaults) {
+            Some(Ok(entry)) => reader.roster.models.push(entry),
+            Some(Err(refused)) => reader.roster.refused.push(refused),
+            None => {}
         }
     }
     // After the models, whose entries they change.
@@ -202,6 +204,14 @@ impl LlamaSwapReader<'_> {
 
     /// Warns of a name in `list` that is no model's.
     fn warn_of_unknown(&mut self, line: u32, name: &str, list: &str) {
+        if self
+            .roster
+            .refused
+            .iter()
+            .any(|model| model.name == name || model.aliases.iter().any(|it| it == name))
+        {
+            return;
+        }
         let near = nearest(name, self.roster.models.iter().map(|entry| entry.name.as_str()));
         let remove = || format!("remove this name from {list}");
         let hint = near.map_or_else(remove, |near| format!("did you mean `{}`?", quoted(near)));

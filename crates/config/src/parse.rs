@@ -9,7 +9,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use super::failure::{ConfigError, ConfigMistakes, ConfigProblem};
-use super::roster::{Configuration, ConfiguredModel};
+use super::roster::{Configuration, ConfiguredModel, RefusedModel};
 use super::{llama_swap, native, preset};
 
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
@@ -24,37 +24,37 @@ pub fn parse(
     parse_all(file_name, text, env).map_err(|mistakes| *mistakes.first)
 }
 
-/// Reads a configuration file of which every model can be served, or tells all that is wrong in it. Of a file in TOML
-/// or INI, only the first mistake is found.
+/// Reads a configuration file of which every model can be served, or tells all that is wrong in it.
 pub fn parse_all(
     file_name: &str,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigMistakes> {
-    let roster = checked(file_name, text, env)?;
-    match ConfigMistakes::of(roster.refused.iter().map(|refused| refused.error.clone()).collect()) {
-        Some(mistakes) => Err(mistakes),
-        None => Ok(roster),
-    }
+    parse_each(file_name, text, env)?.whole()
 }
 
 /// Reads a configuration file in any of the three formats, which the file extension determines. A model with a flag
-/// that cannot be used is listed in [`Configuration::refused`].
+/// that cannot be used is listed in [`Configuration::refused`]; after any other mistake, all are told.
 ///
 /// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse_each(
     file_name: &str,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Configuration, ConfigError> {
-    checked(file_name, text, env).map_err(|mistakes| *mistakes.first)
+) -> Result<Configuration, ConfigMistakes> {
+    let (roster, mut mistakes) = checked(file_name, text, env)?;
+    if !mistakes.is_empty() {
+        mistakes.extend(roster.refused.iter().flat_map(RefusedModel::errors).cloned());
+    }
+    ConfigMistakes::none_in(roster, mistakes)
 }
 
+/// What could be read of a file, and its mistakes, but for flags that refuse only their model.
 fn checked(
     file_name: &str,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Configuration, ConfigMistakes> {
+) -> Result<(Configuration, Vec<ConfigError>), ConfigMistakes> {
     let file: Arc<str> = file_name.into();
     let refused = |problem| Err(ConfigError::at(&file, 0, problem).into());
     // Before any parser, so that all three formats report it alike.
@@ -64,18 +64,15 @@ fn checked(
     let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let (roster, mut mistakes) = match extension.to_ascii_lowercase().as_str() {
         // By extension only: INI, YAML and TOML overlap too much to tell by content.
-        "ini" => (preset::parse(&file, text)?, Vec::new()),
+        "ini" => preset::parse(&file, text)?,
         "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
-        "toml" => (native::parse(&file, text)?, Vec::new()),
+        "toml" => native::parse(&file, text),
         _ => return refused(ConfigProblem::TellFormat),
     };
     mistakes.extend(names_differ(&roster.models).err());
     mistakes.extend(roster.models.iter().filter_map(|model| listens_here(model).err()));
     mistakes.extend(default_exists(&file, &roster).err());
-    match ConfigMistakes::of(mistakes) {
-        Some(mistakes) => Err(ConfigMistakes { warnings: roster.warnings, ..mistakes }),
-        None => Ok(roster),
-    }
+    Ok((roster, mistakes))
 }
 
 /// Reads a setting that is one word; `None` if it is no word of the type.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 
-use self::grammar::Section;
+use self::grammar::{PresetLine, Section};
 use super::failure::{ConfigError, ConfigProblem};
 use super::roster::{Configuration, ConfiguredModel, Launch, RefusedModel};
 
@@ -23,8 +23,8 @@ const DEFAULT: &str = "default";
 /// The section that holds for every model.
 const GLOBAL: &str = "*";
 
-/// Reads a preset file.
-pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, ConfigError> {
+/// Reads a preset file: what could be read of it, and the mistakes in the rest. An error hides all others.
+pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<(Configuration, Vec<ConfigError>), ConfigError> {
     let mut roster = Configuration::default();
     let mut sections = grammar::sections(file, text, &mut roster.warnings)?;
     // Comments before the first header belong to no section, though llama.cpp gives the settings there a
@@ -33,38 +33,57 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, Config
     let mut sections = last_of_each(file, sections, &mut roster.warnings);
     // `[*]` is the base of every model, wherever it stands in the file.
     let global = sections.extract_if(.., |section| section.name == GLOBAL).next();
-    let mut global_options = Ok(Options::default());
+    let mut mistakes = Vec::new();
+    let mut of_global = Vec::new();
+    let mut global_options = Options::default();
     if let Some(mut global) = global {
-        global_options = assemble::options(file, &global, &mut roster.warnings);
-        if let Err(error) = &global_options
-            && !error.is_of_a_flag()
-        {
-            return Err(error.clone());
-        }
+        global_options = assemble::options(file, &global, &mut roster.warnings, &mut of_global);
         ours.append(&mut global.ours);
     }
-    let ours = ours::of_server(file, &ours, &mut roster.serve)?;
+    // Each line is tried once: a file may have ten thousands of sections for which a wrong one would hold.
+    let mut trial = ConfiguredModel::new(String::new(), FlagOrigin::file(file, 0));
+    let of_models = |line: &&PresetLine| match ours::of_server(file, line, &mut roster.serve) {
+        Ok(is_of_server) => !is_of_server && kept(ours::apply(file, line, &mut trial), &mut mistakes),
+        Err(mistake) => kept(Err(mistake), &mut mistakes),
+    };
+    let ours: Vec<&PresetLine> = ours.iter().filter(of_models).collect();
+    let first_of_global = of_global.first().cloned();
     for section in sections {
-        let options = assemble::options(file, &section, &mut roster.warnings);
+        let mut found = Vec::new();
+        let own = assemble::options(file, &section, &mut roster.warnings, &mut found);
         // A file that starts with a header still has this section.
-        if section.name == DEFAULT && options.as_ref().is_ok_and(Options::is_empty) {
+        if section.name == DEFAULT && own.is_empty() && found.is_empty() {
             continue;
         }
-        let options = match options.and_then(|own| Ok(own.merged_over(&global_options.clone()?))) {
-            Err(error) if error.is_of_a_flag() => {
-                roster.refused.push(RefusedModel { name: section.name, aliases: Vec::new(), error });
-                continue;
-            }
-            options => options?,
-        };
-        let mut entry = assemble::entry(file, &section, options, &mut roster.warnings)?;
+        // A mistake of [*] refuses every model; all of them are told once.
+        match of_global.is_empty() {
+            true => found.extend(first_of_global.clone()),
+            false => found.append(&mut of_global),
+        }
+        let options = own.merged_over(&global_options);
+        let mut entry = assemble::entry(file, &section, options, &mut roster.warnings, &mut found);
         // Global settings first: a section's own line replaces them.
         for line in ours.iter().copied().chain(&section.ours) {
-            ours::apply(file, line, &mut entry)?;
+            found.extend(ours::apply(file, line, &mut entry).err());
         }
-        roster.models.push(entry);
+        match RefusedModel::of(entry, found) {
+            Ok(entry) => roster.models.push(entry),
+            Err(refused) => {
+                if !refused.is_of_flags() {
+                    mistakes.extend(refused.errors().cloned());
+                }
+                roster.refused.push(refused);
+            }
+        }
     }
-    Ok(roster)
+    // Of a file without models, and what no model may be served with.
+    mistakes.extend(of_global.into_iter().filter(|mistake| !mistake.is_of_a_flag()));
+    Ok((roster, mistakes))
+}
+
+/// True for no mistake; a mistake is kept.
+fn kept(read: Result<(), ConfigError>, mistakes: &mut Vec<ConfigError>) -> bool {
+    read.map_err(|mistake| mistakes.push(mistake)).is_ok()
 }
 
 /// Of two sections with one name the later wins wholly. Names differ before their tags are canonical, and

@@ -6,11 +6,11 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Priority};
-use plimsoll_flags::{FlagOrigin, Options, Warning};
+use plimsoll_flags::{FlagOrigin, Options, Setting, Warning};
 
 use super::depth::TooLarge;
 use super::engine_kind::{CardPart, CommandKind, Freeing};
-use super::failure::ConfigError;
+use super::failure::{ConfigError, ConfigMistakes};
 use super::guard::GuardSettings;
 use super::serve_settings::ServeSettings;
 
@@ -31,6 +31,43 @@ pub struct RefusedModel {
     pub name: String,
     pub aliases: Vec<String>,
     pub error: ConfigError,
+    /// Further flags of it that cannot be used.
+    pub others: Vec<ConfigError>,
+    /// Its model file, with the place that names it.
+    pub file: Option<Setting>,
+}
+
+impl RefusedModel {
+    /// The entry, or what is refused if mistakes were found in it.
+    pub(crate) fn of(entry: ConfiguredModel, found: Vec<ConfigError>) -> Result<ConfiguredModel, Self> {
+        let mut found = found.into_iter();
+        let Some(error) = found.next() else { return Ok(entry) };
+        let file = entry.launch.model_file().cloned();
+        Err(Self { name: entry.name, aliases: entry.aliases, error, others: found.collect(), file })
+    }
+
+    /// True if the other models can be served.
+    pub(crate) fn is_of_flags(&self) -> bool {
+        self.errors().all(ConfigError::is_of_a_flag)
+    }
+
+    pub fn errors(&self) -> impl Iterator<Item = &ConfigError> {
+        std::iter::once(&self.error).chain(&self.others)
+    }
+}
+
+impl Configuration {
+    /// The configuration if every model of it can be served.
+    pub fn whole(self) -> Result<Self, ConfigMistakes> {
+        let found = self.refused.iter().flat_map(RefusedModel::errors).cloned().collect();
+        ConfigMistakes::none_in(self, found)
+    }
+
+    /// Model files of all models, with the places that name them.
+    pub fn model_files(&self) -> impl Iterator<Item = &Setting> {
+        let served = self.models.iter().filter_map(|model| model.launch.model_file());
+        served.chain(self.refused.iter().filter_map(|model| model.file.as_ref()))
+    }
 }
 
 /// A model that clients can request, with its settings.
@@ -221,6 +258,11 @@ impl Launch {
         };
         let program = program.map(String::as_str).filter(|program| program.contains('/'));
         program.into_iter().chain(self.options().and_then(|options| options.text("--model")))
+    }
+
+    /// The setting that names the model file.
+    pub fn model_file(&self) -> Option<&Setting> {
+        self.options().and_then(|options| options.get("--model"))
     }
 
     /// Returns the address of the child that got `port`.

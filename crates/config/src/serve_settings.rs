@@ -130,6 +130,10 @@ serve_settings! {
     fleet_identity: Option<PathBuf>,
     /// Hosts of the fleet up to which all watch its store.
     fleet_watchers: Option<usize>,
+    /// Model files are copied from other hosts of the fleet, and given to them.
+    fleet_share_files: bool,
+    /// Bytes a second that are copied, and that are given.
+    fleet_share_bandwidth: Option<Bytes>,
 }
 
 fn given_or<T: Clone + Default + PartialEq>(given: T, file: &T) -> T {

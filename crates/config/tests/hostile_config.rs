@@ -26,7 +26,7 @@ const SEEDS: [(&str, &str); 3] = [
     (
         "a.toml",
         "[serve]\nlisten = \"127.0.0.1:80\"\nwait = \"1h30m\"\n[engine]\ncommand = [\"s\", \"x\"]\n[models.a]\nmodel = 'm'\n\
-         flags = \"-c 8k -ts 1,2 -ot 'a=CPU'\"\nmemory = \"1.5GiB\"\nenv = {A = \"b\"}\n[models.\"b c\"]\ncmd = ['p', '${PORT}']\nconcurrency = 3\nmax-requests = 9\n\
+         flags = \"-c 8192 -ts 1,2 -ot 'a=CPU'\"\nmemory = \"1.5GiB\"\nenv = {A = \"b\"}\n[models.\"b c\"]\ncmd = ['p', '${PORT}']\nconcurrency = 3\nmax-requests = 9\n\
          [keys.k]\nkey = \"sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\"\nmodels = [\"m-*\"]\nrights = [\"use\"]\n\
          requests-per-minute = 60\nexpires = \"2027-01-31T18:00:00Z\"\n",
     ),
@@ -213,6 +213,20 @@ fn the_largest_file_is_read_or_refused_in_a_moment() {
         ("a.toml", format!("a = {}", fill("["))),
         ("a.toml", format!("[models.a]\nflags = '{}'", fill("-c "))),
         ("a.toml", fill("x").repeat(2)),
+        ("a.toml", (0..longest / 16).map(|n| format!("k{n} = 1\n")).collect()),
+        ("a.toml", (0..longest / 16).map(|n| format!("k{n} = x\n")).collect()),
+        ("a.toml", (0..longest / 24).map(|n| format!("[models.m{n}]\nx = 1\n")).collect()),
+        ("a.toml", format!("x = [{}]", fill("'',"))),
+        ("a.toml", format!("a{}.b = 1", fill(".a"))),
+        ("a.ini", format!("[*]\n{}", (0..40_000).map(|n| format!("k{n} = 1\n[m{n}]\n")).collect::<String>())),
+        (
+            "a.ini",
+            format!(
+                "{}{}",
+                fill(";plimsoll: x = 1\n").split_at(longest / 2).0,
+                fill("[m]\n").split_at(longest / 2).0
+            ),
+        ),
     ] {
         let start = Instant::now();
         let _ = plimsoll_config::parse(file, &text, &|_| None);

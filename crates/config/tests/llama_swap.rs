@@ -192,17 +192,33 @@ models:
     ttl: 1
   b:
     cmd: llama-server --port ${PORT} \"-c\" 2k
+  c:
+    cmd: llama-server --port ${PORT} -c 2048
+groups:
+  g: {members: [a, b, c], persistent: true}
 ";
-    let told = warnings(text);
-    for expected in [
-        "config.yaml:6: llama-server reads `4k` after --batch-size (-b) as 4; write the number in full: 4096",
-        "config.yaml:9: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192",
-        "config.yaml:9: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the engine \
-            may not start with it",
-        "config.yaml:12: llama-server reads `2k` after --ctx-size (-c) as 2; write the number in full: 2048",
-    ] {
-        assert!(told.iter().any(|line| line == expected), "{expected}\nis none of\n{}", told.join("\n"));
-    }
+    let told = plimsoll_config::parse_all("config.yaml", text, &|_| None).unwrap_err();
+    let warnings: Vec<String> = told.rest.warnings.iter().map(ToString::to_string).collect();
+    let unknown = "config.yaml:9: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the \
+        engine may not start with it";
+    assert!(warnings.contains(&unknown.to_owned()), "{warnings:?}");
+    // A model that is refused is a model all the same.
+    assert!(!warnings.iter().any(|warning| warning.contains("is not a model")), "{warnings:?}");
+    let told = told.to_string();
+    let expected = "\
+3 mistakes:
+  config.yaml:6: `-b 4k`: llama-server reads this as 4; write `-b 4096`
+  config.yaml:9: `-c 8k`: llama-server reads this as 8; write `-c 8192`
+  config.yaml:12: `-c 2k`: llama-server reads this as 2; write `-c 2048`
+";
+    assert!(told.starts_with(expected), "{told}");
+    // At its start the server serves the others.
+    let each = plimsoll_config::parse_each("config.yaml", text, &|_| None).unwrap();
+    assert_eq!(
+        each.models.iter().map(|model| (&model.name[..], model.pinned)).collect::<Vec<_>>(),
+        [("c", true)]
+    );
+    assert_eq!(each.refused.len(), 2);
 }
 
 #[test]

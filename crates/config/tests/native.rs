@@ -155,7 +155,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "[models.Qwen 3]\nmodel = 'm.gguf'\n",
-            "plimsoll.toml:1: unclosed table, expected `]`; put a name with blanks in quotes: [models.\"A NAME\"]",
+            "plimsoll.toml:1: unclosed table, expected `]`; close the bracket, and put a name with blanks in quotes: [models.\"A NAME\"]",
         ),
         (
             "[models.a]\nmodel = ../m.gguf\n",
@@ -215,14 +215,13 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
 
 #[test]
 fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
-    let roster = roster("[models.a]\nmodel = 'm'\nflags = '--port 1 -c 8k'\n");
-    assert_eq!(roster.models[0].launch.options().unwrap().to_argv(), ["--model", "m", "--ctx-size", "8k"]);
+    let roster = roster("[models.a]\nmodel = 'm'\nflags = '--port 1 -c 8192'\n");
+    assert_eq!(roster.models[0].launch.options().unwrap().to_argv(), ["--model", "m", "--ctx-size", "8192"]);
     let warnings: Vec<String> = roster.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: Plimsoll chooses the flag --port itself and ignores this value; give this setting under [serve]",
-            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192",
+            "plimsoll.toml:3: Plimsoll chooses the flag --port itself and ignores this value; `listen` under [serve] is the server's own address",
         ]
     );
 }

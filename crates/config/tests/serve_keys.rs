@@ -45,7 +45,10 @@ allow-origins = ["https://chat.example:3000", "*"]
 #[test]
 fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
     for (line, told) in [
-        ("reserve = 3", "invalid type: integer `3`, expected a string; put the value in quotes"),
+        (
+            "reserve = 3",
+            "invalid type: integer `3`, expected a string; write a size with its unit, in quotes: \"8GiB\" or \"512MiB\"",
+        ),
         ("reserve = 3GiB", "string values must be quoted, expected literal string; put the value in quotes"),
         ("reserve = \"512\"", "`512` is a number of bytes; did you mean 512MiB?"),
         (
@@ -158,6 +161,26 @@ fn a_bad_flag_refuses_its_model_and_no_other() {
             "a.toml",
             "[models.ok]\nmodel = 'm'\n[models.bad]\nmodel = 'm'\nflags = '-c'\n",
             "a.toml:5: -c needs a value",
+        ),
+        (
+            "a.toml",
+            "[models.ok]\nmodel = 'm'\n[models.bad]\nmodel = 'm'\nflags = '-c 64k'\n",
+            "a.toml:5: `-c 64k`: llama-server reads this as 64; write `-c 65536`",
+        ),
+        (
+            "a.toml",
+            "[models.ok]\nmodel = 'm'\n[models.bad]\ncmd = 'llama-server -m m --port ${PORT} -c 64k'\n",
+            "a.toml:4: `-c 64k`: llama-server reads this as 64; write `-c 65536`",
+        ),
+        (
+            "a.yaml",
+            "models:\n  ok: {cmd: 'p ${PORT}'}\n  bad: {cmd: 'llama-server --port ${PORT} -ngl 9x'}\n",
+            "a.yaml:3: `-ngl 9x`: llama-server reads this as 9; write the number in full, without a unit",
+        ),
+        (
+            "a.ini",
+            "[bad]\nmodel = m\nctx-size = 64k\n[ok]\nmodel = m\n",
+            "a.ini:3: `ctx-size = 64k`: llama-server reads this as 64; write `ctx-size = 65536`",
         ),
         (
             "a.ini",

@@ -1,6 +1,7 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
 
+mod other_text;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use super::formats::{self, PhraseHit};
 use super::line::{WINDOW, around};
 use super::pattern::Pattern;
 use super::refused::RefusedAllocation;
+use other_text::is_no_report;
 
 /// A line longer than this is read in pieces.
 const PIECE: usize = 1 << 16;
@@ -147,7 +149,9 @@ impl LogReader {
         let kept: usize = self.facts.report.iter().map(|(_, text)| text.len()).sum();
         if kept + report.len() <= 2 * SHORT {
             let text = String::from_utf8_lossy(report).into_owned();
-            self.facts.report.push((origin, text));
+            if !is_no_report(&text) {
+                self.facts.report.push((origin, text));
+            }
         }
     }
 

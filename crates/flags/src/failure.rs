@@ -20,6 +20,9 @@ pub enum FlagProblem {
     TakeValue { flag: &'static str },
     #[error("`{value}` is not a valid value for {flag}; write {expected}")]
     ReadValue { flag: &'static str, value: String, expected: &'static str },
+    /// A number with more behind it, of which `std::stoi` reads only the beginning.
+    #[error("`{written}`: llama-server reads this as {number}; write {remedy}")]
+    ReadPart { written: String, number: i32, remedy: String },
 }
 
 fn meant(argument: &str, nearest: Option<&str>) -> String {

@@ -1,12 +1,13 @@
 //! Parsers of llama-server's flag values, with the rules of `common/arg.cpp @ b10605`.
 //!
-//! As with `std::stoi`, a number ends at the first character that is not a digit: `-c 8k` is a context of 8.
-//! The rest of the value gets a warning ([`Options::remarks`](crate::Options::remarks)).
+//! As with `std::stoi`, a number ends at the first character that is not a digit: `-c 8k` of a running engine is a
+//! context of 8. A reader of a command line to come refuses it ([`Flag::whole_number`](crate::table::Flag::whole_number)).
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
 use crate::failure::{FlagError, FlagProblem, quoted};
+use crate::number::leading_integer;
 use crate::origin::FlagOrigin;
 use crate::value::{FlagValue, truth};
 use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, RemoteSource, SplitMode};
@@ -231,15 +232,6 @@ impl GivenFlag<'_> {
             "a type that llama-server knows, such as draft-simple, draft-mtp, draft-eagle3 or ngram-mod",
         ))
     }
-}
-
-/// `std::stoi`: leading blanks, a sign, digits; the rest is left over. `None` without digits or out of range.
-pub(crate) fn leading_integer(text: &str) -> Option<(i32, &str)> {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, rest) = text.split_at(text.len() - unsigned.len() + digits);
-    number.parse().ok().filter(|_| digits > 0).map(|number| (number, rest))
 }
 
 /// `std::stof`, for decimal numbers: the longest prefix that is one.

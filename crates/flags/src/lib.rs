@@ -6,6 +6,7 @@
 
 mod failure;
 mod given;
+mod number;
 mod options;
 mod origin;
 mod program;

@@ -20,6 +20,8 @@ pub enum FleetKey {
     Drain(String),
     /// A host's certificate that counts no more, by its serial number.
     Revoked(String),
+    /// Files that a host lacks and may copy. Goes with the host's lease.
+    Copies(String),
 }
 
 /// Names of the keys of one fleet.
@@ -56,6 +58,7 @@ impl KeySpace {
             FleetKey::Turn(name) => format!("{prefix}turns/{name}"),
             FleetKey::Drain(name) => format!("{prefix}drains/{name}"),
             FleetKey::Revoked(serial) => format!("{prefix}revoked/{serial}"),
+            FleetKey::Copies(name) => format!("{prefix}copies/{name}"),
         }
     }
 
@@ -78,6 +81,7 @@ impl KeySpace {
             "turns" => FleetKey::Turn(owned()),
             "drains" => FleetKey::Drain(owned()),
             "revoked" => FleetKey::Revoked(owned()),
+            "copies" => FleetKey::Copies(owned()),
             _ => return None,
         })
     }
@@ -99,6 +103,7 @@ mod tests {
             FleetKey::Turn(name()),
             FleetKey::Drain(name()),
             FleetKey::Revoked(name()),
+            FleetKey::Copies(name()),
         ] {
             assert_eq!(space.read(&space.text(&key)), Some(key));
         }

@@ -23,10 +23,10 @@ pub use news::{NewsLine, ToldChange};
 pub use node::{
     Affinity, FleetEffect, FleetEvent, FleetNode, NodeSettings, NumberedSeats, SeatToken, TransactionOutcome,
 };
-pub use place::{EvictedSeat, SeatPlan, SeatPurpose, SeatWish, place};
+pub use place::{CopyPlan, EvictedSeat, SeatPlan, SeatPurpose, SeatWish, copier, place};
 pub use records::{
-    Drain, FileDigest, HostRecord, HostState, ModelOffer, OfferList, RunPhase, RunState, SCHEMA,
+    Drain, FileDigest, HostCopies, HostRecord, HostState, ModelOffer, OfferList, RunPhase, RunState,
 };
-pub use records::{Record, Revocation, Seat, SeatCause, Turn};
+pub use records::{Record, Revocation, RunningCopy, SCHEMA, Seat, SeatCause, Turn};
 pub use source::{DEEPEST, NewsSource, source};
 pub use view::{FleetView, StoreChange, Versioned};

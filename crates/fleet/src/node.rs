@@ -5,6 +5,7 @@
 //!
 //! While the store is silent, loaded models are served; nothing is seated, loaded or released.
 
+mod copying;
 mod doubts;
 mod harbour;
 mod pauses;
@@ -24,7 +25,7 @@ use self::harbour::{HeldSeat, LocalRun};
 use self::registration::Registration;
 use self::router::{PendingClaim, Wish};
 use super::claim::{Transaction, Write};
-use super::records::{OfferList, RunPhase, Seat};
+use super::records::{HostCopies, OfferList, RunPhase, Seat};
 use super::source::{NewsSource, SourceTrust};
 use super::view::{FleetView, StoreChange, Versioned};
 
@@ -123,6 +124,8 @@ pub enum FleetEvent {
         digest: String,
         list: OfferList,
     },
+    /// Models whose files the host lacks and may copy, and the copy in progress.
+    Copies(HostCopies),
     /// Hosts that may serve a model at a time, where they are more than one.
     Replicas(BTreeMap<String, u32>),
     /// A client's request for a model.
@@ -201,6 +204,12 @@ pub enum FleetEffect {
     Release {
         model: String,
     },
+    /// A host, which may be this one, is to copy the model's files from another.
+    Copy {
+        model: String,
+        host: String,
+        address: String,
+    },
     /// Another host is registered under this host's name, at this address.
     NameTaken {
         address: String,
@@ -250,6 +259,7 @@ pub struct FleetNode {
     next_operation: u64,
     random: u64,
     offers: (String, OfferList),
+    copies: HostCopies,
     claims: BTreeMap<String, PendingClaim>,
     runs: BTreeMap<String, LocalRun>,
     /// Requests that wait until a seat is confirmed, with the tokens that they brought.
@@ -289,6 +299,7 @@ impl FleetNode {
             operations: BTreeMap::new(),
             next_operation: 0,
             offers: <(String, OfferList)>::default(),
+            copies: HostCopies::default(),
             claims: BTreeMap::new(),
             runs: BTreeMap::new(),
             confirming: BTreeMap::new(),
@@ -347,6 +358,7 @@ impl FleetNode {
                 self.offers = (digest, list);
                 self.registration.is_stale = true;
             }
+            FleetEvent::Copies(copies) => self.copies_changed(copies),
             FleetEvent::Replicas(replicas) => self.replicas = replicas,
             FleetEvent::Wanted { request, model, affinity } => {
                 self.route(now, Wish { request, affinity }, &model, None, effects)

@@ -6,10 +6,14 @@
 //! DECISION: a host's memory is one sum over its cards. The host itself places the model on its cards and may refuse
 //! the seat; a finer figure here would be a second ledger.
 
+mod copying;
+
 use plimsoll_base::{Bytes, Order, Reason};
 
 use super::records::{FileDigest, HostRecord, ModelOffer, SeatCause};
 use super::view::FleetView;
+
+pub use copying::{CopyPlan, copier};
 
 /// Number of hosts from which one is drawn.
 const BEST: usize = 16;
@@ -232,6 +236,17 @@ fn consider<'a>(
         return Err(Refusal::Drains);
     }
     let need = offering.by(host).ok_or(Refusal::NotOffered)?.need;
+    with_room(view, wish, (name, host), need, evicts)
+}
+
+/// The host as a candidate, if it has room for so much.
+fn with_room<'a>(
+    view: &FleetView,
+    wish: &SeatWish<'_>,
+    (name, host): (&'a str, &'a HostRecord),
+    need: Bytes,
+    evicts: bool,
+) -> Result<Candidate<'a>, Refusal> {
     let (free, unseated) = (view.free(name, host) + wish.held, host.unseated.saturating_sub(wish.held));
     if need > host.capacity.saturating_sub(unseated) {
         return Err(Refusal::TooLarge { need, capacity: host.capacity });

@@ -1,9 +1,9 @@
-//! Records of the store, as JSON: hosts, offers, state, seats, turns and drains.
+//! Records of the store, as JSON: hosts, offers, state, copies, seats, turns and drains.
 //!
 //! Each has the version of its schema. A field that this version does not know is kept, and a record of a later schema
 //! is read as far as it is known and never written over. No record holds a key, a path or a command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_base::Bytes;
 use serde::de::DeserializeOwned;
@@ -108,6 +108,22 @@ pub struct RunState {
 pub enum RunPhase {
     Loading,
     Ready,
+}
+
+/// Models whose files a host lacks and may copy from another host, and the copy in progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCopies {
+    pub lacks: BTreeSet<String>,
+    pub running: Option<RunningCopy>,
+}
+
+/// Copy of a model's files from one host to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningCopy {
+    pub model: String,
+    pub from: String,
+    /// In tens, so that the store is seldom written to.
+    pub percent: u8,
 }
 
 /// The host of a model. The revision of its transaction is its token.

@@ -109,11 +109,16 @@ fn roots(watchers: usize) -> usize {
     watchers.clamp(1, ROOTS)
 }
 
-/// FNV-1a of the name, mixed once more, and the name, for two names with one hash.
+/// The hash of the name, and the name, for two names with one hash.
 fn place_of(name: &str) -> (u64, &str) {
+    (mixed(name), name)
+}
+
+/// FNV-1a, mixed once more: the same in every daemon.
+pub(crate) fn mixed(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
-    ((hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb), name)
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    (hash ^ (hash >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::keys::FleetKey;
-use super::records::{Drain, HostRecord, HostState, ModelOffer, OfferList, Record, Revocation, Seat, Turn};
+use super::records::{
+    Drain, HostCopies, HostRecord, HostState, ModelOffer, OfferList, Record, Revocation, Seat, Turn,
+};
 use seating::Seating;
 
 /// A record and the revision at which it was last written.
@@ -40,6 +42,8 @@ pub struct FleetView {
     pub drains: BTreeMap<String, Versioned<Drain>>,
     /// By serial number.
     pub revoked: BTreeMap<String, Versioned<Revocation>>,
+    /// By host.
+    pub copies: BTreeMap<String, Versioned<HostCopies>>,
     /// Lives of hosts that did not show that they are the hosts of their records. They take no part.
     pub distrusted: BTreeMap<String, String>,
     /// Revisions of records that cannot be read. What depends on one is left alone.
@@ -64,7 +68,7 @@ impl FleetView {
 
     /// Takes a change of this daemon's own, which the watch has not told yet, nor what came before it.
     pub(crate) fn enter(&mut self, change: &StoreChange) {
-        let Self { hosts, offers, states, turns, drains, revoked, unreadable, .. } = self;
+        let Self { hosts, offers, states, turns, drains, revoked, copies, unreadable, .. } = self;
         let is_read = match &change.key {
             FleetKey::Host(name) => put(hosts, name.clone(), change),
             FleetKey::Offers(digest) => put(offers, digest.clone(), change),
@@ -82,6 +86,7 @@ impl FleetView {
             FleetKey::Turn(name) => put(turns, name.clone(), change),
             FleetKey::Drain(name) => put(drains, name.clone(), change),
             FleetKey::Revoked(serial) => put(revoked, serial.clone(), change),
+            FleetKey::Copies(name) => put(copies, name.clone(), change),
         };
         match is_read {
             true => drop(unreadable.remove(&change.key)),
@@ -105,13 +110,14 @@ impl FleetView {
             .chain(told(&self.turns, named(FleetKey::Turn)))
             .chain(told(&self.drains, named(FleetKey::Drain)))
             .chain(told(&self.revoked, named(FleetKey::Revoked)))
+            .chain(told(&self.copies, named(FleetKey::Copies)))
             .chain(unreadable)
     }
 
     /// Records that the store has, as far as known.
     pub fn count(&self) -> usize {
-        let Self { hosts, offers, states, seats, turns, drains, revoked, unreadable, .. } = self;
-        let advice = states.len() + turns.len() + drains.len() + revoked.len();
+        let Self { hosts, offers, states, seats, turns, drains, revoked, copies, unreadable, .. } = self;
+        let advice = states.len() + turns.len() + drains.len() + revoked.len() + copies.len();
         hosts.len() + offers.len() + seats.len() + advice + unreadable.len()
     }
 
@@ -127,6 +133,7 @@ impl FleetView {
             FleetKey::Turn(name) => self.turns.get(name).map(|it| it.revision),
             FleetKey::Drain(name) => self.drains.get(name).map(|it| it.revision),
             FleetKey::Revoked(serial) => self.revoked.get(serial).map(|it| it.revision),
+            FleetKey::Copies(name) => self.copies.get(name).map(|it| it.revision),
         };
         known.or_else(|| self.unreadable.get(key).copied()).unwrap_or(0)
     }
@@ -207,7 +214,8 @@ impl FleetView {
     }
 
     /// True if a later reading of the store, at this revision, cannot follow on this view: it has a record of a time that
-    /// this view covers, and this view has another one. Revocations are read apart and are left out.
+    /// this view covers, and this view has another one. Revocations are read apart and are left out, and so are copies, of which
+    /// a host with an earlier version does not tell.
     pub fn contradicts(&self, later: &Self) -> bool {
         let (at, until) = (self.revision, later.revision);
         is_forked(&self.hosts, &later.hosts, at, until)

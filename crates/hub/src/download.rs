@@ -3,29 +3,21 @@
 //! A file comes in parts, each a request of its own, into `blobs/KEY.part`. After a failure the next download continues
 //! there. A file gets its name once its digest is the one of the hub's list.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use ring::digest::{Context, SHA256};
 
 use crate::download_plan::{DownloadPlan, PlannedFile};
 use crate::downloaded::DownloadedModel;
 use crate::error::{HubError, HubFailure};
+use crate::part_file::{PartFile, fits};
 use crate::source::Hub;
 
 /// Bytes of one request: a server that stalls costs no more, and a slow line has the whole patience for them.
 const PART: u64 = 8 << 20;
-/// Failures in a row after which a download ends; the pause doubles each time.
-const FAILURES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(500);
-/// Disk space that a download leaves.
-const MARGIN: Bytes = Bytes::mib(512);
-const BUFFER: usize = 1 << 20;
 
 /// Bytes of one file that have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,30 +68,24 @@ impl Hub {
         }
         let path = blobs.join(format!("{}.part", file.key));
         let mut part = PartFile::open(&path, file.size).map_err(of)?;
-        let (mut at, mut failures) = (file.address.clone(), 0);
-        while part.have < file.size {
-            tell(part.have)?;
-            match self.client.part(&at, part.have, PART.min(file.size - part.have)) {
-                Ok(got) if got.total != file.size => {
-                    return Err(of(HubFailure::Length { said: got.total, listed: file.size }));
-                }
-                // Parts of two files are none.
-                Ok(got) if file.digest.is_none() && got.etag != file.etag => {
-                    return Err(of(HubFailure::Changed));
-                }
-                Ok(got) => {
-                    part.append(&got.bytes).map_err(of_disk)?;
-                    (at, failures) = (got.at, 0);
-                }
+        let mut at = file.address.clone();
+        let mut fetch = |start, length| {
+            let got = match self.client.part(&at, start, length) {
                 // The address behind the redirect holds for a while only.
-                Err(_) if at != file.address => at = file.address.clone(),
-                Err(error) if error.failure.is_passing() && failures < FAILURES => {
-                    thread::sleep(PAUSE * 2_u32.pow(failures));
-                    failures += 1;
-                }
-                Err(error) => return Err(error),
+                Err(_) if at != file.address => self.client.part(&file.address, start, length)?,
+                got => got?,
+            };
+            if got.total != file.size {
+                return Err(of(HubFailure::Length { said: got.total, listed: file.size }));
             }
-        }
+            // Parts of two files are none.
+            if file.digest.is_none() && got.etag != file.etag {
+                return Err(of(HubFailure::Changed));
+            }
+            at = got.at;
+            Ok(got.bytes)
+        };
+        part.fill((&file.address, file.size), PART, &mut fetch, &tell)?;
         let digest = part.finish().map_err(of_disk)?;
         if let Some(listed) = file.digest.clone().filter(|listed| *listed != digest) {
             // Nothing of it can be used, and continuing would end here again.
@@ -118,57 +104,7 @@ fn room(plan: &DownloadPlan, blobs: &Path) -> Result<(), HubFailure> {
         of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size)
     };
     let needed: Bytes = plan.files.iter().map(|file| Bytes::new(file.size - have(file))).sum();
-    let disk = rustix::fs::statvfs(blobs).map_err(|error| HubFailure::Disk(error.to_string()))?;
-    let free = Bytes::new(disk.f_bavail.saturating_mul(disk.f_frsize));
-    match needed.is_zero() || needed + MARGIN <= free {
-        true => Ok(()),
-        false => Err(HubFailure::NoSpace { needed, margin: MARGIN, free }),
-    }
-}
-
-/// What has come of a file. It is locked, so that no other process writes it too.
-struct PartFile {
-    file: File,
-    have: u64,
-    digest: Context,
-}
-
-impl PartFile {
-    fn open(path: &Path, size: u64) -> Result<Self, HubFailure> {
-        let of_disk = |error: io::Error| HubFailure::Disk(error.to_string());
-        let open = File::options().create(true).read(true).append(true).open(path);
-        let mut file = open.map_err(of_disk)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(HubFailure::Busy),
-            Err(fs::TryLockError::Error(error)) => return Err(of_disk(error)),
-        }
-        if file.metadata().map_err(of_disk)?.len() > size {
-            file.set_len(0).map_err(of_disk)?;
-        }
-        let (mut digest, mut have, mut buffer) = (Context::new(&SHA256), 0, vec![0; BUFFER]);
-        loop {
-            let count = file.read(&mut buffer).map_err(of_disk)?;
-            if count == 0 {
-                return Ok(Self { file, have, digest });
-            }
-            digest.update(&buffer[..count]);
-            have += u64::try_from(count).unwrap_or(u64::MAX);
-        }
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.digest.update(bytes);
-        self.have += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        Ok(())
-    }
-
-    /// The digest of the whole, which is on the disk.
-    fn finish(self) -> io::Result<String> {
-        self.file.sync_all()?;
-        Ok(self.digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
-    }
+    fits(needed, blobs)
 }
 
 /// Links a path of a snapshot to its blob, `depth` folders below the snapshot.

@@ -110,8 +110,14 @@ pub enum HubFailure {
     Busy,
     #[error("the download was cancelled; what has come of it stays")]
     Cancelled,
-    #[error("the folder of downloads cannot be used: {0}")]
+    #[error("the folder cannot be used: {0}")]
     Disk(String),
+    #[error("something is at this path already, and is not written over\nhint: remove it")]
+    InTheWay,
+    #[error("the file that came is not the one that was offered: {0}; it was removed")]
+    WrongFile(String),
+    #[error("{0}")]
+    Host(HostFault),
     #[error(
         "the access token contains characters that no token has\nhint: set HF_TOKEN again, without quotes and line ends"
     )]
@@ -122,9 +128,22 @@ pub enum HubFailure {
     NoRoots,
 }
 
+/// Fault of another host from which a file is copied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostFault {
+    /// It does not answer, or its answer breaks off: it may answer again.
+    #[error("the host does not answer: {0}")]
+    Silent(String),
+    #[error("the host refuses: {0}")]
+    Refused(String),
+    /// It answers what was not asked, so nothing of it is used.
+    #[error("the host sends what was not asked for: {0}")]
+    Lies(String),
+}
+
 impl HubFailure {
     /// The failure, of this address or repository.
-    pub(crate) fn of(self, of: impl ToString) -> HubError {
+    pub fn of(self, of: impl ToString) -> HubError {
         HubError { of: of.to_string(), failure: self }
     }
 
@@ -132,7 +151,12 @@ impl HubFailure {
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable(_) | Self::Slow(_) | Self::Broken(_) | Self::TooMany(_) | Self::Status(500..)
+            Self::Unreachable(_)
+                | Self::Slow(_)
+                | Self::Broken(_)
+                | Self::TooMany(_)
+                | Self::Status(500..)
+                | Self::Host(HostFault::Silent(_))
         )
     }
 }

@@ -1,5 +1,5 @@
 //! Models on a server, by HTTP range requests: their headers, and downloads. Servers are Hugging Face's hub, its mirrors,
-//! and plain addresses.
+//! and plain addresses. Files are also copied from another host, whose bytes the caller fetches.
 //!
 //! Flags and the choice of files follow llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
 //! Files in a cache on this machine are not fetched. All answers of a server are untrusted input.
@@ -9,12 +9,14 @@ mod address;
 mod cached;
 mod choice;
 mod client;
+mod copy;
 mod download;
 mod download_plan;
 mod downloaded;
 mod error;
 mod head;
 mod listing;
+mod part_file;
 mod post;
 mod source;
 
@@ -22,10 +24,11 @@ pub use address::Address;
 pub use cached::Caches;
 pub use choice::{Quantisation, quantisations};
 pub use client::{Bounds, Client, Traffic};
+pub use copy::{CopyCalls, FileCopy};
 pub use download::DownloadProgress;
 pub use download_plan::{DownloadPlan, download_name};
 pub use downloaded::DownloadedModel;
-pub use error::{HubError, HubFailure};
+pub use error::{HostFault, HubError, HubFailure};
 pub use head::{HeadReader, Origin, RemoteHead};
 pub use listing::{HubFile, Listing};
 pub use post::{PostError, post_json};

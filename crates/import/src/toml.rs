@@ -70,6 +70,8 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("identity", settings.fleet_identity.as_ref().map(path)),
         ("key-file", settings.fleet_key_file.as_ref().map(path)),
         ("watchers", settings.fleet_watchers.map(|watchers| watchers.to_string())),
+        ("share-files", given(&settings.fleet_share_files)),
+        ("share-bandwidth", settings.fleet_share_bandwidth.map(size)),
     ];
     if keys.iter().any(|(_, value)| value.is_some()) {
         out.push_str("\n[fleet]\n");

@@ -205,27 +205,38 @@ fn misspelt_keys_and_numbers_are_told_with_what_was_meant() {
 healthChekTimeout: 3
 models:
   a:
-    cmd: llama-server -m /a.gguf -c 64k --port ${PORT}
+    cmd: llama-server -m /a.gguf -c 65536 --port ${PORT}
     ttll: 5
     concurencyLimit: 2
     descripton: x
     wholly-other: 1
   b:
-    cmd: docker run x/llama-server -m /a.gguf -c 8k --port ${PORT}
+    cmd: docker run x/llama-server -m /a.gguf -c 8192 --port ${PORT}
 ";
     let imported = imported("swap.yaml", text).unwrap();
     let changes = told(&imported.changes);
     for expected in [
         "swap.yaml:1: unknown key `healthChekTimeout`; did you mean `healthCheckTimeout`?",
-        "swap.yaml:4: llama-server reads `64k` after --ctx-size (-c) as 64; write the number in full: 65536",
         "swap.yaml:5: unknown key `ttll`; did you mean `ttl`?",
         "swap.yaml:6: unknown key `concurencyLimit`; did you mean `concurrencyLimit`?",
         "swap.yaml:7: unknown key `descripton`; did you mean `description`?",
         "swap.yaml:8: unknown key `wholly-other`; remove it",
-        "swap.yaml:10: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192",
     ] {
         assert!(changes.contains(&expected), "{expected}\nis none of\n{}", changes.join("\n"));
     }
+}
+
+#[test]
+fn a_number_with_a_unit_is_a_mistake_of_the_file_with_its_line() {
+    let text = "models:\n  a:\n    cmd: llama-server -m /a.gguf -c 64k --port ${PORT}\n    ttll: 5\n  b:\n    cmd: docker run \
+        x/llama-server -m /a.gguf -c 8k --port ${PORT}\n";
+    let told = imported("swap.yaml", text).unwrap_err().to_string();
+    let expected = "\
+2 mistakes:
+  swap.yaml:3: `-c 64k`: llama-server reads this as 64; write `-c 65536`
+  swap.yaml:6: `-c 8k`: llama-server reads this as 8; write `-c 8192`
+warning: swap.yaml:4: unknown key `ttll`; did you mean `ttl`?";
+    assert!(told.starts_with(expected), "{told}");
 }
 
 #[test]

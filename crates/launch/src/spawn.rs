@@ -92,8 +92,6 @@ pub enum LaunchError {
         #[source]
         cause: io::Error,
     },
-    #[error("cannot start the warden, the process that kills engines if plimsoll dies: {0}")]
-    StartWarden(#[source] io::Error),
     #[error("cannot start the thread that launches engines: {0}")]
     StartThread(#[source] io::Error),
     #[error("the thread that launches engines has ended; restart plimsoll")]
@@ -109,6 +107,7 @@ pub struct Launcher {
 #[derive(Debug)]
 enum SpawnRequest {
     Spawn { spec: Box<ChildSpec>, reply: oneshot::Sender<Result<Spawned, LaunchError>> },
+    Prepare,
     Bound { pid: u32, memory: Bytes },
     Bury { child: std::process::Child, reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>> },
 }
@@ -121,24 +120,29 @@ pub(super) struct Spawned {
 }
 
 impl Launcher {
-    /// Starts the thread and the warden. Children pass through this very program (`plimsoll exec-child`).
+    /// Starts the thread. Children pass through this very program (`plimsoll exec-child`).
     pub fn start() -> Result<Self, LaunchError> {
         Self::start_with(Path::new(super::PLIMSOLL))
     }
 
     /// Like [`Self::start`], with the trampoline and the warden of another `plimsoll` program, for tests.
     pub fn start_with(plimsoll: &Path) -> Result<Self, LaunchError> {
-        let warden = Warden::start(plimsoll.as_os_str()).map_err(LaunchError::StartWarden)?;
         let (requests, inbox) = mpsc::channel();
         let plimsoll = plimsoll.to_owned();
         std::thread::Builder::new()
             .name("launcher".to_owned())
             .spawn(move || {
-                let parent = Parent { plimsoll, warden, cgroups: BTreeMap::new() };
-                parent.serve(&inbox);
+                let warden = Warden::of(plimsoll.clone());
+                Parent { plimsoll, warden, cgroups: BTreeMap::new() }.serve(&inbox);
             })
             .map_err(LaunchError::StartThread)?;
         Ok(Self { requests })
+    }
+
+    /// Starts the warden, so that the first child need not wait for it.
+    pub fn prepare(&self) {
+        // The thread can only be gone when the process ends.
+        let _ = self.requests.send(SpawnRequest::Prepare);
     }
 
     /// Finds out whether `spec` can be started at all, before a model is evicted for it.
@@ -201,6 +205,7 @@ impl Parent {
         while let Ok(request) = inbox.recv() {
             match request {
                 SpawnRequest::Spawn { spec, reply } => self.answer_spawn(&spec, reply),
+                SpawnRequest::Prepare => self.prepare(),
                 SpawnRequest::Bound { pid, memory } => self.bound(pid, memory),
                 SpawnRequest::Bury { child, reply } => {
                     let status = self.bury(child);
@@ -209,6 +214,15 @@ impl Parent {
                     }
                 }
             }
+        }
+    }
+
+    fn prepare(&mut self) {
+        if let Err(cause) = self.warden.start() {
+            tracing::error!(
+                "the warden, the process that kills engines if plimsoll dies, cannot be started: {cause}; each start of \
+                an engine tries again"
+            );
         }
     }
 
@@ -222,6 +236,8 @@ impl Parent {
     }
 
     fn spawn(&mut self, spec: &ChildSpec) -> Result<Spawned, LaunchError> {
+        // Where this fails, the registration below tries again, and says so.
+        let _ = self.warden.start();
         let child = self.command(spec).spawn().map_err(|cause| fork_error(&spec.program, cause))?;
         // The trampoline is still being loaded, so nothing has been forked outside yet.
         if let Some(cgroup) = EngineCgroup::enclose(child.id(), spec.confinement.host_memory) {
@@ -329,11 +345,9 @@ pub fn find_program(
     // A file that cannot be executed is reported only if no later folder has one that can, as `execvp` does.
     let mut found_file = false;
     for candidate in candidates {
-        if !candidate.is_file() {
-            continue;
-        }
-        found_file = true;
-        if rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok() {
+        // A folder is there, and can no more be executed than a file without the right.
+        found_file |= candidate.exists();
+        if candidate.is_file() && rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok() {
             return Ok(candidate);
         }
     }

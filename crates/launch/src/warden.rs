@@ -1,24 +1,39 @@
 //! Client of the warden, a helper process that kills all engines when the daemon dies.
 //!
 //! A warden that died is replaced and gets the whole list of process groups again.
+//!
+//! DECISION: it is not started with the daemon, but when the daemon answers, or with the first engine. Its start takes
+//! a core for as long as the daemon's own.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Registered process groups, and the helper process that kills them.
 #[derive(Debug)]
 pub(super) struct Warden {
-    program: std::path::PathBuf,
-    helper: Child,
+    program: PathBuf,
+    helper: Option<Child>,
     groups: BTreeSet<u32>,
 }
 
 impl Warden {
-    pub(super) fn start(program: &OsStr) -> io::Result<Self> {
-        Ok(Self { program: program.into(), helper: helper(program)?, groups: BTreeSet::new() })
+    /// A warden that is not started yet.
+    pub(super) fn of(program: PathBuf) -> Self {
+        Self { program, helper: None, groups: BTreeSet::new() }
+    }
+
+    /// Starts the helper if there is none, and gives it the whole list.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        if self.helper.is_some() {
+            return Ok(());
+        }
+        self.helper = Some(helper(self.program.as_os_str())?);
+        let all: String = self.groups.iter().map(|group| format!("+{group}\n")).collect();
+        self.write(&all)
     }
 
     /// Registers `group`, which will be killed when the daemon dies.
@@ -34,9 +49,17 @@ impl Warden {
     }
 
     fn tell(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
-        match write_whole(&mut self.helper, &line.to_string()) {
+        self.start()?;
+        match self.write(&line.to_string()) {
             Ok(()) => Ok(()),
             Err(_) => self.replace(),
+        }
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        match self.helper.as_mut().and_then(|helper| helper.stdin.as_mut()) {
+            Some(pipe) => pipe.write_all(text.as_bytes()),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -45,12 +68,12 @@ impl Warden {
             "the warden, the process that kills engines if plimsoll dies, has died; starting \
             another"
         );
-        // A helper that lost its pipe but lives would kill by its old list.
-        let _ = self.helper.kill();
-        let _ = self.helper.wait();
-        self.helper = helper(self.program.as_os_str())?;
-        let all: String = self.groups.iter().map(|group| format!("+{group}\n")).collect();
-        write_whole(&mut self.helper, &all)
+        if let Some(mut dead) = self.helper.take() {
+            // A helper that lost its pipe but lives would kill by its old list.
+            let _ = dead.kill();
+            let _ = dead.wait();
+        }
+        self.start()
     }
 }
 
@@ -58,8 +81,10 @@ impl Warden {
 /// alive.
 impl Drop for Warden {
     fn drop(&mut self) {
-        drop(self.helper.stdin.take());
-        let _ = self.helper.wait();
+        if let Some(mut helper) = self.helper.take() {
+            drop(helper.stdin.take());
+            let _ = helper.wait();
+        }
     }
 }
 
@@ -72,11 +97,4 @@ fn helper(program: &OsStr) -> io::Result<Child> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-}
-
-fn write_whole(helper: &mut Child, text: &str) -> io::Result<()> {
-    match &mut helper.stdin {
-        Some(pipe) => pipe.write_all(text.as_bytes()),
-        None => Err(io::ErrorKind::BrokenPipe.into()),
-    }
 }

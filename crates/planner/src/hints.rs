@@ -135,12 +135,14 @@ impl<P: CostModel> FitQuestion<'_, P> {
         (remedy.saves >= WORTH_SAYING).then_some(remedy)
     }
 
-    /// Bytes saved on the cards where the unchanged request does not fit.
+    /// Bytes saved on the card where the unchanged request lacks the most.
     fn saving(&self, after: &PlanPrice) -> Bytes {
         let before = self.request.cards.iter().zip(&self.asked.cards);
         // Memory saved on a card with room to spare makes nothing fit.
-        let short = before.zip(&after.cards).filter(|((card, before), _)| before.peak() > card.free);
-        short.map(|((_, before), after)| before.peak().saturating_sub(after.peak())).sum()
+        let lack = |(card, before): &(&Card, &Terms)| before.peak().saturating_sub(card.free);
+        let short = before.zip(&after.cards).filter(|(before, _)| !lack(before).is_zero());
+        let tightest = short.max_by_key(|(before, _)| lack(before));
+        tightest.map_or(Bytes::ZERO, |((_, before), after)| before.peak().saturating_sub(after.peak()))
     }
 
     /// The mildest size of a change that is enough, with another change made as well.

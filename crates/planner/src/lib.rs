@@ -82,6 +82,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         largest_context: largest,
         trained_context: Some(fit::trained_context(request, cost.reserve.streams))
             .filter(|&tokens| tokens > 0),
+        streams: cost.reserve.streams,
         warnings,
         reasons,
     }

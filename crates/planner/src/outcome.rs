@@ -137,6 +137,9 @@ pub struct Plan {
     /// The context that the model was trained for, of all slots with caches of their own together; `None` where its
     /// header does not say.
     pub trained_context: Option<u64>,
+    /// Requests that share the context, each in a cache of its own.
+    #[serde(skip)]
+    pub streams: u64,
     pub fits: bool,
     /// Doubts about the verdict, which every rendering shows before it.
     pub warnings: Vec<Reason>,

@@ -69,9 +69,10 @@ impl Sampler {
         Ok(Self { questions })
     }
 
-    /// Everything about the machine; `None` only if the thread died.
-    pub async fn machine(&self) -> Option<Machine> {
-        self.ask(SampleQuestion::Machine).await
+    /// Everything about the machine; `None` only if the thread died. The thread begins at once, whether or not
+    /// the answer is awaited.
+    pub fn machine(&self) -> impl Future<Output = Option<Machine>> + use<> {
+        self.ask(SampleQuestion::Machine)
     }
 
     /// Free memory now and the holders of the rest; empty if the thread died.
@@ -101,11 +102,17 @@ impl Sampler {
         }
     }
 
-    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> SampleQuestion) -> Option<T> {
+    fn ask<T, Q>(&self, question: Q) -> impl Future<Output = Option<T>> + use<T, Q>
+    where
+        Q: FnOnce(oneshot::Sender<T>) -> SampleQuestion,
+    {
         let (reply, answer) = oneshot::channel();
-        self.questions.send(question(reply)).ok()?;
-        // A late answer is dropped: the next question has a channel of its own.
-        timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
+        let sent = self.questions.send(question(reply));
+        async move {
+            sent.ok()?;
+            // A late answer is dropped: the next question has a channel of its own.
+            timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
+        }
     }
 }
 

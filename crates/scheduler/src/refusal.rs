@@ -61,8 +61,11 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
         reason = reason.because(Reason::new("held_back", text));
     }
     // A load that succeeded since makes the old failure irrelevant.
-    let reason = reason.because_all(record.standing_failure());
-    refusal(kind, Some(wait.unwrap_or(LATER)), reason)
+    let standing = record.standing_failure();
+    // A file that is missing, or a flag with a wrong value, is there after any wait.
+    let lasts = standing.as_ref().is_some_and(|reason| reason.code == "unstartable");
+    let retry = (!lasts).then(|| wait.unwrap_or(LATER));
+    refusal(kind, retry, reason.because_all(standing))
 }
 
 pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {

@@ -204,7 +204,7 @@ fn placed(
 }
 
 fn tenant(run: u64, standing: CardStanding, last_used: u64) -> CardTenant {
-    CardTenant { run: RunId(run), standing, last_used, cost: 1 }
+    CardTenant { run: RunId(run), standing, last_used, cost: 1, is_pinned_by_file: false }
 }
 
 fn declared(gib: u64) -> DeclaredSize {

@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_config::{
-    ConfigError, Configuration, ConfiguredKey, ConfiguredModel, KeySecret, Launch, ServeSettings,
+    ConfigError, ConfigMistakes, ConfigProblem, Configuration, ConfiguredKey, ConfiguredModel, KeySecret,
+    Launch, ServeSettings,
 };
-use plimsoll_flags::{FlagOrigin, Options, Warning};
+use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted};
 use plimsoll_hub::DownloadedModel;
 
 use crate::route::digest_of;
@@ -18,13 +19,27 @@ pub enum ReadConfigError {
     #[error("cannot read the configuration {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
     #[error(transparent)]
-    Parse(#[from] ConfigError),
+    Parse(#[from] ConfigMistakes),
     #[error("cannot read the API keys in {}: {error}", path.display())]
     ReadKeys { path: PathBuf, error: io::Error },
     #[error("cannot read an API key in {}: {why}", path.display())]
     ReadKey { path: PathBuf, why: String },
     #[error("{}: the API key `{name}` is given twice; give each client a key of its own", path.display())]
     SameKey { path: PathBuf, name: String },
+}
+
+/// Adds model files that are not there, so that one reading tells all that is to be mended.
+fn and_missing_files(mut mistakes: ConfigMistakes) -> ConfigMistakes {
+    let missing: Vec<ConfigError> = mistakes.rest.model_files().filter_map(missing).collect();
+    mistakes.extend(missing);
+    mistakes
+}
+
+fn missing(setting: &Setting) -> Option<ConfigError> {
+    let FlagValue::Text(path) = &setting.value else { return None };
+    let error = std::fs::metadata(path).err()?;
+    let problem = ConfigProblem::Parse(format!("cannot open {}: {error}", quoted(path)));
+    Some(ConfigError { origin: setting.origin.clone(), problem })
 }
 
 /// Warning of a file with API keys that every user of the machine may read.
@@ -66,8 +81,9 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, ReadConfigError> {
         let read = |error| ReadConfigError::Read { path: path.to_owned(), error };
         let text = std::fs::read_to_string(path).map_err(read)?;
-        let mut roster =
-            plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok())?;
+        let read =
+            plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok());
+        let mut roster = read.map_err(and_missing_files)?;
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let mut plain = std::mem::take(&mut roster.serve.api_keys);
         let mut keys = std::mem::take(&mut roster.serve.keys);
@@ -106,18 +122,18 @@ impl Config {
         Ok(Self { roster, keys })
     }
 
-    /// Returns the first model that is refused as an error, if there is one.
+    /// Returns all mistakes of refused models as an error, if there are any.
     pub fn whole(self) -> Result<Self, ReadConfigError> {
-        match self.roster.refused.first() {
-            Some(refused) => Err(refused.error.clone().into()),
-            None => Ok(self),
-        }
+        let Self { roster, keys } = self;
+        Ok(Self { roster: roster.whole().map_err(and_missing_files)?, keys })
     }
 
     /// Logs refused models, and settings of the file that have another effect here.
     pub fn warn(&self) {
         for refused in &self.roster.refused {
-            tracing::error!("{}; the model `{}` is not served", refused.error, refused.name);
+            for error in refused.errors() {
+                tracing::error!("{error}; the model `{}` is not served", refused.name);
+            }
         }
         for warning in &self.roster.warnings {
             match warning.is_cosmetic {

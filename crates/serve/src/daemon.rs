@@ -24,6 +24,7 @@ use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+use tokio::task::yield_now;
 
 use crate::config_file::Config;
 use crate::event_loop::DaemonFuture;
@@ -223,16 +224,16 @@ impl Daemon {
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let address = addresses.first().copied().unwrap_or(LISTEN);
         let sampler = sampler(&serve.cards)?;
-        // The warden starts while the sampler's thread reads the cards.
+        let machine = sampler.machine();
+        // Started while the sampler's thread reads the cards.
         let launcher = Launcher::start()?;
-        let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        let machine = machine.await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
         tell_of_variables(&serve);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.log_file = log_file;
         settings.needs_keys = !serve.open && !addresses.iter().all(|address| address.ip().is_loopback());
-        engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (mut extensions, asks) = handlers::all(extensions, settings.cards());
         let fleet = FleetMember::of(&serve, address, settings.served())?.map(Rc::new);
         let peers = match fleet.as_ref().and_then(|fleet| fleet.peer_port()) {
@@ -265,8 +266,8 @@ impl Daemon {
         if runtime.count() == 0 {
             tracing::warn!("the configuration lists no model; add one and send SIGHUP");
         }
-        // Surveys read headers from disk; requests need not wait for them.
-        spawn_local(Rc::clone(&runtime).introduce());
+        // Surveys and the search for the engine read from disk; requests need not wait for them.
+        spawn_local(introduce(Rc::clone(&runtime)));
         Ok(Self { runtime, address, config: setup.config, listeners, peers, server, signals, log: setup.log })
     }
 
@@ -346,6 +347,14 @@ impl Daemon {
         }
         tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }
+}
+
+/// Logs the engine, the cards and the need of each model.
+async fn introduce(runtime: Rc<Runtime>) {
+    // After the requests that already wait for the daemon's start.
+    yield_now().await;
+    engine_report::tell(runtime.settings.engine.as_deref(), &runtime.settings.scheduler.cards);
+    runtime.introduce().await;
 }
 
 fn origins(named: Vec<String>) -> Origins {

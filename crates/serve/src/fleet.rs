@@ -3,6 +3,7 @@
 //! Decisions are those of [`FleetNode`]. A request whose model is loaded here or has a seat is decided from memory;
 //! the store is asked only for a seat that is claimed, or under which a model is loaded.
 
+mod files;
 mod follow;
 mod follow_host;
 mod news;
@@ -23,11 +24,12 @@ use std::time::{Duration, Instant};
 use http::{HeaderValue, StatusCode};
 use plimsoll_base::{Card, Reason};
 use plimsoll_etcd::Etcd;
-use plimsoll_fleet::{Affinity, FleetEffect, FleetEvent, FleetNode, OfferList, SeatToken};
+use plimsoll_fleet::{Affinity, FleetEffect, FleetEvent, FleetNode, HostCopies, OfferList, SeatToken};
 use plimsoll_launch::EngineAddress;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
 
+use self::files::SharedFiles;
 pub(crate) use self::pass::ServePass;
 pub use self::start::FleetError;
 use self::told_news::ToldNews;
@@ -67,6 +69,10 @@ pub(crate) struct FleetMember {
     cards: Vec<Card>,
     offers: RefCell<OfferList>,
     offers_changed: Cell<bool>,
+    /// Files that it shares with other hosts, if it shares any.
+    files: Option<SharedFiles>,
+    /// What it lacks and copies, as the node was told.
+    copies_told: RefCell<HostCopies>,
     /// Hosts that may serve a model, as the node was told.
     replicas: RefCell<BTreeMap<String, u32>>,
     runtime: OnceCell<Weak<Runtime>>,
@@ -289,6 +295,9 @@ impl FleetMember {
                     runtime.submit(SchedulerEvent::IdleHeld { held });
                 }
             })),
+            FleetEffect::Copy { model, host, address } => {
+                drop(spawn_local(me.order_copy(model, host, address)));
+            }
             FleetEffect::NameTaken { address } => {
                 if !self.name_is_taken.replace(true) {
                     let name = self.name.to_str().unwrap_or_default();

@@ -10,7 +10,7 @@ use plimsoll_launch::engine::{EngineHome, EngineOrigin, EngineProgram, InstallSt
 use serde::Serialize;
 use serde_json::json;
 
-use crate::report::{ErrorReport, print, print_as};
+use crate::report::{ErrorReport, print, print_as, status};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -46,7 +46,7 @@ enum Verb {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     match arguments.verb {
         Verb::Install { json } => install(json.as_deref())?,
-        Verb::List { json } => list(json.as_deref())?,
+        Verb::List { json } => return list(json.as_deref()),
         Verb::Path { json } => path(json.as_deref())?,
         Verb::Remove => remove()?,
     }
@@ -74,7 +74,7 @@ fn path(json: Option<&Path>) -> Result<(), ErrorReport> {
     show_path(&engine::find(None)?, json)
 }
 
-fn list(json: Option<&Path>) -> Result<(), ErrorReport> {
+fn list(json: Option<&Path>) -> Result<ExitCode, ErrorReport> {
     let home = EngineHome::from_environment()?;
     // The order in which `find` looks, so the first line of the list is the engine that would be used.
     let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)].into_iter().flatten().collect();
@@ -89,7 +89,7 @@ fn list(json: Option<&Path>) -> Result<(), ErrorReport> {
             "no engine is installed\nhint: `plimsoll engine install` installs a CPU engine"
         )?;
     }
-    Ok(())
+    Ok(status(!rows.is_empty()))
 }
 
 /// Prints the next step of the installation on stderr; a failed write does not stop the installation.

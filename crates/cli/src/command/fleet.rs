@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use plimsoll_base::Bytes;
 use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{
-    Claim, Drain, FleetKey, FleetView, KeySpace, Record, SeatPurpose, SeatWish, Transaction,
+    Claim, Drain, FleetKey, FleetView, KeySpace, Record, RunningCopy, SeatPurpose, SeatWish, Transaction,
     TransactionOutcome, Write, place,
 };
 use serde_json::{Value, json};
@@ -203,6 +203,11 @@ fn drained(view: &FleetView, host: &str) -> Option<&'static str> {
     Some(if drain.record.body.leave { "drains" } else { "cordoned" })
 }
 
+/// The files that the host copies from another one.
+fn copying<'a>(view: &'a FleetView, host: &str) -> Option<&'a RunningCopy> {
+    view.copies.get(host)?.record.body.running.as_ref()
+}
+
 fn as_json(view: &FleetView) -> Value {
     let hosts = view.hosts.iter().map(|(name, host)| {
         let host = &host.record.body;
@@ -213,6 +218,7 @@ fn as_json(view: &FleetView) -> Value {
         json!({
             "name": name, "address": host.address, "version": host.version, "capacity": host.capacity,
             "unseated": host.unseated, "drain": drained(view, name), "models": models,
+            "copies": copying(view, name),
         })
     });
     json!({ "schema": "plimsoll.fleet/1", "revision": view.revision, "hosts": hosts.collect::<Vec<_>>() })
@@ -236,6 +242,9 @@ fn in_words(view: &FleetView) -> String {
         );
         for (model, token, seat) in seats {
             let _ = writeln!(text, "  {model}: {} (seat {token})", seat.need);
+        }
+        if let Some(copy) = copying(view, name) {
+            let _ = writeln!(text, "  {}: its files come from {}, {} %", copy.model, copy.from, copy.percent);
         }
     }
     text

@@ -7,6 +7,7 @@ mod asked;
 pub(crate) mod check;
 mod exact;
 pub(crate) mod fit;
+mod host_limit;
 mod models;
 mod quants;
 mod remote;
@@ -157,7 +158,9 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // First, because it says what the figures below are not.
     plan.warnings.extend(unasked);
     room.doubt(&options, &mut plan);
-    room.doubt_hints(&options, &mut plan.hints, |options| arguments.plan_of(options, cards));
+    let planned = |options: &Options, cards: &[Card]| arguments.plan_of(options, cards);
+    room.limit_context(&options, &mut plan, &planned);
+    room.doubt_hints(&options, &mut plan.hints, &planned);
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;

@@ -28,8 +28,8 @@ mod text;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Memory that will be allocated, e.g. 5GiB
-    #[arg(long, value_name = "SIZE", value_parser = reserve_size, required_unless_present = "print_unit")]
+    /// Memory that will be allocated, e.g. 5GiB; only --dry-run needs none
+    #[arg(long, value_name = "SIZE", value_parser = reserve_size, required_unless_present_any = ["print_unit", "dry_run"])]
     need: Option<Bytes>,
     /// Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages
     #[arg(long, value_name = "ORDER")]

@@ -48,7 +48,7 @@ Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit)
 pub(crate) struct Arguments {
     /// Configuration file: Plimsoll's TOML, a llama-server preset (.ini) or llama-swap's YAML
     config: Option<PathBuf>,
-    /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
+    /// Print what each model will take and whether it fits, then exit (status 1 if one can never be loaded; one that does not fit now, beside other processes, is told so)
     #[arg(long)]
     check: bool,
     /// With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE
@@ -210,7 +210,7 @@ fn check_in_words(check: &ConfigCheck) -> String {
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
         let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
-        say(format!("card  {name}  {gives} available of {total}"));
+        say(format!("card  {name}  at most {gives} of {total} for models"));
     }
     let width = widest(check.models.iter().map(|model| model.name.as_str()));
     for model in &check.models {

@@ -95,15 +95,19 @@ fn largest(plan: &Plan) -> String {
     let Some(tokens) = plan.largest_context else {
         return "no context fits".to_owned();
     };
+    let each = match plan.streams {
+        0 | 1 => String::new(),
+        streams => format!(" ({} for each of {streams} requests)", tokens / streams),
+    };
     let trained = match plan.trained_context {
-        Some(trained) if tokens == trained => ", the longest that the model was trained for".to_owned(),
+        Some(trained) if tokens == trained => format!("{each}, the longest that the model was trained for"),
         Some(trained) if tokens > trained && tokens == plan.context => {
             return format!(
                 "largest context that was tried: {tokens}; longer ones are beyond what the model was trained for"
             );
         }
-        Some(trained) if tokens > trained => format!(" (the model was trained for {trained} tokens)"),
-        _ => String::new(),
+        Some(trained) if tokens > trained => format!("{each} (the model was trained for {trained} tokens)"),
+        _ => each,
     };
     format!("largest context that fits: {tokens}{trained}")
 }

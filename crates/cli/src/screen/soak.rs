@@ -15,12 +15,14 @@ use plimsoll_report::{Chart, Mark, ReportPage, RoundSteps, written};
 pub(crate) struct SoakReport<'a> {
     results: &'a SoakResults,
     judged: Vec<SoakVerdict<'a>>,
+    /// Growth in bytes per request that is not reported.
+    negligible: f64,
 }
 
 impl<'a> SoakReport<'a> {
     /// Judges the figures; growth below `negligible` bytes per request is ignored.
     pub(crate) fn new(results: &'a SoakResults, negligible: f64) -> Self {
-        Self { results, judged: results.judged(negligible) }
+        Self { results, judged: results.judged(negligible), negligible }
     }
 
     pub(crate) fn finds_a_leak(&self) -> bool {
@@ -131,10 +133,22 @@ impl<'a> SoakReport<'a> {
             (true, _, _) => "It leaks".to_owned(),
             (false, true, _) => "The server no longer answers".to_owned(),
             (false, false, Some(why)) => format!("No verdict: {why}"),
-            (false, false, None) => match self.results.failed() {
-                0 => "No leak was found".to_owned(),
-                failed => format!("No leak was found, but {failed} requests failed"),
-            },
+            (false, false, None) => {
+                let unseen = self.unseen();
+                match self.results.failed() {
+                    0 => format!("No leak was found{unseen}"),
+                    failed => format!("No leak was found{unseen}, but {failed} requests failed"),
+                }
+            }
+        }
+    }
+
+    /// The largest leak that this soak does not exclude, where that is more than is negligible.
+    fn unseen(&self) -> String {
+        let highest = self.judged.iter().map(|figure| figure.trend.slope_high).fold(0.0, f64::max);
+        match highest > self.negligible {
+            true => format!("; one of less than {highest:.0} B per request might not have been seen"),
+            false => String::new(),
         }
     }
 
@@ -143,8 +157,15 @@ impl<'a> SoakReport<'a> {
         if self.judged.is_empty() {
             return Some("no memory was measured".to_owned());
         }
-        let few = |figure: &&SoakVerdict<'_>| figure.trend.growth == TrendGrowth::Unknown;
-        let figure = self.judged.iter().find(few)?;
+        let is = |growth| self.judged.iter().find(move |figure| figure.trend.growth == growth);
+        let Some(figure) = is(TrendGrowth::Unknown) else {
+            return is(TrendGrowth::Open).map(|figure| {
+                format!(
+                    "the {} may grow by {:.0} B per request, or not; run the test longer",
+                    figure.name, figure.trend.slope
+                )
+            });
+        };
         Some(format!(
             "too few readings of the {figure}: {count}, but at least {least} are needed; run the test longer, or with a smaller --round",
             figure = figure.name,
@@ -250,6 +271,9 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
             )
         }
         TrendGrowth::Flat => format!("flat: {slope}; {rising}; {course}"),
+        TrendGrowth::Open => {
+            format!("undecided: it may grow by {slope}; {rising}; run the test longer to decide; {course}")
+        }
         TrendGrowth::Unknown => format!(
             "too few readings for a verdict ({} of at least {}); {course}",
             trend.looks,

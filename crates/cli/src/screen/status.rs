@@ -21,6 +21,7 @@ pub(crate) fn status(status: &Value) -> String {
     };
     let cards = table(&["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
     let models = table(&["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
+    let refused: String = list("refused").iter().map(not_served).collect();
     let kept: String = list("cards").iter().filter_map(|card| kept(card, now)).collect();
     // Only where there are some: most of the time there are none.
     let requests = match requests.is_empty() {
@@ -29,7 +30,14 @@ pub(crate) fn status(status: &Value) -> String {
     };
     let downloads: String = list("downloads").iter().map(coming).collect();
     let downloads = if downloads.is_empty() { downloads } else { format!("\n{downloads}") };
-    format!("{cards}{kept}\n{models}{downloads}{requests}")
+    format!("{cards}{kept}\n{models}{refused}{downloads}{requests}")
+}
+
+/// A model of the configuration that is not served, with the mistakes in its flags.
+fn not_served(entry: &Value) -> String {
+    let mistakes = entry["mistakes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mistakes: Vec<&str> = mistakes.iter().filter_map(Value::as_str).collect();
+    format!("{} is not served: {}\n", entry["name"].as_str().unwrap_or("?"), mistakes.join("; "))
 }
 
 /// A download in progress, or one that failed.

@@ -10,7 +10,7 @@ use super::{Defaults, LlamaSwapReader, Unused, nearest};
 use crate::command;
 use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, ConfigProblem};
-use crate::roster::{CHECK, ConfiguredModel, Launch, PORT};
+use crate::roster::{CHECK, ConfiguredModel, Launch, PORT, RefusedModel};
 
 const READ: [&str; 13] = [
     "macros",
@@ -85,7 +85,7 @@ impl LlamaSwapReader<'_> {
         pair: &Pair,
         macros: &Macros,
         defaults: &Defaults,
-    ) -> Option<ConfiguredModel> {
+    ) -> Option<Result<ConfiguredModel, RefusedModel>> {
         // Without its macros, nothing can be said of its other settings.
         let own = self.kept(Macros::read(self.file, pair.value.get("macros")).map(Some))?;
         let macros = macros.of_model(&pair.key, own);
@@ -97,7 +97,8 @@ impl LlamaSwapReader<'_> {
         // After expansion: a macro may stand for a whole value, never for a key.
         self.warn_of_unread(&node, &READ, &WITHOUT_EFFECT);
         let mut entry = ConfiguredModel::new(pair.key.clone(), FlagOrigin::file(self.file, pair.line));
-        let launch = self.launch(&node, &pair.key).map(Some);
+        let mut found = Vec::new();
+        let launch = self.launch(&node, &pair.key, &mut found).map(Some);
         entry.launch = self.kept(launch).unwrap_or(entry.launch);
         let aliases = self.kept(self.texts(&node, "aliases")).into_iter().map(|(alias, _)| alias);
         entry.aliases = aliases.filter(|alias| *alias != pair.key).collect();
@@ -117,10 +118,16 @@ impl LlamaSwapReader<'_> {
         let stop = self.kept(self.number(&node, "unloadTimeout")).and_then(positive);
         entry.stop_timeout =
             Some(stop.map_or(defaults.stop_timeout, |seconds| Duration::from_secs(seconds.into())));
-        Some(entry)
+        Some(RefusedModel::of(entry, found))
     }
 
-    fn launch(&mut self, node: &Node, model: &str) -> Result<Launch, ConfigError> {
+    /// The command of a model; flags that refuse it are added to `found`.
+    fn launch(
+        &mut self,
+        node: &Node,
+        model: &str,
+        found: &mut Vec<ConfigError>,
+    ) -> Result<Launch, ConfigError> {
         let Some(argv) = self.command(node, "cmd", &["PORT"])? else {
             let model = quoted(model);
             return Err(ConfigError::at(self.file, node.line, ConfigProblem::FindCommand { model }));
@@ -137,7 +144,7 @@ impl LlamaSwapReader<'_> {
         let (file, text) = (self.file, self.text);
         let at = |word: &str| FlagOrigin::file(file, line_of(text, word, line));
         Ok(Launch::Command {
-            options: engine_flags(&argv, &at, &mut self.roster.warnings),
+            options: engine_flags(&argv, &at, &mut self.roster.warnings, found),
             proxy,
             check: self.plain(node, "checkEndpoint")?.unwrap_or_else(|| CHECK.to_owned()),
             argv,

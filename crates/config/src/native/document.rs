@@ -19,7 +19,7 @@ use crate::log::{LogFormat, LogLevel};
 use crate::serve_values::{AskText, FileText, ReserveText};
 
 /// Plimsoll's configuration.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "Plimsoll configuration")]
 pub(super) struct ConfigDocument {
@@ -155,6 +155,11 @@ pub(super) struct FleetTable {
     /// Hosts up to which all watch the store. In a larger fleet at most 32 do, and tell the others. Default: 300.
     #[schemars(range(min = 1, max = 10_000))]
     pub(super) watchers: Option<usize>,
+    /// A model's files that this host lacks are copied from another host with this setting, when no host that has them has
+    /// room for the model; and this host gives its files to such hosts. Default: false.
+    pub(super) share_files: bool,
+    /// Most bytes of files a second that this host copies, and most that it gives, e.g. `50MiB`. Default: `100MiB`.
+    pub(super) share_bandwidth: Option<Size>,
 }
 
 /// A model: either `model` and `flags` for llama-server, or `cmd` for any program that speaks the OpenAI
@@ -163,7 +168,8 @@ pub(super) struct FleetTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct ModelTable {
     /// Path of the GGUF file.
-    pub(super) model: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub(super) model: Option<Spanned<String>>,
     /// llama-server's flags.
     #[schemars(with = "Option<WordList>")]
     pub(super) flags: Option<Spanned<WordList>>,

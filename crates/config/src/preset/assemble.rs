@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_flags::table::{FlagArity, FoundFlag, KnownFlag};
-use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted, table, truth};
+use plimsoll_flags::{FlagError, FlagOrigin, FlagValue, Options, Setting, Warning, quoted, table, truth};
 
 use super::grammar::{PresetLine, Section};
 use super::{ConfigError, ConfigProblem, ConfiguredModel, FlagClass, Launch};
@@ -17,12 +17,13 @@ use crate::engine_flags::judge;
 /// The settings of a section, ordered as llama.cpp orders them: by the first spelling of the flag.
 ///
 /// Keys are taken in the order of their letters, so of two spellings of one flag the later letter wins, not
-/// the later line.
+/// the later line. Mistakes are added to `found`.
 pub(super) fn options(
     file: &Arc<str>,
     section: &Section,
     warnings: &mut Vec<Warning>,
-) -> Result<Options, ConfigError> {
+    found: &mut Vec<ConfigError>,
+) -> Options {
     // std::map again: keys are applied in the order of their letters.
     let mut by_key: BTreeMap<&str, &PresetLine> = BTreeMap::new();
     for line in section.settings.iter().filter(|line| line.key != "version") {
@@ -32,15 +33,20 @@ pub(super) fn options(
     }
     let mut by_flag: BTreeMap<&str, (&PresetLine, Setting)> = BTreeMap::new();
     for line in by_key.into_values() {
-        let Some(setting) = setting(file, section, line, warnings)? else {
-            continue;
+        let setting = match setting(file, section, line, warnings) {
+            Ok(Some(setting)) => setting,
+            Ok(None) => continue,
+            Err(mistake) => {
+                found.push(mistake);
+                continue;
+            }
         };
         let first = setting.flag.names.first().copied().unwrap_or_default();
         if let Some((before, _)) = by_flag.insert(first, (line, setting)) {
             warnings.push(lost(file, before, line));
         }
     }
-    Ok(by_flag.into_values().map(|(_, setting)| setting).collect())
+    by_flag.into_values().map(|(_, setting)| setting).collect()
 }
 
 fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
@@ -86,6 +92,8 @@ fn setting(
         FlagArity::Nothing => FlagValue::Bare,
         FlagArity::Switch => FlagValue::Switch(switched(found, &line.value)),
         FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => {
+            let written = found.flag.whole_number(&format!("{} =", line.key), &line.value);
+            written.map_err(|problem| FlagError { origin: origin.clone(), problem })?;
             FlagValue::Text(line.value.clone())
         }
         FlagArity::TwoValues => {
@@ -140,15 +148,19 @@ fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<
     })
 }
 
-/// The entry of a section whose options are complete.
+/// The entry of a section whose options are complete; mistakes are added to `found`.
 pub(super) fn entry(
     file: &Arc<str>,
     section: &Section,
     mut options: Options,
     warnings: &mut Vec<Warning>,
-) -> Result<ConfiguredModel, ConfigError> {
+    found: &mut Vec<ConfigError>,
+) -> ConfiguredModel {
     let origin = FlagOrigin::file(file, section.line);
-    add_model(section, &mut options, &origin, warnings)?;
+    // What cannot be read may be what names the model.
+    if found.is_empty() {
+        found.extend(add_model(section, &mut options, &origin, warnings).err());
+    }
     // The order in which llama-server's router passes them, so that `-ot` patterns match alike.
     options.sort();
     warnings.extend(options.remarks());
@@ -165,7 +177,7 @@ pub(super) fn entry(
     });
     judge(&options, warnings);
     entry.launch = Launch::LlamaServer { program: None, options };
-    Ok(entry)
+    entry
 }
 
 /// A section without a model would become a second router. One that is named as a repository is merged by

@@ -69,54 +69,50 @@ const OF_MODEL: [&str; 17] = [
     "depth-admission",
 ];
 
-/// Applies the settings of the server; returns the rest, which belong to models.
-pub(super) fn of_server<'a>(
+/// Applies a setting of the server; false for any other, which belongs to models.
+pub(super) fn of_server(
     file: &Arc<str>,
-    lines: &'a [PresetLine],
+    line: &PresetLine,
     serve: &mut ServeSettings,
-) -> Result<Vec<&'a PresetLine>, ConfigError> {
-    let mut rest = Vec::new();
-    for line in lines {
-        match line.key.as_str() {
-            "listen" => serve.listen = text(file, line, listen_addresses)?,
-            "default" => serve.default = Some(line.value.clone()),
-            "strict-names" => serve.strict_names = switch(file, line)?,
-            "autoload" => serve.autoload = Some(switch(file, line)?),
-            "models-max" => {
-                let most = line.value.parse();
-                serve.models_max =
-                    Some(most.map_err(|_| bad(file, line, "a number of models; 0 for no limit"))?);
-            }
-            "patience" => serve.patience = Some(length(file, line)?),
-            "wait" => serve.wait = Some(length(file, line)?),
-            "heartbeat" => serve.heartbeat = Some(length(file, line)?),
-            "engine" => serve.engine = Some(words(file, line)?),
-            "api-key-file" if line.value.is_empty() => {
-                return Err(bad(file, line, "the path of a file with one API key per line"));
-            }
-            "api-key-file" => serve.api_key_files.push(line.value.clone()),
-            "reclaim-before-load" => {
-                serve.reclaim_before_load = Some(read(file, line, ReclaimBeforeLoad::EXPECTED)?);
-            }
-            "engine-ports" => serve.engine_ports = switch(file, line)?,
-            "engine-user" => serve.engine_user = Some(line.value.clone()),
-            "pass-env" => serve.pass_env.extend(words(file, line)?),
-            "open" => serve.open = switch(file, line)?,
-            "card" => serve.cards.push(text(file, line, card)?),
-            "reserve" => serve.reserve = Some(read::<ReserveText>(file, line, "a size such as 512MiB")?.0),
-            "yield-below" => {
-                serve.yield_below = Some(read::<ReserveText>(file, line, "a size such as 1GiB")?.0);
-            }
-            "yield-to" => serve.yield_to.extend(words(file, line)?),
-            "warm" => serve.warm = Some(read::<ReserveText>(file, line, "a size such as 8GiB")?.0),
-            "downloads" => serve.downloads = Some(read::<FileText>(file, line, "the path of a folder")?.0),
-            "log-file" => serve.log_file = Some(read::<FileText>(file, line, "the path of a file")?.0),
-            "ask" => serve.ask = Some(read::<AskText>(file, line, "a time with its unit, such as 500ms")?.0),
-            "allow-origin" => serve.allow_origins.push(text(file, line, web_origin)?),
-            _ => rest.push(line),
+) -> Result<bool, ConfigError> {
+    match line.key.as_str() {
+        "listen" => serve.listen = text(file, line, listen_addresses)?,
+        "default" => serve.default = Some(line.value.clone()),
+        "strict-names" => serve.strict_names = switch(file, line)?,
+        "autoload" => serve.autoload = Some(switch(file, line)?),
+        "models-max" => {
+            let most = line.value.parse();
+            serve.models_max = Some(most.map_err(|_| bad(file, line, "a number of models; 0 for no limit"))?);
         }
+        "patience" => serve.patience = Some(length(file, line)?),
+        "wait" => serve.wait = Some(length(file, line)?),
+        "heartbeat" => serve.heartbeat = Some(length(file, line)?),
+        "engine" => serve.engine = Some(words(file, line)?),
+        "api-key-file" if line.value.is_empty() => {
+            return Err(bad(file, line, "the path of a file with one API key per line"));
+        }
+        "api-key-file" => serve.api_key_files.push(line.value.clone()),
+        "reclaim-before-load" => {
+            serve.reclaim_before_load = Some(read(file, line, ReclaimBeforeLoad::EXPECTED)?);
+        }
+        "engine-ports" => serve.engine_ports = switch(file, line)?,
+        "engine-user" => serve.engine_user = Some(line.value.clone()),
+        "pass-env" => serve.pass_env.extend(words(file, line)?),
+        "open" => serve.open = switch(file, line)?,
+        "card" => serve.cards.push(text(file, line, card)?),
+        "reserve" => serve.reserve = Some(read::<ReserveText>(file, line, "a size such as 512MiB")?.0),
+        "yield-below" => {
+            serve.yield_below = Some(read::<ReserveText>(file, line, "a size such as 1GiB")?.0);
+        }
+        "yield-to" => serve.yield_to.extend(words(file, line)?),
+        "warm" => serve.warm = Some(read::<ReserveText>(file, line, "a size such as 8GiB")?.0),
+        "downloads" => serve.downloads = Some(read::<FileText>(file, line, "the path of a folder")?.0),
+        "log-file" => serve.log_file = Some(read::<FileText>(file, line, "the path of a file")?.0),
+        "ask" => serve.ask = Some(read::<AskText>(file, line, "a time with its unit, such as 500ms")?.0),
+        "allow-origin" => serve.allow_origins.push(text(file, line, web_origin)?),
+        _ => return Ok(false),
     }
-    Ok(rest)
+    Ok(true)
 }
 
 /// Sets one key of a model.

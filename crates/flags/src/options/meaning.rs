@@ -2,8 +2,8 @@
 //! are given.
 
 use super::{Options, Setting};
-use crate::failure::{FlagError, quoted};
-use crate::given::{GivenFlag, leading_integer};
+use crate::failure::FlagError;
+use crate::given::GivenFlag;
 use crate::program::ProgramKind;
 use crate::table::{FlagArity, KnownFlag};
 use crate::value::FlagValue;
@@ -33,16 +33,10 @@ impl Options {
         Ok(())
     }
 
-    /// Flags whose value llama-server parses differently than written.
+    /// Flags that have another effect than it seems.
     pub fn remarks(&self) -> Vec<Warning> {
-        let remark =
-            |setting: &Setting| gone(setting).or_else(|| misread(setting)).or_else(|| uncounted(setting));
+        let remark = |setting: &Setting| gone(setting).or_else(|| uncounted(setting));
         self.settings().iter().filter_map(remark).collect()
-    }
-
-    /// The first number that llama-server reads otherwise than it was meant.
-    pub fn misread(&self) -> Option<Warning> {
-        self.settings().iter().find_map(misread)
     }
 }
 
@@ -72,27 +66,6 @@ fn uncounted(setting: &Setting) -> Option<Warning> {
     };
     let what = format!("the formulas of a plan do not count {}", setting.flag.name());
     Some(Warning::new(setting.origin.clone(), what).hint(hint))
-}
-
-/// `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
-fn misread(setting: &Setting) -> Option<Warning> {
-    let Setting { flag, value, origin } = setting;
-    let FlagValue::Text(text) = value else { return None };
-    let (number, rest) = (flag.takes == FlagArity::Number).then(|| leading_integer(text))??;
-    let scale: i32 = match rest.trim() {
-        "" => return None,
-        "k" | "K" => 1 << 10,
-        "m" | "M" => 1 << 20,
-        _ => 0,
-    };
-    let short = flag.names.iter().find(|name| !name.starts_with("--"));
-    let short = short.map_or_else(String::new, |short| format!(" ({short})"));
-    let what = format!("llama-server reads `{}` after {}{short} as {number}", quoted(text), flag.name());
-    let meant = number.checked_mul(scale).filter(|&meant| meant != 0);
-    Some(Warning::new(origin.clone(), what).hint(match meant {
-        Some(meant) => format!("write the number in full: {meant}"),
-        None => "write the number in full".to_owned(),
-    }))
 }
 
 #[cfg(test)]
@@ -184,19 +157,6 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_stoi_reads_them_and_that_is_said() {
-        let options = options("-c 8k -b 2048");
-        assert_eq!(options.wish(ProgramKind::LlamaServer).unwrap().context, 8);
-        let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
-        assert_eq!(
-            remarks,
-            [
-                "command line: llama-server reads `8k` after --ctx-size (-c) as 8; write the number in full: 8192"
-            ]
-        );
-    }
-
-    #[test]
     fn flags_of_newer_builds_are_known_and_count_where_a_formula_can() {
         let dense = wish("--n-cpu-ffn 2").overrides;
         assert_eq!(dense[0].pattern, r"blk\.(0|1)\.ffn_(up|down|gate)\.");
@@ -263,6 +223,7 @@ mod tests {
                 "-c 99999999999",
                 "command line: `99999999999` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
+            ("-c 8k -b 2048", "command line: `-c 8k`: llama-server reads this as 8; write `-c 8192`"),
             (
                 "-np 0",
                 "command line: `0` is not a valid value for --parallel; write a number of at least 1, or -1 for \

@@ -20,17 +20,25 @@ impl Options {
 
     /// Reads a command line; `origin` returns the place of each argument.
     pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> Result<Self, FlagError> {
-        ArgumentReader { argv, origin, next: 0 }.collect()
+        let (options, faults) = Self::known_in(argv, origin);
+        faults.into_iter().next().map_or(Ok(options), Err)
     }
 
-    /// Reads the known flags of a command line and returns the others as errors, for programs that resemble a
-    /// llama-server.
+    /// Reads the known flags of a command line as its program does, and returns all faults, for programs that run
+    /// already or that resemble a llama-server.
     pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
-        let mut unknown = Vec::new();
-        let known = ArgumentReader { argv, origin, next: 0 }
-            .filter_map(|setting| setting.map_err(|error| unknown.push(error)).ok())
-            .collect();
-        (known, unknown)
+        let (mut known, mut faults) = (Self::default(), Vec::new());
+        let mut reader = ArgumentReader { argv, origin, next: 0 };
+        while let Some((at, argument)) = reader.advance() {
+            match reader.read(argument, at) {
+                Ok((setting, spelling)) => {
+                    faults.extend(setting.read_in_part(spelling));
+                    known.push(setting);
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        (known, faults)
     }
 
     /// Reads the variables that llama-server reads; it lets its command line win over them.
@@ -46,15 +54,31 @@ impl Options {
     }
 }
 
-/// Iterator over the settings of a command line.
+impl Setting {
+    /// The fault of a number of which llama-server reads only the beginning.
+    fn read_in_part(&self, spelling: &str) -> Option<FlagError> {
+        let FlagValue::Text(text) = &self.value else { return None };
+        let problem = self.flag.whole_number(spelling, text).err()?;
+        Some(FlagError { origin: self.origin.clone(), problem })
+    }
+}
+
+/// Reader of the settings of a command line, one after the other.
 struct ArgumentReader<'a, F> {
     argv: &'a [String],
     origin: F,
     next: usize,
 }
 
-impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
-    fn read(&mut self, argument: &str, at: usize) -> Result<Setting, FlagError> {
+impl<'a, F: Fn(usize) -> FlagOrigin> ArgumentReader<'a, F> {
+    fn advance(&mut self) -> Option<(usize, &'a str)> {
+        let at = self.next;
+        self.next += 1;
+        Some((at, self.argv.get(at)?))
+    }
+
+    /// The setting that begins with `argument`, and the spelling of its flag.
+    fn read(&mut self, argument: &str, at: usize) -> Result<(Setting, &'static str), FlagError> {
         let Some(FoundFlag { flag, spelling, negative }) = table::by_argument(argument) else {
             // What follows an unknown flag may be its value: do not complain of that as well.
             // Values of unknown flags would be reported as unknown flags themselves.
@@ -79,7 +103,7 @@ impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
             }
             FlagArity::TwoValues => FlagValue::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
         };
-        Ok(Setting { flag, value, origin: (self.origin)(at) })
+        Ok((Setting { flag, value, origin: (self.origin)(at) }, spelling))
     }
 
     fn at_a_flag(&self) -> bool {
@@ -92,17 +116,6 @@ impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
         let value = self.argv.get(self.next).cloned();
         self.next += 1;
         value.ok_or_else(|| FlagError { origin: (self.origin)(at), problem: FlagProblem::TakeValue { flag } })
-    }
-}
-
-impl<F: Fn(usize) -> FlagOrigin> Iterator for ArgumentReader<'_, F> {
-    type Item = Result<Setting, FlagError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let at = self.next;
-        let argument = self.argv.get(at)?;
-        self.next += 1;
-        Some(self.read(argument, at))
     }
 }
 
@@ -167,7 +180,8 @@ mod tests {
                 let mut argv = vec![spelling.get(&spellings).to_string()];
                 match flag.takes {
                     FlagArity::Nothing | FlagArity::Switch => {}
-                    FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => argv.push(first),
+                    FlagArity::Value | FlagArity::OptionalValue => argv.push(first),
+                    FlagArity::Number => argv.push(second),
                     FlagArity::TwoValues => argv.extend([first, second]),
                 }
                 argv
@@ -205,6 +219,15 @@ mod tests {
             prop_assert_eq!(Options::from_argv(&argv).is_err(), !unknown.is_empty());
             prop_assert!(known.settings().len() + unknown.len() <= argv.len());
         }
+    }
+
+    #[test]
+    fn a_number_of_a_running_engine_is_read_as_it_reads_it() {
+        let argv = ["-c", "8k", "--odd", "-b", "5x"].map(str::to_owned);
+        let (known, faults) = Options::known_in(&argv, |_| FlagOrigin::CommandLine);
+        let wish = known.wish(crate::ProgramKind::LlamaServer).unwrap();
+        assert_eq!((wish.context, wish.batch, faults.len()), (8, 5, 3));
+        assert_eq!(Options::from_argv(&argv).unwrap_err(), faults[0]);
     }
 
     #[test]

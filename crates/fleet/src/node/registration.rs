@@ -125,7 +125,8 @@ impl FleetNode {
                 runs.map(|(model, run)| (model.clone(), RunState { phase: run.phase, idle: run.idle }));
             let value = Record::new(HostState { runs: runs.collect() }).write();
             let write = Write::put(FleetKey::State(self.settings.name.clone()), value).leased();
-            let transaction = Transaction { compares: Vec::new(), writes: vec![write] };
+            let writes = std::iter::once(write).chain(self.copies_record()).collect();
+            let transaction = Transaction { compares: Vec::new(), writes };
             self.transact(Operation::Publish, transaction, effects);
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plimsoll_base::Reason;
 
+use super::copying::WantedCopy;
 use super::doubts::CONFLICTS;
 use super::replicas::Place;
 use super::{Affinity, FleetEffect, FleetNode, NumberedSeats, Operation, SeatToken, TransactionOutcome};
@@ -24,6 +25,8 @@ const DISTRUST: Duration = Duration::from_secs(60);
 const CONFLICT_MS: u64 = 20;
 const MOST_DOUBLINGS: u32 = 6;
 const FULL: Duration = Duration::from_millis(250);
+/// Reasons of hosts that end by themselves.
+const WAITED_FOR: [&str; 2] = ["host_full", "copies_file"];
 
 /// A request that looks for a host.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +49,13 @@ pub(super) struct PendingClaim {
     conflicts: u32,
     /// For one more seat of a model whose hosts are busy; no request waits for it.
     more: bool,
+    copy: WantedCopy,
 }
 
 impl PendingClaim {
     pub(super) fn new(now: Duration) -> Self {
-        Self { waiting: Vec::new(), again: Some(now), asked: None, only: None, conflicts: 0, more: false }
+        let (waiting, copy) = (Vec::new(), WantedCopy::default());
+        Self { waiting, again: Some(now), asked: None, only: None, conflicts: 0, more: false, copy }
     }
 
     /// For one more seat.
@@ -223,7 +228,8 @@ impl FleetNode {
             }
         }
         let random = self.draw();
-        let only = claim.only.as_deref();
+        let only = claim.only.clone();
+        let only = only.as_deref();
         let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
         let purpose = if claim.more { SeatPurpose::Further } else { SeatPurpose::Wanted };
         let wish = SeatWish { model: &model, only, purpose, held, random };
@@ -243,8 +249,9 @@ impl FleetNode {
                 self.transact(Operation::Claim { model, nonce }, transaction, effects);
             }
             Err(reason) => {
-                // A full host may have room soon; a request waits for that, and nothing else does.
-                let waits = reason.because.iter().any(|host| host.code == "host_full");
+                let reason = self.copy_instead(now, &wish, &mut claim.copy, reason, effects);
+                // A full host may have room soon, and a copy its end; a request waits for that, and nothing else does.
+                let waits = reason.because.iter().any(|host| WAITED_FOR.contains(&host.code));
                 let late = |request: &(Wish, Duration)| !waits || request.1 <= now;
                 let (late, left) = claim.waiting.into_iter().partition(late);
                 (claim.waiting, claim.again) = (left, Some(now + FULL));

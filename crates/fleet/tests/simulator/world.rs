@@ -403,6 +403,8 @@ impl World {
             }
             // Models of the world leave only while the store answers.
             FleetEffect::HoldIdle { .. } => {}
+            // No host of the world lacks a file.
+            FleetEffect::Copy { .. } => {}
             FleetEffect::NameTaken { .. } => self.faults.count("a name of two hosts"),
             FleetEffect::StoreRestored => self.faults.count("a store that was not restored counts as one"),
             FleetEffect::NewsDoubted { .. } | FleetEffect::LeaveSource => {

@@ -197,7 +197,10 @@ fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
     // No source package: building one needs a compiler and takes minutes.
     let pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
     let mut pip = Command::new(python_of(scratch));
+    // pip asks `rustc` for its version, and a rustup writes settings into the home for that.
+    pip.env("RUSTUP_HOME", scratch.join("rustup"));
     let fetched = run(pip.args(flags).args(pinned).arg(&requirements), FETCH_LIMIT);
+    remove(&scratch.join("rustup"))?;
     let fetched = fetched.map_err(disk("run", &python_of(scratch)))?;
     if !fetched.succeeded() {
         return Err(InstallError::FetchWheel { said: said(&fetched) });

@@ -115,6 +115,11 @@ impl FitScale {
     /// Formats a value with its unit.
     pub(super) fn words(&self, value: u64) -> String {
         match self.dimension {
+            // Slots with caches of their own share a context.
+            Dimension::Context if self.unit > CELLS => {
+                let each = value.saturating_mul(CELLS) / self.unit;
+                format!("a context of {value} tokens ({each} a request)")
+            }
             Dimension::Context => format!("a context of {value} tokens"),
             Dimension::MicroBatch => format!("a micro-batch of {value} tokens"),
             Dimension::Slots if value == 1 => format!("1 slot of {} tokens", self.per_slot),

@@ -55,6 +55,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("serve CONFIG", "crates/plimsoll/tests/documents/room.rs"),
     ("serve CONFIG --fleet etcd://10.0.0.1,10.0.0.2,10.0.0.3", "crates/plimsoll/tests/fleet"),
     ("fleet init --fleet lab", "crates/plimsoll/tests/fleet/certificates.rs"),
+    ("fleet ps", "crates/plimsoll/tests/fleet/files.rs"),
     ("serve --print-unit", "crates/plimsoll/tests/serve/service_manager.rs"),
 ];
 

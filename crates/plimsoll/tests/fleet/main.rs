@@ -10,6 +10,7 @@ mod checker;
 mod daemon;
 mod failover;
 mod faults;
+mod files;
 mod hops;
 #[path = "../serve/http.rs"]
 #[allow(dead_code)]

@@ -120,12 +120,14 @@ fn pictures_and_pages_lead_with_the_warnings() {
         "-m",
         model.to_str().unwrap(),
         "-c",
-        "64k",
+        "8192",
+        "-ctk",
+        "q8_0",
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     for (name, verdict) in [("a.svg", "fits, "), ("a.html", "class=\"verdict")] {
         let drawn = std::fs::read_to_string(file(name)).unwrap();
-        let warning = drawn.find("llama-server reads `64k`").unwrap();
+        let warning = drawn.find("the engine will disable flash").unwrap();
         assert!(warning < drawn.find(verdict).unwrap(), "{name}");
     }
 }

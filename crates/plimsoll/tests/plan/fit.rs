@@ -166,8 +166,12 @@ fn what_is_asked_of_the_wrong_kind_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
+    // A direction that does not apply leaves the request as it is: one that fits is printed, another one is none.
+    let fits = plimsoll(&["plan", "--fit", "moe,split", "--card", CARD, "--", "-m", model, "-c", "4096"]);
+    assert_eq!(fits.status.code(), Some(0));
+    assert_eq!(text(&fits.stdout), format!("--model {model} --ctx-size 4096\n"));
     let output = plimsoll(&["plan", "--fit", "moe,split", "--card", CARD, "--", "-m", model]);
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     let why = unwrapped(&output.stderr);
     assert!(why.contains("the model has no experts") && why.contains("so no split is needed"), "{why}");
@@ -193,11 +197,11 @@ fn a_number_that_the_engine_reads_otherwise_is_never_pasted() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    let output = plimsoll(&["plan", "--fit", "ngl", "--card", CARD, "--", "-m", model, "-c", "64k"]);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    let why = unwrapped(&output.stderr);
-    assert!(
-        why.contains("reads `64k` after --ctx-size (-c) as 64") && why.contains("in full: 65536"),
-        "{why}"
-    );
+    for fit in [&["--fit", "ngl"][..], &["--quants"], &["--json"], &[]] {
+        let flags = ["--card", CARD, "--", "-m", model, "-c", "64k"];
+        let output = plimsoll(&[&["plan"], fit, &flags].concat());
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{fit:?}");
+        let why = unwrapped(&output.stderr);
+        assert!(why.contains("`-c 64k`: llama-server reads this as 64; write `-c 65536`"), "{why}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Explanation of why a model fits on no card: its memory need, each card's memory and the engines that hold
 //! it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Placement, Reason, RunId};
 
@@ -24,6 +24,8 @@ pub(super) fn never(
     asked: &[(&Vec<usize>, Result<Placement, Reason>)],
 ) -> NoPlacement {
     let name = query.name;
+    // Empty cards have no pinned models.
+    let tenants = if crowded_out { tenants } else { &[] };
     let text = match (asked.is_empty(), crowded_out) {
         (true, _) if !query.named.cards.is_empty() => {
             format!("{name} is not allowed to use some of the cards that its flags name")
@@ -74,8 +76,8 @@ pub(super) fn no_run_left(
     most: usize,
 ) -> NoPlacement {
     let claims = ledger.accounts().iter().flat_map(Account::claims);
-    let pinned: BTreeSet<&str> =
-        claims.filter(|claim| stays(tenants, claim.run)).map(|claim| &*claim.holder).collect();
+    let pinned = claims.filter(|claim| stays(tenants, claim.run));
+    let pinned: BTreeMap<&str, RunId> = pinned.map(|claim| (&*claim.holder, claim.run)).collect();
     let name = query.name;
     let text = format!("{name} cannot load: {}, and as many are pinned", at_most(most));
     let reason = Reason::new("no_room", text)
@@ -83,11 +85,19 @@ pub(super) fn no_run_left(
         .fact("models_max", u64::try_from(most).unwrap_or(u64::MAX));
     let of_pinned =
         |name: &&str| Reason::new("pinned", format!("the model {name} is pinned")).fact("model", *name);
-    let hints = pinned.iter().map(|name| Hint::new(Advice::Other(format!("unpin {name}"))));
+    let hints = pinned.iter().map(|(name, run)| Hint::new(Advice::Other(unpin(tenants, *run, name))));
     NoPlacement {
         crowded_out: true,
-        reason: reason.because_all(pinned.iter().map(of_pinned)),
+        reason: reason.because_all(pinned.keys().map(of_pinned)),
         hints: hints.collect(),
+    }
+}
+
+/// What lets a pinned model leave.
+fn unpin(tenants: &[CardTenant], run: RunId, name: &str) -> String {
+    match tenants.iter().any(|tenant| tenant.run == run && tenant.is_pinned_by_file) {
+        true => format!("remove `pin` of {name} from the configuration and reload"),
+        false => format!("unpin {name}"),
     }
 }
 
@@ -212,7 +222,8 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
             let card = &account.card().name;
             let pinned = account.claims().iter().filter(|claim| stays(tenants, claim.run));
             hints.extend(pinned.map(|claim| {
-                let text = format!("unpin {}, which holds {} on {card}", claim.holder, claim.bytes);
+                let unpin = unpin(tenants, claim.run, &claim.holder);
+                let text = format!("{unpin}, which holds {} on {card}", claim.bytes);
                 Hint::new(Advice::Other(text))
             }));
             if !account.kept_now().is_zero() {

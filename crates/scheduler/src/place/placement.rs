@@ -70,6 +70,8 @@ pub struct CardTenant {
     pub last_used: u64,
     /// Cost of stopping it: the time of its next load, in seconds.
     pub cost: u64,
+    /// The configuration pins its model, which no order changes.
+    pub is_pinned_by_file: bool,
 }
 
 /// Memory and runs reserved for models that have waited longer.
@@ -136,9 +138,7 @@ pub fn place(
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
     let placer = Placer { query, ledger, reserved, tenants };
-    if let Some(most) = placer.full_of_pinned() {
-        return PlacementVerdict::Never(Box::new(explain::no_run_left(query, ledger, tenants, most)));
-    }
+    let full = placer.full_of_pinned();
     let mut best: Option<PlacementOption> = None;
     for set in sets::candidates(ledger, query.allowed, query.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
@@ -152,9 +152,14 @@ pub fn place(
             (best, way) => best.or(way),
         };
     }
-    match best {
-        Some(way) => way.verdict(),
-        None => placer.without_cards(),
+    let verdict = best.map_or_else(|| placer.without_cards(), PlacementOption::verdict);
+    match (full, verdict) {
+        // What fits on no card fits on none after an unpin either.
+        (Some(_), PlacementVerdict::Never(never)) if !never.crowded_out => PlacementVerdict::Never(never),
+        (Some(most), _) => {
+            PlacementVerdict::Never(Box::new(explain::no_run_left(query, ledger, tenants, most)))
+        }
+        (None, verdict) => verdict,
     }
 }
 

@@ -88,6 +88,7 @@ impl StateRef<'_> {
             // It leaves in any case, so that its order does not matter.
             last_used: 0,
             cost: 0,
+            is_pinned_by_file: false,
         });
         let here = self.models.running().map(|(id, slot, run)| CardTenant {
             run: run.id,
@@ -97,6 +98,7 @@ impl StateRef<'_> {
             },
             last_used: run.stamp,
             cost: self.eviction_cost(slot, run),
+            is_pinned_by_file: slot.spec.pinned,
         });
         gone.chain(here).collect()
     }

@@ -31,6 +31,7 @@ impl FleetMember {
         let is_less = offers.models.len() < before;
         drop(offers);
         self.tell_replicas(runtime);
+        self.tell_copies(|name| runtime.resolve(name).is_some());
         if self.offers_changed.take() || is_less {
             self.tell_offers();
         }
@@ -110,6 +111,9 @@ impl Extension for FleetMember {
         let Some(runtime) = self.runtime() else { return };
         let entry = runtime.entry(model);
         let offer = demand.and_then(|demand| offers::offer(&entry, demand.as_ref(), &self.cards));
+        if let Some(files) = &self.files {
+            files.note(&entry, offer.is_some());
+        }
         let mut offers = self.offers.borrow_mut();
         match offer {
             Some(offer) => drop(offers.models.insert(entry.name.clone(), offer)),
@@ -142,5 +146,12 @@ impl Extension for FleetMember {
         family("plimsoll_fleet_passed_on_total", MetricKind::Counter, help, self.passed_on.get());
         let help = "Connections and requests that were refused because no host of the fleet sent them";
         family("plimsoll_fleet_refused_total", MetricKind::Counter, help, self.refused.borrow().count);
+        if let Some(files) = &self.files {
+            let (given, copied) = files.totals();
+            let help = "Bytes of model files that other hosts of the fleet got";
+            family("plimsoll_fleet_given_bytes_total", MetricKind::Counter, help, given);
+            let help = "Bytes of model files that came from other hosts of the fleet";
+            family("plimsoll_fleet_copied_bytes_total", MetricKind::Counter, help, copied);
+        }
     }
 }

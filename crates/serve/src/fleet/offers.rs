@@ -39,7 +39,7 @@ fn need(demand: &dyn MemoryModel, cards: &[Card]) -> Option<Bytes> {
     cards.iter().filter_map(on_card).min().or_else(|| on(cards))
 }
 
-fn file_digest(path: &Path) -> std::io::Result<FileDigest> {
+pub(super) fn file_digest(path: &Path) -> std::io::Result<FileDigest> {
     let file = File::open(path)?;
     let size = Bytes::new(file.metadata()?.len());
     let mut header = Vec::new();

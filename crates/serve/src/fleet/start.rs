@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::HeaderValue;
-use plimsoll_base::{Card, CardKind};
+use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_config::ServeSettings;
 use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{FleetNode, KeySpace, NodeSettings};
@@ -14,6 +14,7 @@ use plimsoll_identity::HostIdentity;
 use tokio::sync::Notify;
 
 use super::FleetMember;
+use super::files::SharedFiles;
 use super::told_news::ToldNews;
 use super::trust::{CertificateProblem, HostTrust};
 
@@ -53,6 +54,8 @@ pub enum FleetError {
     PeerAddress(String),
     #[error("cannot read the fleet's key from {}: {error}", path.display())]
     ReadKey { path: PathBuf, error: std::io::Error },
+    #[error("`share-bandwidth` under [fleet] is {given} a second, and {least} is the least")]
+    Bandwidth { given: Bytes, least: Bytes },
     #[error("the fleet's key in {} is shorter than 16 letters", .0.display())]
     ShortKey(PathBuf),
 }
@@ -100,6 +103,8 @@ impl FleetMember {
             cards,
             offers: RefCell::default(),
             offers_changed: Cell::new(false),
+            files: SharedFiles::of(serve)?,
+            copies_told: RefCell::default(),
             replicas: RefCell::default(),
             runtime: OnceCell::new(),
             me: OnceCell::new(),

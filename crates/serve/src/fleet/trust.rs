@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{FleetError, FleetMember};
-use crate::route::{HOP, HostRequest, HttpProblem, NEWS, PeerGate, SEAT, no_certificate, shows};
+use crate::route::{COPY, FILES, HOP, HostRequest, HttpProblem, NEWS, PeerGate, SEAT, no_certificate, shows};
 use crate::task::spawn_blocking;
 
 /// Longest time between two looks at the certificate's age, and time between two attempts to renew it, at most.
@@ -278,8 +278,12 @@ impl PeerGate for FleetMember {
             let text = "this port takes requests that hosts of the fleet pass on, and no client's";
             return Err(HttpProblem::new(StatusCode::FORBIDDEN, "not_for_clients", text));
         };
-        if asked == NEWS {
-            return Ok(HostRequest::News);
+        for (word, request) in
+            [(NEWS, HostRequest::News), (FILES, HostRequest::Files), (COPY, HostRequest::Copy)]
+        {
+            if asked == word {
+                return Ok(request);
+            }
         }
         let token = headers.get(SEAT).and_then(|token| token.to_str().ok()?.parse().ok());
         token

@@ -27,7 +27,7 @@ use super::stream::Relay;
 /// A shorter body arrives with its head, or in one more read.
 const LEAST: u64 = 32 * 1024;
 /// The most of a body that waits for the engine: hyper takes 16 pieces, each of one read.
-const MOST_WAITING: u64 = 16 * 128 * 1024;
+const MOST_WAITING: u64 = 16 * 256 * 1024;
 /// The engine's connection was lost before an answer.
 pub(super) const ENGINE_LOST: &str = "engine_lost";
 

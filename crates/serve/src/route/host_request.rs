@@ -1,6 +1,15 @@
-//! Request of another host of the fleet: a client's request that is passed on, or the wish for news.
+//! Request of another host of the fleet: a client's request that is passed on, the wish for news or for model files.
 
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::header::CONTENT_RANGE;
+use http::{HeaderValue, Response, StatusCode};
 use plimsoll_fleet::SeatToken;
+
+use super::model_service::Pass;
+use super::problem::HttpProblem;
+use super::reply::{self, Reply, ReplyBody};
 
 /// What another host asks for.
 #[derive(Debug)]
@@ -9,4 +18,38 @@ pub(crate) enum HostRequest {
     Passed(SeatToken),
     /// News of the fleet, for a host that does not watch the store.
     News,
+    /// The files of a model, or bytes of one.
+    Files,
+    /// That this host copies the files of a model.
+    Copy,
+}
+
+/// Answer to a host that asks about files.
+#[derive(Debug)]
+pub(crate) enum FileAnswer {
+    List(serde_json::Value),
+    /// Bytes, and what they are of the whole.
+    Part {
+        range: HeaderValue,
+        bytes: Bytes,
+    },
+    /// The copy is under way.
+    Begun,
+}
+
+pub(crate) type FileAnswered = Pin<Box<dyn Future<Output = Result<FileAnswer, HttpProblem>>>>;
+
+impl FileAnswer {
+    pub(super) fn reply<P: Pass>(self) -> Reply<P> {
+        match self {
+            Self::List(list) => reply::json(&list),
+            Self::Begun => reply::empty(StatusCode::ACCEPTED),
+            Self::Part { range, bytes } => {
+                let mut reply = Response::new(ReplyBody::Whole(bytes));
+                *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
+                reply.headers_mut().insert(CONTENT_RANGE, range);
+                reply
+            }
+        }
+    }
 }

@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use http::response::Parts;
+use http::request::Parts;
+use http::response::Parts as AnswerParts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, Priority};
 use plimsoll_fleet::SeatToken;
@@ -21,7 +22,7 @@ use super::download_order::DownloadOrder;
 use super::events::Events;
 use super::exposition::Exposition;
 use super::feed::FeedListener;
-use super::host_request::HostRequest;
+use super::host_request::{FileAnswer, FileAnswered, HostRequest};
 use super::listing::ModelListing;
 use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
@@ -81,6 +82,16 @@ pub(crate) trait ModelService: 'static {
     /// News of the fleet, for another host of it.
     fn news(&self) -> Result<FeedListener, HttpProblem> {
         Err(HttpProblem::new(StatusCode::NOT_FOUND, "no_news", "this server is in no fleet"))
+    }
+
+    /// The files of a model, or bytes of one, for another host of the fleet.
+    fn give_files(&self, _: &Parts) -> FileAnswered {
+        Box::pin(async { Err(no_files()) })
+    }
+
+    /// Begins to copy the files of a model, as another host of the fleet wishes.
+    fn copy_files(&self, _: &Parts) -> Result<FileAnswer, HttpProblem> {
+        Err(no_files())
     }
 
     /// This host's name in its fleet.
@@ -187,7 +198,7 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     }
 
     /// True if this answer is no answer: another host of the fleet does not serve the model any more.
-    fn is_declined(&self, _: &Parts) -> bool {
+    fn is_declined(&self, _: &AnswerParts) -> bool {
         false
     }
 
@@ -207,4 +218,8 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     /// Ends a request whose engine broke off in the middle of its answer. The result is the error for the
     /// client. It should come soon, because the client waits for the last event of its stream.
     fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>>;
+}
+
+pub(crate) fn no_files() -> HttpProblem {
+    HttpProblem::new(StatusCode::NOT_FOUND, "files_not_shared", "this server shares no files")
 }

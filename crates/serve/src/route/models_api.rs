@@ -79,7 +79,11 @@ impl<H: ModelService> HttpServer<H> {
                 reply::feed(EVENTS, ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()))
             }
             Own::Running => self.running(),
-            Own::UnloadAll => self.unload_all(head),
+            // llama-swap's path for all, with the body of the paths for one.
+            Own::UnloadAll => match self.model_in_body(head, body).await? {
+                Some(model) => self.unload(head, model)?,
+                None => self.unload_all(head),
+            },
             Own::UnloadNamed => self.unload(head, self.named_in_path(head, rest)?)?,
             Own::Reload => {
                 let notes = self.reload(head).await?;
@@ -247,13 +251,14 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     fn unpin(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
-        self.audit(head, "unpin", &self.service.listing(model).name);
         self.service.pin(model, Duration::ZERO);
         let snapshot = self.service.snapshot();
         if snapshot.models.iter().any(|view| view.id == model && view.pinned) {
             let message = "the configuration pins the model (`pin = true`)";
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "pinned_by_configuration", message));
         }
+        // Afterwards, because a pin of the configuration stays.
+        self.audit(head, "unpin", &self.service.listing(model).name);
         Ok(success())
     }
 

@@ -71,6 +71,19 @@ impl<H: ModelService> HttpServer<H> {
         }
     }
 
+    /// The model that an order for all names all the same, in its body.
+    pub(crate) async fn model_in_body(
+        &self,
+        head: &Parts,
+        body: ClientBody,
+    ) -> Result<Option<ModelId>, HttpProblem> {
+        let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let named = named_in_body(head, &mut received);
+        let Some(name) = name_of(head, named.as_ref().map(|(named, _)| named)) else { return Ok(None) };
+        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(head, &name))?;
+        self.permitted(head, model).map(Some)
+    }
+
     fn no_model_named(&self, head: &Parts, received: &Received) -> HttpProblem {
         // The name may be there and unreadable: bodies are searched as they came, never decompressed.
         if head.headers.contains_key(CONTENT_ENCODING) {

@@ -44,6 +44,9 @@ pub(crate) const DECLINED: HeaderName = HeaderName::from_static("plimsoll-declin
 
 /// Value of [`HOP`] with which a host asks for the news of the fleet.
 pub(crate) const NEWS: &str = "news";
+/// The same with which it asks for model files, and tells this host to copy some.
+pub(crate) const FILES: &str = "files";
+pub(crate) const COPY: &str = "copy";
 
 /// Refusals after which another host may answer.
 const ELSEWHERE: [&str; 4] = ["stale_seat", "host_full", "store_restored", ENGINE_LOST];
@@ -114,9 +117,14 @@ impl<H: ModelService> HttpServer<H> {
         mut head: Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let HostRequest::Passed(token) = asked else {
-            let listener = self.service.news()?;
-            return Ok(reply::feed("application/x-ndjson", ReplyBody::Feed(listener, self.ending())));
+        let token = match asked {
+            HostRequest::Passed(token) => token,
+            HostRequest::News => {
+                let listener = self.service.news()?;
+                return Ok(reply::feed("application/x-ndjson", ReplyBody::Feed(listener, self.ending())));
+            }
+            HostRequest::Files => return Ok(self.service.give_files(&head).await?.reply()),
+            HostRequest::Copy => return Ok(self.service.copy_files(&head)?.reply()),
         };
         let named = head.headers.get(MODEL).and_then(|name| str::from_utf8(name.as_bytes()).ok());
         let model = named.and_then(|name| self.service.resolve(name)).ok_or_else(|| {

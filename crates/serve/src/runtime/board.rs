@@ -112,6 +112,10 @@ impl Runtime {
         let mut document = json!(snapshot);
         document["schema"] = json!(SCHEMA);
         document["server"] = self.about();
+        let refused = self.state.borrow().registry.all_refused();
+        if !refused.is_empty() {
+            document["refused"] = json!(refused);
+        }
         let outlook = self.state.borrow().scheduler.outlook(self.now());
         for (view, shown) in snapshot.models.iter().zip(list(&mut document["models"])) {
             let (progress, hints, speed) = self.statuses.with(view.id, |status| {

@@ -35,6 +35,8 @@ const MOST_FAILED: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Downloads {
     running: RefCell<BTreeMap<String, Arc<RunningDownload>>>,
+    /// Files of configured models that come from another host of the fleet: bytes that have come, and all.
+    copies: RefCell<BTreeMap<String, (u64, u64)>>,
     /// The last that failed, with the cause, until they are asked for again.
     failed: RefCell<VecDeque<(String, String)>>,
 }
@@ -213,7 +215,22 @@ impl Runtime {
         let shown = running.iter().filter(|(_, running)| running.total.get().is_some());
         let failed = self.downloads.failed.borrow();
         let failed = failed.iter().map(|(name, error)| json!({ "name": name, "error": error }));
-        shown.map(|(name, running)| running.shown(name)).chain(failed).collect()
+        let copies = self.downloads.copies.borrow();
+        let copies = copies.iter().map(
+            |(name, (done, total))| json!({ "name": name, "done": done, "total": total, "memory": null }),
+        );
+        shown.map(|(name, running)| running.shown(name)).chain(copies).chain(failed).collect()
+    }
+
+    /// Shows how much of a model's files has come from another host of the fleet.
+    pub(crate) fn show_copy(&self, name: &str, done: u64, total: u64) {
+        self.downloads.copies.borrow_mut().insert(name.to_owned(), (done, total));
+        self.board.touch();
+    }
+
+    pub(crate) fn end_copy(&self, name: &str) {
+        self.downloads.copies.borrow_mut().remove(name);
+        self.board.touch();
     }
 
     /// True if the model lies in the folder of downloads.

@@ -73,15 +73,16 @@ impl Runtime {
         self.state.borrow().registry.present().count()
     }
 
-    /// Logs the memory of each card and the need of each model.
+    /// Prepares the first load, and logs the memory of each card and the need of each model.
     pub(crate) async fn introduce(self: Rc<Self>) {
+        self.launcher.prepare();
         self.introduce_cards();
         let all: Vec<ModelId> = self.state.borrow().registry.present().map(|(id, _)| id).collect();
         self.foresee(all).await;
     }
 
     /// Logs the need of these models; those that can never run here show as failed.
-    pub(super) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
+    pub(crate) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
         let _turn = self.forecasting.lock().await;
         let entries: Vec<ConfiguredModel> =
             models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();

@@ -168,7 +168,7 @@ impl Starter<'_> {
             EngineAddress::Port(_) | EngineAddress::Remote(_) => None,
         };
         let key = takes_key(entry).then(random_key).transpose().map_err(|error| fail(&error))?;
-        let mut line = entry.launch.command_line(engine, &entry.name, port, socket);
+        let mut line = command_line(entry, engine, port, socket);
         if let Some(context) = self.lowered_context() {
             // llama-server takes the last of several values.
             line.extend(["--ctx-size".to_owned(), context.to_string()]);
@@ -325,13 +325,20 @@ impl Runtime {
     }
 }
 
-/// The program for a model that gives only flags: its own, the configured one, or the installed one.
+/// The program for a model that gives only flags: its own, the configured one, or the installed one. The latter two are
+/// also for a command that begins with `llama-server` where the search path has none.
 pub(crate) fn engine_command(
     entry: &ConfiguredModel,
     configured: Option<&[String]>,
 ) -> Result<Vec<String>, EngineError> {
-    match &entry.launch {
-        Launch::LlamaServer { program: None, .. } => {
+    let needs_one = match &entry.launch {
+        Launch::LlamaServer { program, .. } => program.is_none(),
+        Launch::Command { argv, .. } => {
+            argv.first().is_some_and(|word| word == LLAMA_SERVER) && engine::on_search_path().is_none()
+        }
+    };
+    match needs_one {
+        true => {
             let (program, arguments) = match configured {
                 // The configured engine may be a wrapper with leading arguments.
                 Some([program, arguments @ ..]) => (Some(program.as_ref()), arguments.to_vec()),
@@ -342,10 +349,27 @@ pub(crate) fn engine_command(
             command.extend(arguments);
             Ok(command)
         }
-        // Their command line begins with a program of its own.
-        Launch::LlamaServer { .. } | Launch::Command { .. } => Ok(Vec::new()),
+        // The command line begins with a program of its own.
+        false => Ok(Vec::new()),
     }
 }
+
+/// The command line of a model, with the engine that [`engine_command`] gives for it.
+pub(crate) fn command_line(
+    entry: &ConfiguredModel,
+    engine: &[String],
+    port: u16,
+    socket: Option<&str>,
+) -> Vec<String> {
+    let mut line = entry.launch.command_line(engine, &entry.name, port, socket);
+    if matches!(entry.launch, Launch::Command { .. }) && !engine.is_empty() {
+        line.splice(..1, engine.iter().cloned());
+    }
+    line
+}
+
+/// The name of a program that an installed engine stands in for.
+const LLAMA_SERVER: &str = "llama-server";
 
 /// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
 pub(crate) fn single_program(entry: &ConfiguredModel, engine: &[String]) -> Option<PathBuf> {

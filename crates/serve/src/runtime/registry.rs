@@ -9,6 +9,7 @@ use std::time::Duration;
 use plimsoll_base::{Card, CardId, Order};
 use plimsoll_config::{ConfiguredModel, RefusedModel, ServeSettings, fits_pattern};
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
+use serde_json::{Value, json};
 
 /// Error: the configuration names a card that the machine does not have.
 #[derive(Debug, thiserror::Error)]
@@ -117,9 +118,15 @@ impl ModelRegistry {
             .find(|refused| refused.name == name || refused.aliases.iter().any(|it| it == name))
     }
 
-    /// The first of `refused` that was not refused before.
-    pub(super) fn newly_refused<'a>(&self, refused: &'a [RefusedModel]) -> Option<&'a RefusedModel> {
-        refused.iter().find(|model| !self.refused.contains(model))
+    /// Models that are not served, with the mistakes in their flags.
+    pub(super) fn all_refused(&self) -> Vec<Value> {
+        let texts = |model: &RefusedModel| model.errors().map(ToString::to_string).collect::<Vec<_>>();
+        self.refused.iter().map(|model| json!({ "name": model.name, "mistakes": texts(model) })).collect()
+    }
+
+    /// True if a model of `refused` was not refused before.
+    pub(super) fn refuses_anew(&self, refused: &[RefusedModel]) -> bool {
+        refused.iter().any(|model| !self.refused.contains(model))
     }
 
     /// The entry of `id`, also if it has left the configuration.

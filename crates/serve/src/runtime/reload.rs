@@ -33,9 +33,8 @@ impl Runtime {
             Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
         })?;
         // A mistyped flag must not end a model that runs.
-        if let Some(refused) = self.state.borrow().registry.newly_refused(&config.roster.refused) {
-            return Err(ReadConfigError::from(refused.error.clone()).into());
-        }
+        let refuses_anew = self.state.borrow().registry.refuses_anew(&config.roster.refused);
+        let config = if refuses_anew { config.whole()? } else { config };
         config.warn();
         let mut notes = config.warn_of_restart(&self.settings.serve);
         // Without a key the listener would answer every machine that reaches it.

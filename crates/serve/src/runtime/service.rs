@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_config::ConfiguredModel;
@@ -13,8 +14,9 @@ use serde_json::{Value, json};
 use super::{Runtime, RuntimeSettings};
 use crate::fleet::ServePass;
 use crate::route::{
-    DownloadOrder, Events, Exposition, FeedListener, HeldMemory, HostRequest, HttpProblem, Modalities,
-    ModelListing, ModelService, RequestPrompt, RouteOptions, Upstream, WhatIfError,
+    DownloadOrder, Events, Exposition, FeedListener, FileAnswer, FileAnswered, HeldMemory, HostRequest,
+    HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions, Upstream, WhatIfError,
+    no_files,
 };
 
 impl Runtime {
@@ -42,7 +44,8 @@ impl ModelService for Runtime {
     fn refusal(&self, name: &str) -> Option<HttpProblem> {
         let state = self.state.borrow();
         let refused = state.registry.refused(name)?;
-        let message = format!("model '{}' is not served: {}", refused.name, refused.error);
+        let errors: Vec<String> = refused.errors().map(ToString::to_string).collect();
+        let message = format!("model '{}' is not served: {}", refused.name, errors.join("; "));
         Some(HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", message))
     }
 
@@ -77,6 +80,17 @@ impl ModelService for Runtime {
     fn news(&self) -> Result<FeedListener, HttpProblem> {
         let none = || HttpProblem::new(StatusCode::NOT_FOUND, "no_news", "this server is in no fleet");
         self.fleet.get().ok_or_else(none)?.news()
+    }
+
+    fn give_files(&self, head: &Parts) -> FileAnswered {
+        match self.fleet.get() {
+            Some(fleet) => fleet.give_files(head),
+            None => Box::pin(async { Err(no_files()) }),
+        }
+    }
+
+    fn copy_files(&self, head: &Parts) -> Result<FileAnswer, HttpProblem> {
+        self.fleet.get().ok_or_else(no_files)?.copy_files(head)
     }
 
     fn host_name(&self) -> Option<HeaderValue> {
@@ -157,6 +171,8 @@ impl ModelService for Runtime {
     fn pin(&self, model: ModelId, time: Duration) {
         let name = &self.entry(model).name;
         match time {
+            // A pin of the configuration stays.
+            Duration::ZERO if self.entry(model).pinned => {}
             Duration::ZERO => tracing::info!("unpin {name}"),
             Duration::MAX => tracing::info!("pin {name}"),
             time => tracing::info!("pin {name} for {} s", time.as_secs()),

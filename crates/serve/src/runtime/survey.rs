@@ -34,7 +34,7 @@ pub(super) use self::profile::profile;
 pub(crate) use self::questions::Asking;
 use self::questions::ModelQuestions;
 use super::Runtime;
-use super::launch::{engine_command, single_program, unstartable};
+use super::launch::{command_line, engine_command, single_program, unstartable};
 use crate::task::spawn_blocking;
 
 /// Answers the scheduler's Survey. Files and programs are read on another thread.
@@ -93,7 +93,7 @@ pub(super) fn look(
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
     // The port does not matter here; only the program is looked up.
-    let line = entry.launch.command_line(&engine, &entry.name, 0, None);
+    let line = command_line(entry, &engine, 0, None);
     let program = line.first().map(String::as_str).unwrap_or_default();
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
         .map_err(|error| fail(&error))?;

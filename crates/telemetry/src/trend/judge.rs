@@ -48,6 +48,9 @@ pub enum TrendGrowth {
     Settling,
     /// No growth was seen.
     Flat,
+    /// It rose in most parts of the test, by more than is negligible, and that may be chance; only a longer test can
+    /// decide.
+    Open,
     /// Too few samples for a verdict.
     #[default]
     Unknown,
@@ -88,7 +91,8 @@ pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
     let slope = middle(&slopes);
     let (slope_low, slope_high) = interval(&slopes, MISS).unwrap_or_default();
     let growth = match chance <= judging.false_alarms {
-        // Not significant, however steep it looks.
+        // Not significant, however steep it looks; nothing speaks for a flat figure either.
+        false if sight.is_open() && slope >= judging.negligible && slope_low >= 0.0 => TrendGrowth::Open,
         false => TrendGrowth::Flat,
         true if !sight.lasts() || slope < judging.negligible => TrendGrowth::Flat,
         true if sight.slows_down() => TrendGrowth::Settling,
@@ -136,6 +140,11 @@ impl StepEvidence {
         let mut rises: Vec<f64> = self.increments.iter().map(|increment| increment.rise).collect();
         rises.sort_by(f64::total_cmp);
         2.0 * net >= middle(&rises) * float(rises.len())
+    }
+
+    /// Most parts rise, and the growth is still there at the end.
+    fn is_open(&self) -> bool {
+        2 * self.rising > self.increments.len() && self.lasts()
     }
 
     /// The later half rises less than half as fast.

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Hint, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{HostPlan, Plan};
 
@@ -93,26 +93,6 @@ impl Room {
         let flags = options.remarks();
         let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
         flags.chain(self.doubts.iter().cloned()).collect()
-    }
-
-    /// Takes back that a hint is enough where it moves more to the host than the host has.
-    pub(super) fn doubt_hints(
-        &self,
-        options: &Options,
-        hints: &mut [Hint],
-        planned: impl Fn(&Options) -> Option<Plan>,
-    ) {
-        if self.host.is_none() {
-            return;
-        }
-        for hint in hints.iter_mut().filter(|hint| hint.enough) {
-            let words =
-                hint.advice.flags().map(|flags| flags.split(' ').map(str::to_owned).collect::<Vec<_>>());
-            let changed = words.and_then(|words| Options::from_argv(&words).ok());
-            let Some(changed) = changed.map(|changed| changed.merged_over(options)) else { continue };
-            let doubt = planned(&changed).and_then(|plan| self.host(&plan, &changed));
-            hint.enough = doubt.is_none_or(|(_, fits)| fits);
-        }
     }
 
     /// Doubt about host memory, and whether the plan still fits.

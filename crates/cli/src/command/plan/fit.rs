@@ -44,12 +44,6 @@ pub(super) fn run(
     (given, options): (&Options, &Options),
     room: &Room,
 ) -> Result<ExitCode, ErrorReport> {
-    if let Some(misread) = options.misread() {
-        return Err(ErrorReport::new(format!(
-            "{misread}\nhint: --fit prints flags to paste, so it rejects numbers that the engine would read \
-            as another value"
-        )));
-    }
     let cards = &room.cards;
     let (asking, unasked) = match &arguments.exact {
         Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), options, cards))?,
@@ -65,11 +59,12 @@ pub(super) fn run(
     };
     fit.warnings = warnings(arguments, options, room)?;
     fit.warnings.extend(unasked);
-    hold_to_host(arguments, options, room, &mut fit)?;
+    room.limit_fit(options, &mut fit, &|options, cards| arguments.plan_of(options, cards))?;
     // What is printed names the model as it was given.
     show(arguments, given, &fit)?;
-    let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
-    Ok(status(answered))
+    // A direction that does not apply to the model changes nothing: the request stands as it is.
+    let stands = fit.fits && !fit.answers.iter().any(|answer| answer.applicable);
+    Ok(status(best(&fit).is_some() || stands))
 }
 
 fn by_formulas(
@@ -85,28 +80,6 @@ fn by_formulas(
     Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
 }
 
-/// Holds answers and hints to the host's memory, which the search does not see.
-fn hold_to_host(
-    arguments: &Arguments,
-    options: &Options,
-    room: &Room,
-    fit: &mut Fit,
-) -> Result<(), ErrorReport> {
-    let planned = |options: &Options| arguments.plan_of(options, &room.cards);
-    for answer in &mut fit.answers {
-        let Some(change) = &answer.change else { continue };
-        let changed = edited(options, std::slice::from_ref(change))?;
-        let Some((doubt, fits)) = planned(&changed).and_then(|plan| room.host(&plan, &changed)) else {
-            continue;
-        };
-        answer.text += &format!("; {}", doubt.text);
-        // Weights that are read from disk for each token are no answer to paste.
-        answer.change = answer.change.take().filter(|_| fits);
-    }
-    room.doubt_hints(options, &mut fit.hints, planned);
-    Ok(())
-}
-
 fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
     if let Some(path) = arguments.json.as_deref() {
         print_as(Some(path), &json(options, fit)?, String::new)?;
@@ -116,17 +89,24 @@ fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error
     }
     let mut stderr = anstream::stderr().lock();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
-    let Some(best) = best(fit) else { return Ok(()) };
+    let Some(best) = best(fit) else {
+        return match fit.fits && !fit.answers.iter().any(|answer| answer.applicable) {
+            true => paste(&options.to_argv()),
+            false => Ok(()),
+        };
+    };
     // Where several answers fit, the reader is told which of them stdout has.
     let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
     if fitting.count() > 1 {
         writeln!(stderr, "stdout shows only the first answer that fits: {}", best.dimension.name())?;
     }
-    if let Some(argv) = argv(options, best)? {
-        let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-        print(words.join(" ") + "\n")?;
-    }
-    Ok(())
+    argv(options, best)?.map_or(Ok(()), |argv| paste(&argv))
+}
+
+/// Prints a command line for a shell.
+fn paste(argv: &[String]) -> Result<(), ErrorReport> {
+    let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+    print(words.join(" ") + "\n")
 }
 
 /// The answer that stdout gets: the first, in the order asked, that has a change to make.

@@ -7,9 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use http::Method;
+use http::{Method, StatusCode};
 use plimsoll_lab::load::Target;
 use plimsoll_launch::listens_on;
+use plimsoll_probe::MeasuredProcess;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -35,8 +36,12 @@ pub(crate) struct Stop {
 pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, ServerVerbError> {
     let server = arguments.server.server();
     let url = &server.url;
-    let status = server.ask_json(Method::GET, "/api/status", &Value::Null)?;
-    let process = status["server"]["pid"].as_i64().and_then(|pid| own_process(pid, url));
+    let process = match server.ask_json(Method::GET, "/api/status", &Value::Null) {
+        Ok(status) => status["server"]["pid"].as_i64().and_then(|pid| own_process(pid, url)),
+        // A key is for clients; the kernel says whose process listens.
+        Err(ServerVerbError::Refused { status, .. }) if is_for_keys(status) => listening(url),
+        Err(error) => return Err(error),
+    };
     let process = process.ok_or_else(|| ServerVerbError::NotOwn { url: url.to_string() })?;
     match pidfd_send_signal(&process, Signal::TERM) {
         // It has ended in this moment.
@@ -50,6 +55,21 @@ pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, ServerVerbError> {
         }
     }
     done(format_args!("the server at {url} has ended"))
+}
+
+fn is_for_keys(status: StatusCode) -> bool {
+    status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN
+}
+
+/// The process that listens at the address, if it is a plimsoll of this user's.
+fn listening(url: &Target) -> Option<OwnedFd> {
+    let pid = MeasuredProcess::listening_on(url.port)?.pid;
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let own = std::env::current_exe().ok()?;
+    // An upgrade has replaced the file of a server that still runs.
+    let name = program.file_name()?.to_string_lossy();
+    let is_ours = name.trim_end_matches(" (deleted)") == own.file_name()?.to_string_lossy();
+    is_ours.then(|| own_process(pid.into(), url)).flatten()
 }
 
 /// The process with this number, if it is the one that listens at the address: the number is a server's word only.

@@ -82,6 +82,15 @@ impl PlannedModel {
         shares
     }
 
+    /// The cards without the room that the cache of idle prompts takes, which no plan counts.
+    fn beside_prompts(&self, cards: &[Card]) -> Vec<Card> {
+        let less = |card: &Card| match self.host.as_ref() == Some(&card.id) {
+            true => Card { free: card.free.saturating_sub(self.prompts()), ..card.clone() },
+            false => card.clone(),
+        };
+        cards.iter().map(less).collect()
+    }
+
     fn prompts(&self) -> Bytes {
         self.prompt_cache.map_or(Bytes::ZERO, |cache| cache.bytes)
     }
@@ -177,7 +186,7 @@ impl PlannedModel {
     /// The largest context that fits on a set of cards; `None` if the present one does, or none.
     fn context_that_fits(&self, entry: &ConfiguredModel, named: &NamedDemand) -> Option<u64> {
         let mut largest = None;
-        for cards in sets(entry, named, &self.machine) {
+        for cards in sets(entry, named, &self.beside_prompts(&self.machine)) {
             let Ok(plan) = self.plan(&cards) else { continue };
             let peaks = self.peaks(&plan, &cards);
             // Its own context fits here; it waits for that place.
@@ -236,8 +245,8 @@ impl MemoryModel for PlannedModel {
         let plan = self.plan(cards)?;
         let peaks = self.peaks(&plan, cards);
         if self.too_large == TooLarge::LimitDepth
-            && plan.cards.iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
-            && let Some(shares) = self.limited(cards)
+            && self.beside_prompts(cards).iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
+            && let Some(shares) = self.limited(&self.beside_prompts(cards))
         {
             return Ok(self.with_host(&plan, shares));
         }
@@ -258,7 +267,7 @@ impl MemoryModel for PlannedModel {
     }
 
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {
-        self.plan(&computing(cards)).map(|plan| plan.hints).unwrap_or_default()
+        self.plan(&self.beside_prompts(&computing(cards))).map(|plan| plan.hints).unwrap_or_default()
     }
 
     fn doubts(&self, cards: &[Card]) -> Vec<Reason> {

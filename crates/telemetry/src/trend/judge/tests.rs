@@ -130,6 +130,22 @@ fn a_heap_that_is_collected_is_flat() {
 }
 
 #[test]
+fn growth_that_may_be_chance_is_neither_a_leak_nor_flat() {
+    // 4096 bytes more in two of three looks: 9 of 13 parts rise.
+    let looks = |count: u64| -> Vec<TrendPoint> {
+        (0..count)
+            .map(|look| TrendPoint { at: 4 * look, held: Bytes::new(4096 * (look - look / 3)) })
+            .collect()
+    };
+    let few = judge(&looks(24), &TrendTest::default());
+    assert_eq!(few.growth, TrendGrowth::Open, "{few:?}");
+    assert_eq!(judge(&looks(400), &TrendTest::default()).growth, TrendGrowth::Leak);
+    // What is as small as this is flat, sure or not.
+    let negligible = TrendTest { negligible: 2000.0, ..TrendTest::default() };
+    assert_eq!(judge(&looks(24), &negligible).growth, TrendGrowth::Flat);
+}
+
+#[test]
 fn shrinking_is_no_leak_and_a_trickle_is_not_worth_a_word() {
     assert_eq!(growth(&series(200, |at| -500.0 * at)), TrendGrowth::Flat);
     assert_eq!(growth(&series(2000, |at| 20.0 * at)), TrendGrowth::Flat);
