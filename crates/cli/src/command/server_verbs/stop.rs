@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use http::{Method, StatusCode};
 use plimsoll_lab::load::Target;
 use plimsoll_launch::listens_on;
-use plimsoll_probe::MeasuredProcess;
+use plimsoll_probe::process::MeasuredProcess;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
