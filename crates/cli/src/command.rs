@@ -176,7 +176,7 @@ pub fn main() -> ExitCode {
     // Every load of a model waits for this verb. It also changes its user and its mounts, for which a process must have
     // one thread, and the log has another.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
-        return exec_child::run(&exec_child::Arguments::parse_from(std::env::args_os().skip(1)));
+        return exec_child::main(std::env::args_os().skip(2));
     }
     let command = match OftenStarted::read() {
         Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),

@@ -99,7 +99,7 @@ pub(super) fn parse(
     for pair in reader.kept(models).unwrap_or_default() {
         match reader.model(pair, &macros, &defaults) {
             Some(Ok(entry)) => reader.roster.models.push(entry),
-            Some(Err(refused)) => reader.roster.refused.push(refused),
+            Some(Err(refused)) => reader.roster.refused.push(*refused),
             None => {}
         }
     }

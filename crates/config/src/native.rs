@@ -28,7 +28,9 @@ use super::serve_values::{card, web_origin};
 /// The JSON schema of the format, as it is published.
 ///
 /// DECISION: a text instead of a call of [`schema`], whose code takes 200 KB. A test holds that both are equal.
-pub const PUBLISHED_SCHEMA: &str = include_str!("../../../docs/reference/config.schema.json");
+pub fn published_schema() -> String {
+    plimsoll_packed::unpack(include_bytes!(concat!(env!("OUT_DIR"), "/config.schema.json.packed")))
+}
 
 /// The JSON schema of the format, from the structs that read it.
 pub fn schema() -> String {
@@ -63,7 +65,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> (Configuration, Vec<ConfigEr
                 if !refused.is_of_flags() {
                     mistakes.extend(refused.errors().cloned());
                 }
-                roster.refused.push(refused);
+                roster.refused.push(*refused);
             }
         }
     }

@@ -72,7 +72,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<(Configuration, Vec<C
                 if !refused.is_of_flags() {
                     mistakes.extend(refused.errors().cloned());
                 }
-                roster.refused.push(refused);
+                roster.refused.push(*refused);
             }
         }
     }

@@ -39,11 +39,12 @@ pub struct RefusedModel {
 
 impl RefusedModel {
     /// The entry, or what is refused if mistakes were found in it.
-    pub(crate) fn of(entry: ConfiguredModel, found: Vec<ConfigError>) -> Result<ConfiguredModel, Self> {
+    pub(crate) fn of(entry: ConfiguredModel, found: Vec<ConfigError>) -> Result<ConfiguredModel, Box<Self>> {
         let mut found = found.into_iter();
         let Some(error) = found.next() else { return Ok(entry) };
         let file = entry.launch.model_file().cloned();
-        Err(Self { name: entry.name, aliases: entry.aliases, error, others: found.collect(), file })
+        let (name, aliases) = (entry.name, entry.aliases);
+        Err(Box::new(Self { name, aliases, error, others: found.collect(), file }))
     }
 
     /// True if the other models can be served.

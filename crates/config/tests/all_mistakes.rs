@@ -1,4 +1,5 @@
 //! All mistakes of a configuration that can be told at once, each with its line.
+#![allow(clippy::unwrap_used)]
 
 use plimsoll_config::{ConfigMistakes, Configuration};
 

@@ -14,8 +14,9 @@ use super::facts::{LineOrigin, Quote};
 use super::formats::known_words;
 use super::program::LogProgram;
 
-// Each row is a word with its inverse document frequency and its weight for each cause.
-const TABLE: &str = include_str!("classifier/words.tsv");
+/// `words.tsv`: each row is a word with its inverse document frequency and its weight for each cause.
+static TABLE: LazyLock<String> =
+    LazyLock::new(|| plimsoll_packed::unpack(include_bytes!(concat!(env!("OUT_DIR"), "/words.tsv.packed"))));
 /// Scale of the table's whole numbers: `train.py: WEIGHTS, FREQUENCIES`.
 const WEIGHTS: f64 = 10.0;
 const FREQUENCIES: f64 = 100.0;
@@ -142,7 +143,7 @@ struct WordWeights {
     weights: Vec<f64>,
 }
 
-static KNOWN: LazyLock<WordTable> = LazyLock::new(|| WordTable::read(TABLE));
+static KNOWN: LazyLock<WordTable> = LazyLock::new(|| WordTable::read(&TABLE));
 
 impl WordTable {
     fn read(table: &'static str) -> Self {

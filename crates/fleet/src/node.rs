@@ -259,7 +259,8 @@ pub struct FleetNode {
     next_operation: u64,
     random: u64,
     offers: (String, OfferList),
-    copies: HostCopies,
+    /// Models whose files the host lacks and copies, once it has lacked any.
+    copies: Option<HostCopies>,
     claims: BTreeMap<String, PendingClaim>,
     runs: BTreeMap<String, LocalRun>,
     /// Requests that wait until a seat is confirmed, with the tokens that they brought.
@@ -299,7 +300,7 @@ impl FleetNode {
             operations: BTreeMap::new(),
             next_operation: 0,
             offers: <(String, OfferList)>::default(),
-            copies: HostCopies::default(),
+            copies: None,
             claims: BTreeMap::new(),
             runs: BTreeMap::new(),
             confirming: BTreeMap::new(),

@@ -54,6 +54,27 @@ fn a_program_that_failed_for_no_known_cause_is_not_sent_to_where_it_was() {
     );
 }
 
+/// The words of many failures are in it, and it tells of none.
+#[test]
+fn the_log_of_a_healthy_server_has_no_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("serve.log");
+    let lines = [
+        "engine /opt/llama-server (llama.cpp b10605, CPU only)",
+        "card  host  21662 MiB available of 24106 MiB",
+        "load alpha: 1514 MiB on host (1514 MiB of 21662 MiB claimed)",
+        "ready alpha in 104 ms",
+        "request alpha 200: 12 tokens, the answer ends after 30 ms",
+        "the yield on host ends; other processes keep 512 MiB of memory",
+        "stop alpha (idle 0 s): beta needs 100 MiB, and the host process holds the memory",
+        "end: 3 requests answered, the server ends and releases its memory",
+    ];
+    let text: String = lines.iter().map(|line| format!("2026-11-23T23:15:49.746Z  INFO {line}\n")).collect();
+    std::fs::write(&log, text).unwrap();
+    let output = doctor(&[log.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output).0);
+}
+
 #[test]
 fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     let file = log("pool_growth.vmm.log");

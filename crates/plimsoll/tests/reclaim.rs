@@ -107,6 +107,14 @@ fn a_files_page_cache_is_seen() {
 }
 
 #[test]
+fn a_dry_run_without_a_need_says_what_can_be_allocated() {
+    let output = reclaim(&["--dry-run"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("can be allocated now"), "{}", text(&output.stdout));
+    assert_eq!(reclaim(&[]).status.code(), Some(2));
+}
+
+#[test]
 fn a_question_that_makes_no_sense_ends_with_status_2_and_a_remedy() {
     let tree = captured("gb10");
     let tree = tree.to_str().unwrap();

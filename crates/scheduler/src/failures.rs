@@ -234,4 +234,15 @@ mod tests {
         record.load_failed(at(95), reason());
         assert_eq!(told(&record).0, RequestRefusalKind::LoadFailed);
     }
+
+    #[test]
+    fn what_no_wait_mends_is_refused_without_a_time() {
+        let after = |code| {
+            let mut record = FailureRecord::default();
+            record.load_failed(at(0), Reason::new(code, "a file is missing"));
+            refusal::load_failed("b", &record, None).retry_after
+        };
+        assert_eq!(after("unstartable"), None);
+        assert!(after("out_of_memory").is_some());
+    }
 }

@@ -370,6 +370,17 @@ fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
     assert!(said.contains("at most 2 models are loaded at a time (`models-max`)"), "{said}");
     let hints: Vec<String> = never.hints.iter().map(ToString::to_string).collect();
     assert_eq!(hints, [format!("unpin {}", holder())]);
+    // No order takes a pin of the configuration back.
+    let by_file = pinned.map(|tenant| CardTenant { is_pinned_by_file: true, ..tenant });
+    let PlacementVerdict::Never(never) = verdict(&two, &by_file) else { panic!("a pinned model leaves") };
+    let hints: Vec<String> = never.hints.iter().map(ToString::to_string).collect();
+    assert_eq!(hints, [format!("remove `pin` of {} from the configuration and reload", holder())]);
+    // What is too large for the empty cards is so after an unpin too, and no pinned model is counted in its arithmetic.
+    let PlacementVerdict::Never(never) = placed(&two, &declared(25), &[], &pinned) else {
+        panic!("25 GiB fit on 24");
+    };
+    assert!(!never.crowded_out && never.reason.code == "never_fits", "{}", never.reason);
+    assert!(!never.reason.to_string().contains("pinned"), "{}", never.reason);
     assert_eq!(verdict(&limited(0), &[idle(1, 1), idle(2, 2)]), PlacementVerdict::Fits(on("a", 1)));
     two.claim(RunId(3), &holder(), &on("a", 1)).unwrap();
     assert_eq!(two.audit(), Err(AuditError::TooManyRuns { runs: 3, most: 2 }));

@@ -28,11 +28,15 @@ pub enum ReadConfigError {
     SameKey { path: PathBuf, name: String },
 }
 
-/// Adds model files that are not there, so that one reading tells all that is to be mended.
-fn and_missing_files(mut mistakes: ConfigMistakes) -> ConfigMistakes {
-    let missing: Vec<ConfigError> = mistakes.rest.model_files().filter_map(missing).collect();
-    mistakes.extend(missing);
-    mistakes
+impl ReadConfigError {
+    /// Adds model files that are not there, so that one reading tells all that is to be mended before a start.
+    pub(crate) fn and_missing_files(mut self) -> Self {
+        if let Self::Parse(mistakes) = &mut self {
+            let missing: Vec<ConfigError> = mistakes.rest.model_files().filter_map(missing).collect();
+            mistakes.extend(missing);
+        }
+        self
+    }
 }
 
 fn missing(setting: &Setting) -> Option<ConfigError> {
@@ -83,7 +87,7 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(read)?;
         let read =
             plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok());
-        let mut roster = read.map_err(and_missing_files)?;
+        let mut roster = read?;
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let mut plain = std::mem::take(&mut roster.serve.api_keys);
         let mut keys = std::mem::take(&mut roster.serve.keys);
@@ -125,7 +129,7 @@ impl Config {
     /// Returns all mistakes of refused models as an error, if there are any.
     pub fn whole(self) -> Result<Self, ReadConfigError> {
         let Self { roster, keys } = self;
-        Ok(Self { roster: roster.whole().map_err(and_missing_files)?, keys })
+        Ok(Self { roster: roster.whole()?, keys })
     }
 
     /// Logs refused models, and settings of the file that have another effect here.

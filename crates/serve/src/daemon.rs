@@ -26,7 +26,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
-use crate::config_file::Config;
+use crate::config_file::{Config, ReadConfigError};
 use crate::event_loop::DaemonFuture;
 use crate::fleet::{FleetError, FleetMember};
 use crate::handlers::ExtensionSettings;
@@ -58,7 +58,7 @@ pub struct Setup {
 impl Setup {
     /// Reads the configuration, and gives the settings of command line and file together.
     fn read(&self) -> Result<(Config, ServeSettings), ConfigureError> {
-        let config = Config::read(&self.config)?;
+        let config = Config::read(&self.config).map_err(ReadConfigError::and_missing_files)?;
         let serve = self.serve.clone().or(&config.roster.serve);
         Ok((config, serve))
     }
@@ -110,7 +110,8 @@ impl ConfigCheck {
 
     async fn read(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
-        let config = config.whole().map_err(ConfigureError::Read)?;
+        let config =
+            config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
         config.warn();
         route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
@@ -206,7 +207,8 @@ impl Daemon {
         let (mut config, serve) = setup.read()?;
         // With no model left there is nothing to serve.
         if config.roster.models.is_empty() {
-            config = config.whole().map_err(ConfigureError::Read)?;
+            config =
+                config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
         }
         let format = setup.log.configure(config.roster.serve.log_level, config.roster.serve.log_format);
         let log_file = serve.log_file.as_ref().map(|path| {

@@ -18,30 +18,60 @@ use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_par
 /// Exit statuses of shells: program not found, and program not executable.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
+/// Exit status of wrong arguments.
+const MISUSED: u8 = 2;
 
 /// Not one of the subcommands that the help lists.
 pub(crate) const VERB: &str = "exec-child";
 
-#[derive(Debug, clap::Parser)]
+// DECISION: read by hand. Every load of a model waits for it, and clap takes a twentieth of the trampoline's time.
+/// What the launcher asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
-    /// Process id of the launcher
-    #[arg(long)]
+    /// Process id of the launcher.
     parent: i32,
-    /// Numbers of the user to become
-    #[arg(long)]
+    /// Numbers of the user to become.
     user: Option<UserNumbers>,
-    /// Folder of the engine's own; its `tmp` takes the place of /tmp
-    #[arg(long)]
+    /// Folder of the engine's own; its `tmp` takes the place of /tmp.
     folder: Option<PathBuf>,
-    /// Take no rights from programs with the set-user-ID bit
-    #[arg(long)]
+    /// Take no rights from programs with the set-user-ID bit.
     no_new_privileges: bool,
-    /// Program and arguments to become
-    #[arg(last = true, required = true)]
+    /// Program and arguments to become.
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+impl Arguments {
+    /// Reads `--parent N [--user U:G] [--folder F] [--no-new-privileges] -- COMMAND...`.
+    pub(crate) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut read = Self::default();
+        loop {
+            match words.next()?.to_str()? {
+                "--parent" => read.parent = words.next()?.to_str()?.parse().ok()?,
+                "--user" => read.user = Some(words.next()?.to_str()?.parse().ok()?),
+                "--folder" => read.folder = Some(words.next()?.into()),
+                "--no-new-privileges" => read.no_new_privileges = true,
+                "--" => break,
+                _ => return None,
+            }
+        }
+        read.command = words.collect();
+        (read.parent > 0 && !read.command.is_empty()).then_some(read)
+    }
+}
+
+/// Becomes the engine that the words behind the verb describe.
+pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(arguments) = Arguments::read(words) else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "plimsoll {VERB}: plimsoll itself starts this verb, with its own arguments"
+        );
+        return ExitCode::from(MISUSED);
+    };
+    run(&arguments)
+}
+
+fn run(arguments: &Arguments) -> ExitCode {
     let (program, rest) = match arguments.command.split_first() {
         Some((program, rest)) => (program, rest),
         None => return ExitCode::from(NOT_FOUND),
@@ -101,5 +131,44 @@ fn failed(program: &OsStr, error: &std::io::Error) -> ExitCode {
     match error.kind() {
         std::io::ErrorKind::NotFound => ExitCode::from(NOT_FOUND),
         _ => ExitCode::from(NOT_EXECUTABLE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Option<Arguments> {
+        Arguments::read(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_launchers_words_are_read_and_those_of_the_engine_are_left_alone() {
+        let read_all =
+            read("--parent 7 --folder /run/x --no-new-privileges --user 3:4:4,5 -- /bin/e --parent 9 -- x")
+                .unwrap();
+        assert_eq!((read_all.parent, read_all.no_new_privileges, read_all.user.is_some()), (7, true, true));
+        assert_eq!(read_all.folder.as_deref(), Some(std::path::Path::new("/run/x")));
+        assert_eq!(read_all.command, ["/bin/e", "--parent", "9", "--", "x"]);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for line in [
+            "",
+            "--parent",
+            "--parent 7",
+            "--parent 7 --",
+            "--parent x -- e",
+            "--parent 0 -- e",
+            "-- e",
+            "--parent 7 e",
+            "--parent 7 --user root -- e",
+            "--parent=7 -- e",
+            "--parent 7 --folder",
+            "--parent 99999999999 -- e",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let document = match arguments.document {
         ReferenceDocument::Man => man(name)?,
         ReferenceDocument::Completions => completions(name)?,
-        ReferenceDocument::Schema => plimsoll_config::PUBLISHED_SCHEMA.as_bytes().to_vec(),
+        ReferenceDocument::Schema => plimsoll_config::published_schema().into_bytes(),
     };
     print(document)?;
     Ok(ExitCode::SUCCESS)

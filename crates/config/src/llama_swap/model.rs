@@ -85,7 +85,7 @@ impl LlamaSwapReader<'_> {
         pair: &Pair,
         macros: &Macros,
         defaults: &Defaults,
-    ) -> Option<Result<ConfiguredModel, RefusedModel>> {
+    ) -> Option<Result<ConfiguredModel, Box<RefusedModel>>> {
         // Without its macros, nothing can be said of its other settings.
         let own = self.kept(Macros::read(self.file, pair.value.get("macros")).map(Some))?;
         let macros = macros.of_model(&pair.key, own);

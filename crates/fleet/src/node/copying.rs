@@ -55,20 +55,179 @@ impl FleetNode {
 
     /// Takes what this host lacks and copies.
     pub(super) fn copies_changed(&mut self, copies: HostCopies) {
-        if self.copies != copies {
-            self.copies = copies;
+        if self.copies.as_ref() != Some(&copies) {
+            self.copies = Some(copies);
             self.registration.state_changed();
         }
     }
 
-    /// The record of this host's copies, if the store is to have another one.
+    /// The record of this host's copies, which goes with that of its state; `None` for a host that has never lacked a file.
     pub(super) fn copies_record(&self) -> Option<Write> {
-        let name = &self.settings.name;
-        let key = || FleetKey::Copies(name.clone());
-        let stored = self.view.copies.get(name);
-        match self.copies == HostCopies::default() {
-            true => stored.map(|_| Write::delete(key())),
-            false => Some(Write::put(key(), Record::new(self.copies.clone()).write()).leased()),
+        let value = Record::new(self.copies.clone()?).write();
+        Some(Write::put(FleetKey::Copies(self.settings.name.clone()), value).leased())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::Bytes;
+
+    use super::*;
+    use crate::node::{Affinity, FleetEvent, NodeSettings, TransactionOutcome};
+    use crate::records::{
+        Drain, FileDigest, HostRecord, ModelOffer, OfferList, RunningCopy, Seat, SeatCause,
+    };
+    use crate::view::StoreChange;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn host(name: &str, offers: &str) -> HostRecord {
+        HostRecord {
+            incarnation: format!("{name}-1"),
+            machine: name.to_owned(),
+            address: format!("{name}:1"),
+            version: "1".to_owned(),
+            capacity: Bytes::gib(8),
+            unseated: Bytes::ZERO,
+            offers: offers.to_owned(),
         }
+    }
+
+    fn change(key: FleetKey, value: Vec<u8>) -> StoreChange {
+        StoreChange { key, revision: 1, value: Some(value) }
+    }
+
+    /// A store in which h1 has the file, and h2 lacks it. On h1 another model takes so much of 8 GiB.
+    fn records(taken: u64) -> Vec<StoreChange> {
+        let file = Some(FileDigest { header: "0".to_owned(), size: Bytes::gib(1) });
+        let models = [("m".to_owned(), ModelOffer { file, need: Bytes::gib(6) })].into_iter().collect();
+        let copies = HostCopies { lacks: ["m".to_owned()].into_iter().collect(), running: None };
+        let named = |name: &str, offers: &str| {
+            change(FleetKey::Host(name.to_owned()), Record::new(host(name, offers)).write())
+        };
+        let (host, incarnation, nonce) = ("h1".to_owned(), "h1-1".to_owned(), String::new());
+        let (need, cause, evicts) = (Bytes::gib(taken), SeatCause::Wanted, Vec::new());
+        let seat = Seat { host, incarnation, need, nonce, cause, evicts };
+        vec![
+            change(FleetKey::Seat { model: "other".to_owned(), number: 0 }, Record::new(seat).write()),
+            change(FleetKey::Offers("o".to_owned()), Record::new(OfferList { models }).write()),
+            named("h1", "o"),
+            named("h2", "n"),
+            change(FleetKey::Copies("h2".to_owned()), Record::new(copies).write()),
+        ]
+    }
+
+    fn node(records: Vec<StoreChange>) -> FleetNode {
+        let mut node = FleetNode::new(NodeSettings {
+            name: "router".to_owned(),
+            life: "r".to_owned(),
+            machine: "r".to_owned(),
+            address: "router:1".to_owned(),
+            version: "1".to_owned(),
+            capacity: Bytes::ZERO,
+            seed: 1,
+            wait: 60 * SECOND,
+            watchers: 300,
+        });
+        node.on_event(Duration::ZERO, FleetEvent::Read { revision: 1, records }, &mut Vec::new());
+        node
+    }
+
+    /// Times of the orders to copy within so many seconds after a request, and reasons of refusals.
+    fn orders(node: &mut FleetNode, seconds: u32) -> (Vec<u64>, Vec<Reason>) {
+        let (mut orders, mut refusals) = (Vec::new(), Vec::new());
+        let wanted = FleetEvent::Wanted { request: 1, model: "m".to_owned(), affinity: Affinity::default() };
+        let mut event = Some(wanted);
+        for half in 0..=seconds * 2 {
+            let (now, mut effects) = (SECOND / 2 * half, Vec::new());
+            node.on_event(now, event.take().unwrap_or(FleetEvent::Tick), &mut effects);
+            for effect in effects {
+                match effect {
+                    FleetEffect::Copy { model, host, address } => {
+                        assert_eq!((&*model, &*host, &*address), ("m", "h2", "h2:1"));
+                        orders.push(now.as_secs());
+                    }
+                    FleetEffect::Refuse { reason, .. } => refusals.push(reason),
+                    _ => {}
+                }
+            }
+        }
+        (orders, refusals)
+    }
+
+    #[test]
+    fn a_file_is_copied_when_its_hosts_were_busy_for_ten_seconds_and_a_request_waits_for_that() {
+        let (orders, refusals) = orders(&mut node(records(4)), 30);
+        assert_eq!(orders, [10, 15, 20, 25, 30], "h1 has 4 GiB free of 6");
+        assert!(refusals.is_empty(), "{refusals:?}");
+    }
+
+    #[test]
+    fn a_file_of_hosts_that_drain_is_copied_at_once_and_the_refusal_says_how_far_it_is() {
+        let mut records = records(0);
+        let drain = Record::new(Drain { leave: false }).write();
+        records.push(change(FleetKey::Drain("h1".to_owned()), drain));
+        let mut node = node(records);
+        assert_eq!(orders(&mut node, 3).0, [0]);
+        let running = RunningCopy { model: "m".to_owned(), from: "h1".to_owned(), percent: 40 };
+        let copies = HostCopies { running: Some(running), ..HostCopies::default() };
+        let told = change(FleetKey::Copies("h2".to_owned()), Record::new(copies).write());
+        node.on_event(
+            4 * SECOND,
+            FleetEvent::Changed(vec![StoreChange { revision: 2, ..told }]),
+            &mut Vec::new(),
+        );
+        let mut effects = Vec::new();
+        node.on_event(61 * SECOND, FleetEvent::Tick, &mut effects);
+        let refused = effects.iter().find_map(|effect| match effect {
+            FleetEffect::Refuse { reason, .. } => Some(reason.clone()),
+            _ => None,
+        });
+        let reasons = refused.expect("the wait is over").because;
+        let copies = reasons.iter().find(|reason| reason.code == "copies_file");
+        assert!(format!("{copies:?}").contains("40"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_file_is_not_copied_while_its_host_has_room() {
+        let (orders, refusals) = orders(&mut node(records(0)), 5);
+        assert!(orders.is_empty() && refusals.is_empty());
+    }
+
+    #[test]
+    fn what_a_host_lacks_goes_to_the_store_and_so_does_that_it_lacks_nothing_more() {
+        let mut node = node(records(0));
+        let lacks = HostCopies { lacks: ["m".to_owned()].into_iter().collect(), running: None };
+        let mut told = Vec::new();
+        for (at, event) in [
+            FleetEvent::Offers { digest: "d".to_owned(), list: OfferList::default() },
+            FleetEvent::Copies(lacks.clone()),
+            FleetEvent::Tick,
+            FleetEvent::Copies(HostCopies::default()),
+            FleetEvent::Tick,
+            FleetEvent::Tick,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let now = SECOND * u32::try_from(at).unwrap();
+            let mut events = vec![event];
+            while let Some(event) = events.pop() {
+                let mut effects = Vec::new();
+                node.on_event(now, event, &mut effects);
+                for effect in effects {
+                    let FleetEffect::Transact { operation, transaction } = effect else { continue };
+                    let copies = |write: &Write| write.key == FleetKey::Copies("router".to_owned());
+                    let values = transaction.writes.iter().filter(|write| copies(write));
+                    told.extend(
+                        values.map(|write| Record::<HostCopies>::read(write.value.as_ref().unwrap())),
+                    );
+                    let outcome = TransactionOutcome::Applied(10 + operation);
+                    events.push(FleetEvent::Transacted { operation, outcome });
+                }
+            }
+        }
+        let told: Vec<HostCopies> = told.into_iter().map(|record| record.unwrap().body).collect();
+        assert_eq!(told, [lacks, HostCopies::default()]);
     }
 }

@@ -50,12 +50,15 @@ pub(super) struct PendingClaim {
     /// For one more seat of a model whose hosts are busy; no request waits for it.
     more: bool,
     copy: WantedCopy,
+    /// Why no host could take the model at the last attempt.
+    refused: Option<Reason>,
 }
 
 impl PendingClaim {
     pub(super) fn new(now: Duration) -> Self {
         let (waiting, copy) = (Vec::new(), WantedCopy::default());
-        Self { waiting, again: Some(now), asked: None, only: None, conflicts: 0, more: false, copy }
+        let (asked, only, refused) = (None, None, None);
+        Self { waiting, again: Some(now), asked, only, conflicts: 0, more: false, copy, refused }
     }
 
     /// For one more seat.
@@ -221,8 +224,9 @@ impl FleetNode {
         let (late, waiting): (Vec<_>, Vec<_>) = claim.waiting.into_iter().partition(|(_, end)| *end <= now);
         claim.waiting = waiting;
         if !late.is_empty() {
-            let text = format!("the store has not given model '{model}' a seat in time");
-            refuse(late, &Reason::new("no_seat_in_time", text), effects);
+            let text = || format!("the store has not given model '{model}' a seat in time");
+            let reason = claim.refused.clone().unwrap_or_else(|| Reason::new("no_seat_in_time", text()));
+            refuse(late, &reason, effects);
             if claim.waiting.is_empty() && claim.only.is_none() {
                 return;
             }
@@ -244,7 +248,7 @@ impl FleetNode {
             Ok(mut planned) => {
                 planned.transaction.writes.extend(self.with_less_unseated(held));
                 let (transaction, nonce) = (planned.transaction.clone(), planned.seat.nonce.clone());
-                (claim.again, claim.asked) = (None, Some(planned));
+                (claim.again, claim.asked, claim.refused) = (None, Some(planned), None);
                 self.claims.insert(model.clone(), claim);
                 self.transact(Operation::Claim { model, nonce }, transaction, effects);
             }
@@ -256,6 +260,7 @@ impl FleetNode {
                 let (late, left) = claim.waiting.into_iter().partition(late);
                 (claim.waiting, claim.again) = (left, Some(now + FULL));
                 refuse(late, &reason, effects);
+                claim.refused = Some(reason);
                 if !claim.waiting.is_empty() {
                     self.claims.insert(model, claim);
                 }

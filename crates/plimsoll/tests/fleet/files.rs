@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use plimsoll_fleet::FleetView;
+use plimsoll_fleet::{FleetView, HostCopies};
 
 use crate::daemon::{Daemon, Setup, fake_engine, until};
 use crate::http;
 use crate::intruder::{Shown, Visit};
-use crate::rig::{dump_of, view};
+use crate::rig::{Fleet, KEY, dump_of, header, view};
 use crate::server::Cluster;
 
 const SIZE: usize = 6 << 20;
@@ -83,6 +83,7 @@ impl Sharing {
         );
         let table = format!("[fleet]\nidentity = \"{}\"\n{lines}\n", self.identity(number).display());
         Setup::with_cards(&["name=host,kind=host,total=1GiB"])
+            .config("[serve]\nwait = \"1s\"\n")
             .config(&model)
             .config(&table)
             .argument("--fleet")
@@ -113,11 +114,20 @@ impl Sharing {
         panic!("no answer: {last}\n{talk}\n{}", dump_of(&self.store));
     }
 
-    /// What has come of the first file, if it is not whole.
-    fn begun(&self) -> Option<u64> {
-        let mut entries = std::fs::read_dir(self.models(1)).unwrap().flatten();
-        let part = entries.find(|entry| entry.file_name().to_str().unwrap().ends_with("plimsoll-part"))?;
-        part.metadata().ok().map(|about| about.len())
+    /// Bytes that have come, of whole files and of others.
+    fn come(&self) -> u64 {
+        let entries = std::fs::read_dir(self.models(1)).unwrap().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).sum()
+    }
+
+    /// Asks until so many bytes have come; the refusals meanwhile say why.
+    fn copies(&self, bytes: u64) {
+        let mut reasons = String::new();
+        until("a copy goes on", || {
+            reasons += &http::chat(self.hosts[1].address, "one").text();
+            self.come() >= bytes
+        });
+        assert!(reasons.contains("copies_file") && reasons.contains("host_drains"), "{reasons}");
     }
 
     fn given(&self) -> u64 {
@@ -158,7 +168,7 @@ fn a_host_copies_the_files_that_it_lacks_when_the_host_that_has_them_takes_no_mo
     let fleet = Sharing::start("share-files = true");
     // While the host with the files takes models, nothing is copied.
     until("an answer", || http::chat(fleet.hosts[1].address, "one").status == 200);
-    assert!(fleet.begun().is_none() && !fleet.file(1, 1).exists());
+    assert_eq!(fleet.come(), 0);
     plimsoll(&["leave", "h0", "--store", &fleet.store.address()]);
     fleet.answers(1);
     fleet.assert_whole();
@@ -169,30 +179,31 @@ fn a_host_copies_the_files_that_it_lacks_when_the_host_that_has_them_takes_no_mo
 
 #[test]
 fn a_copy_that_is_cut_in_the_middle_goes_on_after_a_restart() {
-    let mut fleet = Sharing::start("share-files = true\nshare-bandwidth = \"2MiB\"");
+    let mut fleet = Sharing::start("share-files = true\nshare-bandwidth = \"1MiB\"");
     fleet.close_the_first();
-    until("a copy begins", || {
-        let waits = http::chat_body("one", false);
-        drop(http::open_with(fleet.hosts[1].address, "POST", "/v1/chat/completions", "", Some(&waits)));
-        fleet.begun().is_some_and(|have| have > 1 << 20)
-    });
+    fleet.copies(1 << 20);
     until("the copy is shown", || {
         let shown = plimsoll(&["ps", "--store", &fleet.store.address()]);
         shown.contains("one: its files come from h0")
     });
     let status = fleet.hosts[1].status();
     assert_eq!(status["downloads"][0]["total"], 2 * SIZE, "{status}");
-    fleet.hosts[1].signal("TERM");
-    fleet.hosts[1].wait();
-    let begun = fleet.begun().expect("what has come stays");
-    assert!(begun > 1 << 20 && !fleet.file(1, 1).exists());
-    fleet.hosts[1] = fleet.host(1, "share-files = true\nshare-bandwidth = \"50MiB\"");
     // A host that dies has no time to tidy up either.
+    for signal in ["TERM", "KILL"] {
+        fleet.hosts[1].signal(signal);
+        fleet.hosts[1].wait();
+        let come = fleet.come();
+        assert!(come >= 1 << 20 && come < 2 * SIZE as u64, "{come} stay after {signal}");
+        fleet.hosts[1] = fleet.host(1, "share-files = true\nshare-bandwidth = \"1MiB\"");
+        fleet.copies(come + (1 << 20));
+    }
     fleet.answers(1);
     fleet.assert_whole();
     let most = 2 * SIZE as u64 + (2 << 20);
     assert!(fleet.given() <= most, "{} of {most}: nothing is copied twice", fleet.given());
-    until("the copy is over", || !dump_of(&fleet.store).contains("copies/h1"));
+    let is_over =
+        |view: FleetView| view.copies.values().all(|copies| copies.record.body == HostCopies::default());
+    until("the copy is over", || view(&fleet.store).is_some_and(is_over));
 }
 
 #[test]
@@ -256,6 +267,22 @@ fn a_host_that_shares_nothing_gives_nothing_and_copies_nothing() {
     let refused = http::chat(fleet.hosts[1].address, "one");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(!fleet.file(1, 1).exists() && !dump_of(&fleet.store).contains("copies/"));
+}
+
+#[test]
+fn with_a_shared_key_files_are_for_those_that_have_it() {
+    let fleet = Fleet::with_lines("1GiB", ("", ""), "share-files = true");
+    for (hop, code) in [("files", "bad_request"), ("copy", "no_copy")] {
+        let ask = |key: &str| {
+            let lines = [("plimsoll-hop", hop), ("plimsoll-model", "one"), ("authorization", key)];
+            let answer = header(fleet.hosts[1].address, &lines);
+            (answer.status, answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned())
+        };
+        for wrong in ["", "Bearer ", "Bearer guess"] {
+            assert_eq!(ask(wrong), (401, "invalid_fleet_key".to_owned()), "{hop} {wrong}");
+        }
+        assert_eq!(ask(&format!("Bearer {KEY}")).1, code);
+    }
 }
 
 fn digest_of(path: &Path) -> String {

@@ -205,3 +205,72 @@ fn a_number_that_the_engine_reads_otherwise_is_never_pasted() {
         assert!(why.contains("`-c 64k`: llama-server reads this as 64; write `-c 65536`"), "{why}");
     }
 }
+
+/// Runs `plan` with a host of this size and returns status and text.
+fn with_host(model: &str, host: &str, words: &[&str]) -> (Option<i32>, String) {
+    let output = plimsoll(&[&["plan", model, "--host", host][..], words].concat());
+    (output.status.code(), unwrapped(&output.stdout) + &unwrapped(&output.stderr))
+}
+
+#[test]
+fn the_largest_context_is_held_to_the_hosts_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("l8", folder.path());
+    let model = model.to_str().unwrap();
+    let partly = ["--card", "3060", "-ngl", "10", "--no-mmap"];
+    let plan = |context: &str| with_host(model, "5GiB", &[&partly[..], &["-c", context]].concat());
+    let (status, said) = plan("8192");
+    assert_eq!(status, Some(0), "{said}");
+    let largest =
+        said.split("largest context that fits: ").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let next = (largest.parse::<u64>().unwrap() + 256).to_string();
+    assert_eq!((plan(&largest).0, plan(&next).0), (Some(0), Some(1)), "{largest}");
+
+    let fit = [&partly[..], &["-c", "8192", "--fit", "ctx"]].concat();
+    let (status, said) = with_host(model, "5GiB", &fit);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains(&format!("--ctx-size {largest}\n")), "{said}");
+    assert!(said.contains(&format!("a context of {largest} tokens fits in the host's memory")), "{said}");
+    let (status, said) = with_host(model, "1GiB", &fit);
+    assert!(status == Some(1) && said.contains("does not fit as requested"), "{said}");
+    assert!(said.contains("nothing fits") && !said.contains("--ctx-size"), "{said}");
+}
+
+#[test]
+fn one_more_card_is_no_advice_where_the_host_has_no_memory_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("l8", folder.path());
+    let model = model.to_str().unwrap();
+    let advice = "spread the model over one more card";
+    let said = |host| with_host(model, host, &["--card", "3060", "-c", "65536"]).1;
+    assert!(said("32GiB").contains(advice) && !said("500MiB").contains(advice), "{}", said("500MiB"));
+}
+
+#[test]
+fn a_hint_names_what_is_saved_on_the_card_that_lacks_the_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("l8", folder.path());
+    let model = model.to_str().unwrap();
+    let plan = |more: &[&str]| -> Value {
+        let words = ["plan", "--json", model, "--card", "2x3060", "-np", "2", "-c", "262144"];
+        serde_json::from_slice(&plimsoll(&[&words[..], more].concat()).stdout).unwrap()
+    };
+    let peak = |plan: &Value| plan["cards"][0]["peak"].as_u64().unwrap();
+    let (before, after) = (plan(&[]), plan(&["-ctk", "q4_0", "-ctv", "q4_0"]));
+    let hints = before["hints"].as_array().unwrap();
+    let hint = hints.iter().find(|hint| hint["flags"] == "-ctk q4_0 -ctv q4_0").expect("the hint is there");
+    assert_eq!(hint["saves"].as_u64().unwrap(), peak(&before) - peak(&after));
+}
+
+#[test]
+fn slots_with_caches_of_their_own_are_told_what_each_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("l8", folder.path());
+    let model = model.to_str().unwrap();
+    let said =
+        |words: &[&str]| with_host(model, "64GiB", &[&["--card", "3090", "-np", "2"], words].concat()).1;
+    assert!(
+        said(&["-c", "8192"]).contains("largest context that fits: 150528 (75264 for each of 2 requests)")
+    );
+    assert!(said(&["--fit", "ctx"]).contains("a context of 150528 tokens (75264 a request) fits"));
+}

@@ -32,6 +32,7 @@ fn what_is_not_there_or_cannot_be_executed_has_the_codes_of_env() {
         ("no-such-program", 127, "was not found"),
         ("/no/such/program", 127, "was not found"),
         (text.to_str().unwrap(), 126, "is not executable"),
+        (folder.path().to_str().unwrap(), 126, "is not executable"),
     ] {
         let output = run(&[], &[command]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{command}");

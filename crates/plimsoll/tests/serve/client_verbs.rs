@@ -354,6 +354,31 @@ fn stop_ends_the_users_own_server_and_waits_for_its_end() {
     assert!(status == Some(1) && error.contains("does not answer"), "{error}");
 }
 
+#[test]
+fn stop_needs_no_key_for_the_users_own_server() {
+    let mut daemon =
+        Setup::new().model("alpha", "100MiB", "", "").config("[serve]\napi-keys = ['secret']\n").start();
+    assert_eq!(failed(&plimsoll(&daemon, "", &["ps"])).0, Some(1), "other verbs need one");
+    printed(&plimsoll(&daemon, "", &["stop"]));
+    assert!(daemon.wait().success());
+}
+
+#[test]
+fn a_model_that_is_not_served_is_listed_with_its_mistakes() {
+    let daemon = Setup::new()
+        .model("alpha", "100MiB", "", "")
+        .config("[models.typo]\nmodel = 'm.gguf'\nflags = '--ctx-sise 4 -c 64k'\n")
+        .start();
+    for verb in ["ps", "status"] {
+        let list = printed(&plimsoll(&daemon, "", &[verb]));
+        let line = list.lines().find(|line| line.starts_with("typo is not served: ")).expect(&list);
+        assert!(line.contains("unknown flag `--ctx-sise`; did you mean --ctx-size?"), "{line}");
+        assert!(line.contains("`-c 64k`: llama-server reads this as 64; write `-c 65536`"), "{line}");
+    }
+    let (status, error) = failed(&plimsoll(&daemon, "", &["load", "typo"]));
+    assert!(status.is_some_and(|status| status > 0) && error.contains("--ctx-sise"), "{error}");
+}
+
 // A page in front of the server, or a tunnel to another machine, says a number that is another process here.
 #[test]
 fn stop_ends_no_process_but_the_one_that_listens() {

@@ -80,3 +80,56 @@ fn what_cannot_be_imported_or_written_ends_with_its_status_and_a_remedy() {
     }
     assert_eq!(std::fs::read_to_string(folder.path().join("b.yaml")).ok().as_deref(), Some("models: {}\n"));
 }
+
+#[test]
+fn a_command_of_llama_server_runs_the_given_engine_where_the_path_has_none() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    plimsoll_specimens::write("tiny", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
+        .expect("the model can be written");
+    let yaml = "models:\n  a:\n    cmd: llama-server --port ${PORT} -m m.gguf -c 512\n";
+    std::fs::write(folder.path().join("swap.yaml"), yaml).expect("the folder can be written");
+    let check = |more: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["serve", "swap.yaml", "--check", "--card", "name=host,kind=host,total=1GiB"])
+            .args(more)
+            .current_dir(folder.path())
+            .env("PLIMSOLL_NVML", "")
+            .env("PATH", "/nowhere")
+            .env("HOME", folder.path())
+            .env_remove("XDG_DATA_HOME")
+            .output()
+            .expect("plimsoll runs");
+        (run.status.code(), String::from_utf8_lossy(&run.stdout).into_owned())
+    };
+    let (status, said) = check(&[]);
+    assert!(
+        status == Some(1) && said.contains("no engine was found: there is no llama-server on PATH"),
+        "{said}"
+    );
+    let engine = fake_engine().display().to_string();
+    let (status, said) = check(&["--engine", &engine]);
+    assert!(status == Some(0) && said.contains("model a  "), "{said}");
+}
+
+#[test]
+fn the_context_that_a_refusal_advises_fits_beside_the_prompt_cache() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    plimsoll_specimens::write("l8", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
+        .expect("the model can be written");
+    let engine = fake_engine().display().to_string();
+    let check = |more: &str| {
+        let toml = format!("[models.a]\nmodel = 'm.gguf'\n{more}\n");
+        std::fs::write(folder.path().join("c.toml"), toml).expect("the folder can be written");
+        let check = ["serve", "c.toml", "--check", "--card", "kind=host,total=10GiB", "--engine", &engine];
+        let (status, said, _) = plimsoll(folder.path(), &check);
+        (status, said)
+    };
+    let (status, said) = check("flags = '-c 65536'");
+    assert_eq!(status, Some(1), "{said}");
+    let advised =
+        said.split("use a context of ").nth(1).and_then(|rest| rest.split(' ').next()).expect(&said);
+    let (status, said) = check(&format!("flags = '-c {advised}'"));
+    assert_eq!(status, Some(0), "{advised}: {said}");
+    let (status, said) = check("flags = '-c 65536'\ntoo-large = 'lower-context'");
+    assert_eq!(status, Some(0), "{said}");
+}

@@ -113,6 +113,10 @@ fn what_was_installed_is_removed_and_nothing_else() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(remove(), "nothing is installed\n");
+    let mut list = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let none =
+        list.args(["engine", "list"]).env("PLIMSOLL_HOME", &home).env("PATH", "/nowhere").output().unwrap();
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
     for folder in ["engines/xllamacpp-1/venv", "quickstart", "own"] {
         std::fs::create_dir_all(home.join(folder)).unwrap();
         std::fs::write(home.join(folder).join("file"), "x").unwrap();

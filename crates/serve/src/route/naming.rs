@@ -102,7 +102,10 @@ impl<H: ModelService> HttpServer<H> {
         if let Some(problem) = self.service.refusal(name) {
             return problem;
         }
-        let message = format!("model '{name}' not found");
+        let mut known = self.listed(head).map(|listing| listing.name);
+        let same = known.find(|known| known.eq_ignore_ascii_case(name));
+        let meant = same.map_or_else(String::new, |same| format!("; did you mean '{same}'?"));
+        let message = format!("model '{name}' not found{meant}");
         HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names(head))
     }
 

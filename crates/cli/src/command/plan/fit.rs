@@ -32,7 +32,11 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
-            format!("`{name}` is not a value of --fit; use {} or all", known.join(", "))
+            let engines = match name {
+                "on" | "off" => "; llama-server's own --fit goes after `--`",
+                _ => "",
+            };
+            format!("`{name}` is not a value of --fit; use {} or all{engines}", known.join(", "))
         })
     };
     text.split(',').map(find).collect::<Result<_, _>>().map(FitDirections)

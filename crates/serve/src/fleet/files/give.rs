@@ -275,4 +275,31 @@ mod tests {
         assert_eq!(read("POST", &path, "bytes=0-1"), None);
         assert_eq!(read("DELETE", "/00ff00ff00ff00ff-12", ""), None);
     }
+
+    #[test]
+    fn million_questions_about_files_are_refused_or_name_a_digest() {
+        let sha256 = "0123456789abcdef".repeat(4);
+        let part = format!("/{sha256} bytes=0-1023");
+        let seeds: [&[u8]; 2] = [part.as_bytes(), b"/00ff00ff00ff00ff-12 bytes=5-10"];
+        let tokens: [&[u8]; 8] = [b"/", b"..", b"%2e", b"%2f", b"bytes=", b"-", b"//", b"?"];
+        plimsoll_fuzz::mutants(&seeds, &tokens, |mutant| {
+            let text = String::from_utf8_lossy(mutant);
+            let (path, range) = text.split_once(' ').unwrap_or((&text, ""));
+            let request = Request::builder().uri(path).header(RANGE, range).body(());
+            let Ok(request) = request else { return };
+            match FileQuestion::read(&request.into_parts().0) {
+                Some(FileQuestion::Part { sha256, start, length }) => {
+                    assert!(sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit()));
+                    assert!((1..=MOST_PART).contains(&length) && start.checked_add(length - 1).is_some());
+                }
+                Some(FileQuestion::List(digest)) => {
+                    assert!(
+                        digest.header.len() == 16
+                            && digest.header.bytes().all(|byte| byte.is_ascii_hexdigit())
+                    );
+                }
+                None => {}
+            }
+        });
+    }
 }

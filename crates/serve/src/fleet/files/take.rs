@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use plimsoll_base::Order;
 use plimsoll_config::ConfiguredModel;
 use plimsoll_fleet::{FileDigest, RunningCopy};
 use plimsoll_hub::{HostFault, HubError, HubFailure};
@@ -76,7 +77,7 @@ impl FleetMember {
             Some(CopySource { host: name.clone(), address: host.address.clone(), digest })
         });
         let mut sources: Vec<CopySource> = sources.collect();
-        sources.sort_by_key(|source| offers::fnv(format!("{own}\n{}", source.host).as_bytes()));
+        sources.order_by_key(|source| offers::fnv(format!("{own}\n{}", source.host).as_bytes()));
         if sources.iter().any(|source| Some(&source.digest) != sources.first().map(|first| &first.digest)) {
             tracing::warn!("fleet: hosts have different files for model '{model}', so none is copied");
             return Vec::new();

@@ -79,6 +79,12 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert!(status == 400 && text.contains("model is already running"), "{text}");
         assert_eq!(ask(&stage, "POST /models/unload", body).await, (200, r#"{"success":true}"#.to_owned()));
         assert_eq!(ask(&stage, "POST /api/models/unload/real", "").await.0, 200);
+        // llama-swap's path for all unloads the one that its body names.
+        assert_eq!(
+            ask(&stage, "POST /api/models/unload", body).await,
+            (200, r#"{"success":true}"#.to_owned())
+        );
+        assert_eq!(ask(&stage, "POST /api/models/unload", r#"{"model":"zz"}"#).await.0, 404);
         assert_eq!(ask(&stage, "GET /unload", "").await, (200, "OK".to_owned()));
         assert_eq!(ask(&stage, "POST /api/models/pin?for=9", body).await.0, 200);
         assert_eq!(ask(&stage, "POST /api/models/pin?for=0", body).await.0, 400);
@@ -93,7 +99,7 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert_eq!(ask(&stage, "GET /models?reload=1", "").await.0, 200);
         assert_eq!(
             *stage.service.orders.borrow(),
-            ["unload", "unload", "unload", "pin", "unpin", "load", "reload"]
+            ["unload", "unload", "unload", "unload", "pin", "unpin", "load", "reload"]
         );
     });
 }

@@ -1,0 +1,5 @@
+//! Packs the published schema.
+
+fn main() -> std::io::Result<()> {
+    plimsoll_packed::pack_file("../../docs/reference/config.schema.json")
+}
