@@ -31,6 +31,14 @@ const PAGE: usize = 500;
 /// Source: ErrGRPCNoSpace in etcd's `api/v3rpc/rpctypes/error.go`.
 const NO_SPACE: &str = "database space exceeded";
 
+/// The record of a fleet that was written last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatestRecord {
+    pub revision: u64,
+    /// Records of the fleet at that time.
+    pub records: usize,
+}
+
 /// Client of one store, for the keys of one fleet.
 #[derive(Debug)]
 pub struct Etcd {
@@ -94,6 +102,16 @@ impl Etcd {
     pub async fn header(&self) -> Result<StoreHeader, StoreError> {
         let range = json!({ "key": base64(self.keys.prefix().as_bytes()), "count_only": true });
         Ok(self.gateway.ask("/v3/kv/range", &range).await?.header)
+    }
+
+    /// The fleet's own records: how many there are, and when one was written last.
+    pub async fn latest(&self) -> Result<LatestRecord, StoreError> {
+        let prefix = self.keys.prefix().as_bytes();
+        let range = json!({ "key": base64(prefix), "range_end": base64(&end_of_prefix(prefix)), "limit": "1",
+            "sort_order": "DESCEND", "sort_target": "MOD", "keys_only": true });
+        let answer = self.gateway.ask("/v3/kv/range", &range).await?;
+        let revision = answer.kvs.first().map_or(0, |pair| pair.mod_revision);
+        Ok(LatestRecord { revision, records: usize::try_from(answer.count).unwrap_or(usize::MAX) })
     }
 
     /// The seats of a model that a quorum has.

@@ -41,6 +41,8 @@ pub(crate) struct Answer {
     pub(crate) header: StoreHeader,
     pub(crate) kvs: Vec<Pair>,
     pub(crate) more: bool,
+    #[serde(deserialize_with = "number")]
+    pub(crate) count: u64,
     pub(crate) succeeded: bool,
     #[serde(rename = "ID", deserialize_with = "number")]
     pub(crate) lease: u64,

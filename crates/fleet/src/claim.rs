@@ -4,6 +4,7 @@
 //! holds what is only advice. A host that becomes idle or busy therefore costs no claim its transaction.
 
 use super::keys::FleetKey;
+use super::node::TransactionOutcome;
 use super::place::SeatPlan;
 use super::records::{Record, Seat, Turn};
 use super::view::FleetView;
@@ -67,6 +68,29 @@ impl Write {
 pub struct Transaction {
     pub compares: Vec<Compare>,
     pub writes: Vec<Write>,
+}
+
+/// DECISION: without a lease nothing is written that goes with one, and what was written with a former one counts as
+/// unknown. A registration without a lease outlives its host, whose models are then refused for ever.
+impl Transaction {
+    fn is_leased(&self) -> bool {
+        self.writes.iter().any(|write| write.leased)
+    }
+
+    /// False for a transaction that waits for a lease: 0 is none.
+    pub fn may_go_with(&self, lease: u64) -> bool {
+        lease != 0 || !self.is_leased()
+    }
+
+    /// The outcome of a transaction that went with the lease `sent`, for a host that has the lease `present` now.
+    pub fn outcome_of(&self, outcome: TransactionOutcome, sent: u64, present: u64) -> TransactionOutcome {
+        match outcome {
+            TransactionOutcome::Applied(_) if self.is_leased() && sent != present => {
+                TransactionOutcome::Unknown
+            }
+            outcome => outcome,
+        }
+    }
 }
 
 /// Transaction that gives a model its seat.

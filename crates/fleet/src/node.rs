@@ -6,6 +6,7 @@
 //! While the store is silent, loaded models are served; nothing is seated, loaded or released.
 
 mod copying;
+mod doubts;
 mod harbour;
 mod pauses;
 mod registration;
@@ -19,11 +20,13 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Reason};
 
+use self::doubts::SeatDoubts;
 use self::harbour::{HeldSeat, LocalRun};
 use self::registration::Registration;
 use self::router::{PendingClaim, Wish};
 use super::claim::{Transaction, Write};
 use super::records::{HostCopies, OfferList, RunPhase, Seat};
+use super::source::{NewsSource, SourceTrust};
 use super::view::{FleetView, StoreChange, Versioned};
 
 /// Identity and memory of this host.
@@ -96,6 +99,8 @@ pub struct Affinity {
 
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
+    /// Where the news come from, from the next reading on.
+    NewsFrom(NewsSource),
     /// All records of the store at a revision.
     Read {
         revision: u64,
@@ -160,6 +165,8 @@ pub enum FleetEvent {
         model: String,
         host: String,
     },
+    /// Hosts that were told to hold a seat have declined it again and again.
+    SeatsDeclined,
     /// What answers at the address of a host has not shown that it is the host.
     HostDistrusted {
         host: String,
@@ -211,6 +218,14 @@ pub enum FleetEffect {
     HoldIdle {
         held: bool,
     },
+    /// The store has been restored, which its records show; the host has begun another life.
+    StoreRestored,
+    /// This host told what the store does not have.
+    NewsDoubted {
+        host: String,
+    },
+    /// The host that tells the news is followed no more, and the store is read itself.
+    LeaveSource,
     WakeAt(Duration),
 }
 
@@ -220,6 +235,7 @@ enum Operation {
     Claim { model: String, nonce: String },
     Resolve { model: String, nonce: String },
     Confirm { model: String },
+    ConfirmTold { model: String },
     GiveUp { seat: HeldSeat },
     Register { writes: Vec<Write> },
     Publish,
@@ -235,6 +251,10 @@ pub struct FleetNode {
     incarnation: String,
     /// Lives since the start of the daemon.
     lives: u32,
+    trust: SourceTrust,
+    doubts: SeatDoubts,
+    /// The last revision at which the store has applied a transaction of this daemon.
+    applied: u64,
     operations: BTreeMap<u64, Operation>,
     next_operation: u64,
     random: u64,
@@ -274,6 +294,9 @@ impl FleetNode {
             view: FleetView::default(),
             silent: Some((Duration::ZERO, "the store has not been read yet".to_owned())),
             lives: 0,
+            trust: SourceTrust::default(),
+            doubts: SeatDoubts::default(),
+            applied: 0,
             operations: BTreeMap::new(),
             next_operation: 0,
             offers: <(String, OfferList)>::default(),
@@ -298,6 +321,11 @@ impl FleetNode {
         self.silent.is_none()
     }
 
+    /// The revision that each later reading of the store has reached, unless the store was restored.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
     pub fn incarnation(&self) -> &str {
         &self.incarnation
     }
@@ -313,11 +341,9 @@ impl FleetNode {
         // A request changes nothing of what is looked through below, which takes time with the size of the fleet.
         let is_request = matches!(event, Wanted { .. } | Hop { .. } | Ended { .. });
         match event {
+            FleetEvent::NewsFrom(source) => self.take_source(source),
             FleetEvent::Read { revision, records } => {
-                self.silent = None;
-                let before = std::mem::replace(&mut self.view, FleetView::at(revision, records));
-                self.view.distrusted = before.distrusted;
-                self.note_gone(now, &before.hosts);
+                self.read(now, FleetView::at(revision, records), effects);
             }
             FleetEvent::Changed(changes) => {
                 let before: Vec<_> = self.hosts_of(&changes);
@@ -348,12 +374,13 @@ impl FleetNode {
             FleetEvent::HostFailed { request, model, host } => {
                 self.host_failed(now, request, &model, &host, effects)
             }
+            FleetEvent::SeatsDeclined => self.doubt_news(now, effects),
             FleetEvent::HostDistrusted { host } => self.distrust(now, host),
             FleetEvent::Tick => self.trust_again(now),
         }
         if self.silent.is_none() {
             if !is_request {
-                self.check_runs(effects);
+                self.check_runs(now, effects);
                 self.sweep(now, effects);
             }
             self.retry_claims(now, effects);
@@ -384,12 +411,18 @@ impl FleetNode {
         outcome: TransactionOutcome,
         effects: &mut Vec<FleetEffect>,
     ) {
-        match self.operations.remove(&operation) {
+        let operation = self.operations.remove(&operation);
+        // Not for one of a former life: the store was restored since.
+        if let (Some(_), TransactionOutcome::Applied(revision)) = (&operation, outcome) {
+            self.applied = self.applied.max(revision);
+        }
+        match operation {
             Some(Operation::Claim { model, nonce }) => self.claimed(now, model, nonce, outcome, effects),
             Some(Operation::GiveUp { seat }) => self.gave_up(now, &seat, outcome),
-            Some(Operation::Register { writes }) => self.registered(now, writes, outcome),
+            Some(Operation::Register { writes }) => self.registered(now, writes, outcome, effects),
             Some(Operation::Publish) => self.registration.published(now, outcome),
-            Some(Operation::Resolve { .. } | Operation::Confirm { .. }) | None => {}
+            Some(Operation::Resolve { .. } | Operation::Confirm { .. } | Operation::ConfirmTold { .. })
+            | None => {}
         }
     }
 
@@ -403,6 +436,7 @@ impl FleetNode {
         match self.operations.remove(&operation) {
             Some(Operation::Resolve { model, nonce }) => self.resolved(now, model, &nonce, seats, effects),
             Some(Operation::Confirm { model }) => self.confirmed(now, &model, seats, effects),
+            Some(Operation::ConfirmTold { model }) => self.told_confirmed(now, &model, seats, effects),
             _ => {}
         }
     }
@@ -430,6 +464,7 @@ impl FleetNode {
     fn begin_life(&mut self, effects: &mut Vec<FleetEffect>) {
         self.lives += 1;
         self.incarnation = format!("{}.{}", self.settings.life, self.lives);
+        (self.applied, self.doubts) = (0, SeatDoubts::default());
         self.operations.clear();
         self.burnt.clear();
         self.giving_up.clear();

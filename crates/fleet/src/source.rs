@@ -4,16 +4,24 @@
 //! each other host asks one of a lower rank. So no election is needed, and no circle comes about among daemons that know
 //! the same hosts; `depth`, which goes with the news, ends one among daemons that do not.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use super::view::FleetView;
 
 /// Hosts that watch the store in a fleet that is too large for all to do so, at most.
 const ROOTS: usize = 32;
 /// Hosts that ask one host, as long as each answers.
 const ASKING: usize = 16;
-/// Attempts with other hosts, one after the other, after which the store itself is asked.
+/// Attempts with other hosts, one after the other, after which the store itself is asked: three, and one more for each
+/// thousand hosts. Where ten thousand come back at once, most sources are not whole at the first attempts, and those that ask
+/// the store instead keep the others from it.
 const TRIES: u32 = 3;
+const A_TRY: usize = 1000;
 /// News that came over so many hosts are passed on no further.
 pub const DEEPEST: u32 = 8;
+/// Time for which a host that told what the store does not have is no source.
+const DOUBTED: Duration = Duration::from_secs(3600);
 
 /// Where a daemon's news come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +30,51 @@ pub enum NewsSource {
     Host { name: String, address: String },
 }
 
+/// What a daemon knows of those that tell it the news.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceTrust {
+    /// Where the news come from now, and where the view at hand came from.
+    pub(crate) from: NewsSource,
+    pub(crate) read_from: NewsSource,
+    /// Hosts that told what the store does not have, since when.
+    doubted: BTreeMap<String, Duration>,
+}
+
+impl Default for SourceTrust {
+    fn default() -> Self {
+        Self { from: NewsSource::Store, read_from: NewsSource::Store, doubted: BTreeMap::new() }
+    }
+}
+
+impl SourceTrust {
+    /// True while another host tells the news, and until the store was read after that.
+    pub(crate) fn is_told(&self) -> bool {
+        self.from != NewsSource::Store || self.read_from != NewsSource::Store
+    }
+
+    /// Takes a host for none of the sources, for a time; false if it was none before.
+    pub(crate) fn doubt(&mut self, now: Duration, source: &NewsSource) -> bool {
+        match source {
+            NewsSource::Store => false,
+            NewsSource::Host { name, .. } => self.doubted.insert(name.clone(), now).is_none(),
+        }
+    }
+
+    /// The source, if it is not doubted; else the store.
+    pub(crate) fn or_store(&mut self, now: Duration, source: NewsSource) -> NewsSource {
+        self.doubted.retain(|_, since| now < *since + DOUBTED);
+        match &source {
+            NewsSource::Host { name, .. } if self.doubted.contains_key(name) => NewsSource::Store,
+            _ => source,
+        }
+    }
+}
+
 /// The source of the host `own`, after so many attempts that failed; `random` draws another one then.
 ///
 /// Up to `watchers` hosts all watch the store.
 pub fn source(view: &FleetView, own: &str, watchers: usize, failed: u32, random: u64) -> NewsSource {
-    if view.hosts.len() <= watchers || failed > TRIES {
+    if view.hosts.len() <= watchers || failed > tries(view.hosts.len()) {
         return NewsSource::Store;
     }
     let place = place_of(own);
@@ -51,6 +99,10 @@ pub fn source(view: &FleetView, own: &str, watchers: usize, failed: u32, random:
 /// Hosts that read the store whole when all come back at once.
 pub(crate) fn readers(hosts: usize, watchers: usize) -> usize {
     if hosts <= watchers { hosts } else { roots(watchers) }
+}
+
+fn tries(hosts: usize) -> u32 {
+    TRIES.saturating_add(u32::try_from(hosts / A_TRY).unwrap_or(u32::MAX))
 }
 
 fn roots(watchers: usize) -> usize {
@@ -142,11 +194,11 @@ mod tests {
     #[test]
     fn other_sources_make_no_circle_either_and_the_store_is_the_last() {
         let view = fleet(1000);
-        for failed in 1..=TRIES {
+        for failed in 1..=tries(1000) {
             let sources = sources(&view, 300, failed);
             view.hosts.keys().for_each(|name| assert!(depth(&sources, name) <= DEEPEST));
         }
-        assert!(sources(&view, 300, TRIES + 1).values().all(Option::is_none));
+        assert!(sources(&view, 300, tries(1000) + 1).values().all(Option::is_none));
     }
 
     #[test]

@@ -114,6 +114,13 @@ impl FleetView {
             .chain(unreadable)
     }
 
+    /// Records that the store has, as far as known.
+    pub fn count(&self) -> usize {
+        let Self { hosts, offers, states, seats, turns, drains, revoked, copies, unreadable, .. } = self;
+        let advice = states.len() + turns.len() + drains.len() + revoked.len() + copies.len();
+        hosts.len() + offers.len() + seats.len() + advice + unreadable.len()
+    }
+
     /// The revision at which the key was last written, as far as known; 0 if it is not there.
     pub fn revision_of(&self, key: &FleetKey) -> u64 {
         let known = match key {
@@ -206,6 +213,19 @@ impl FleetView {
                 && self.unreadable.contains_key(&FleetKey::Drain(name.to_owned())))
     }
 
+    /// True if a later reading of the store, at this revision, cannot follow on this view: it has a record of a time that
+    /// this view covers, and this view has another one. Revocations are read apart and are left out, and so are copies, of which
+    /// a host with an earlier version does not tell.
+    pub fn contradicts(&self, later: &Self) -> bool {
+        let (at, until) = (self.revision, later.revision);
+        is_forked(&self.hosts, &later.hosts, at, until)
+            || is_forked(&self.offers, &later.offers, at, until)
+            || is_forked(&self.states, &later.states, at, until)
+            || is_forked(&self.seats, &later.seats, at, until)
+            || is_forked(&self.turns, &later.turns, at, until)
+            || is_forked(&self.drains, &later.drains, at, until)
+    }
+
     /// Memory of a host that no seat and no unseated model takes.
     pub fn free(&self, name: &str, host: &HostRecord) -> Bytes {
         let promised = self.seating.promised(name, &host.incarnation);
@@ -223,6 +243,18 @@ fn told<K, T: Serialize + DeserializeOwned>(
         revision: kept.revision,
         value: Some(kept.record.write()),
     })
+}
+
+/// True if a record of `later`, written at `at` or before, is not the one that `former` had then. One that this daemon
+/// wrote after `until` is not in a reading of that revision.
+fn is_forked<K: Ord, T: PartialEq>(
+    former: &BTreeMap<K, Versioned<T>>,
+    later: &BTreeMap<K, Versioned<T>>,
+    at: u64,
+    until: u64,
+) -> bool {
+    let mut covered = later.iter().filter(|(_, kept)| kept.revision <= at);
+    covered.any(|(name, kept)| former.get(name).is_none_or(|had| had != kept && had.revision <= until))
 }
 
 /// Puts or deletes a record; false if the value cannot be read.
@@ -264,5 +296,34 @@ mod tests {
         assert_eq!(view.drains.len(), 1, "an older change is no news");
         view.apply(&change(key.clone(), 6, ""));
         assert_eq!((view.revision_of(&key), view.revision), (0, 6));
+    }
+
+    #[test]
+    fn a_reading_of_another_history_contradicts_the_view() {
+        let (a, b) = (FleetKey::Drain("a".to_owned()), FleetKey::Drain("b".to_owned()));
+        let (leaves, stays) = (r#"{"schema":1,"leave":true}"#, r#"{"schema":1,"leave":false}"#);
+        let mut view = FleetView::at(9, [change(a.clone(), 4, leaves)]);
+        let contradicts = |view: &FleetView, revision, records: &[StoreChange]| {
+            view.contradicts(&FleetView::at(revision, records.to_vec()))
+        };
+        for follows in [
+            vec![change(a.clone(), 4, leaves)],
+            vec![change(a.clone(), 10, stays), change(b.clone(), 11, leaves)],
+            // Deleted since.
+            vec![],
+        ] {
+            assert!(!contradicts(&view, 12, &follows), "{follows:?}");
+        }
+        for forked in [
+            vec![change(a.clone(), 4, stays)],
+            vec![change(a.clone(), 3, leaves)],
+            vec![change(a.clone(), 4, leaves), change(b.clone(), 9, leaves)],
+        ] {
+            assert!(contradicts(&view, 12, &forked), "{forked:?}");
+        }
+        // A write of this daemon's own, of which another one does not know yet.
+        view.enter(&change(a.clone(), 14, stays));
+        assert!(!contradicts(&view, 12, &[change(a.clone(), 4, leaves)]));
+        assert!(contradicts(&view, 15, &[change(a, 4, leaves)]));
     }
 }

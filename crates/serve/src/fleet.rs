@@ -5,6 +5,7 @@
 
 mod files;
 mod follow;
+mod follow_host;
 mod news;
 mod offers;
 mod pass;
@@ -57,6 +58,9 @@ pub(crate) struct FleetMember {
     lease_given_up: Notify,
     /// News come from another host, and not from the store.
     is_following: Cell<bool>,
+    /// What the host that tells the news told is not so; it is left.
+    leaves_source: Cell<bool>,
+    source_left: Notify,
     told: ToldNews,
     trust: HostTrust,
     /// Where other hosts come to, if not to the address of clients.
@@ -302,6 +306,16 @@ impl FleetMember {
                         hint: set `host` under [fleet]"
                     );
                 }
+            }
+            FleetEffect::StoreRestored => self.begin_life(),
+            FleetEffect::NewsDoubted { host } => {
+                tracing::warn!(
+                    "fleet: host '{host}' told what the store does not have; its news are not taken for an hour"
+                );
+            }
+            FleetEffect::LeaveSource => {
+                self.leaves_source.set(true);
+                self.source_left.notify_one();
             }
             FleetEffect::WakeAt(at) => {
                 self.wake_at.set(Some(at));

@@ -9,7 +9,7 @@ mod watchers;
 
 use std::time::Duration;
 
-use plimsoll_etcd::{Etcd, StoreAddress, StoreError};
+use plimsoll_etcd::{Etcd, LatestRecord, StoreAddress, StoreError};
 use plimsoll_fleet::{
     ClaimGuard, Compare, Drain, FleetKey, FleetView, KeySpace, Record, Transaction, TransactionOutcome, Write,
 };
@@ -74,6 +74,27 @@ async fn more_records_than_a_page_are_read_at_one_revision() {
     }
     let (header, records) = store.read().await.unwrap();
     assert_eq!((header.revision, records.len()), (12, 1100));
+}
+
+#[tokio::test]
+async fn writes_of_another_fleet_are_none_of_this_one() {
+    let cluster = Cluster::start(1);
+    let store = client(&cluster.address());
+    // A name that begins alike.
+    let other = client(&format!("{}s", cluster.address()));
+    ready(&store).await;
+    assert_eq!(store.latest().await.unwrap(), LatestRecord { revision: 0, records: 0 });
+    for host in ["a", "b"] {
+        store.transact(&drain(host, 0, record()), 0).await;
+    }
+    let latest = LatestRecord { revision: 3, records: 2 };
+    assert_eq!(store.latest().await.unwrap(), latest);
+    other.transact(&drain("a", 0, record()), 0).await;
+    assert_eq!(store.latest().await.unwrap(), latest, "the store's revision is another fleet's");
+    assert_eq!(store.header().await.unwrap().revision, 4);
+    // A deletion shows in the number.
+    store.transact(&drain("a", 2, None), 0).await;
+    assert_eq!(store.latest().await.unwrap(), LatestRecord { records: 1, ..latest });
 }
 
 #[tokio::test]

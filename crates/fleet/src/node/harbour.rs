@@ -142,8 +142,13 @@ impl FleetNode {
         Ok(token)
     }
 
+    /// True for a seat for which no request has come for too long.
+    pub(super) fn is_unclaimed(&self, now: Duration, seat: &HeldSeat) -> bool {
+        self.unclaimed.get(seat).is_some_and(|since| now >= *since + UNCLAIMED)
+    }
+
     /// Deletes a seat. The token is burnt at once: the deletion may be applied long after the store was asked.
-    fn give_up(&mut self, now: Duration, seat: HeldSeat, effects: &mut Vec<FleetEffect>) {
+    pub(super) fn give_up(&mut self, now: Duration, seat: HeldSeat, effects: &mut Vec<FleetEffect>) {
         let burnt = self.burnt.entry(seat.model.clone()).or_default();
         *burnt = seat.token.max(*burnt);
         self.unclaimed.remove(&seat);
@@ -192,26 +197,38 @@ impl FleetNode {
         }
     }
 
-    /// Takes the seats that this host claimed for models that it held already.
-    fn adopt(&mut self) {
+    /// Seats that this host claimed for models that it held already.
+    fn adoptable(&self) -> Vec<(HeldSeat, Bytes)> {
         let seats = self.view.numbered_seats_on(&self.settings.name, &self.incarnation);
-        let is_new = |model: &str, token: u64| self.burnt.get(model).is_none_or(|burnt| token > *burnt);
-        let seats = seats.filter(|(model, _, seat)| is_new(model, seat.revision));
-        let seats: Vec<_> = seats
-            .map(|(model, number, seat)| (model.to_owned(), number, seat.revision, seat.record.body.need))
-            .collect();
-        for (model, number, token, need) in seats {
-            let unseated = self.runs.get_mut(&model).filter(|run| run.token.is_none() && !run.leaves);
-            if let Some(run) = unseated {
-                (run.token, run.number, run.need) = (Some(token), number, need);
-                self.registration.is_stale = true;
-            }
+        let is_held =
+            |model: &str| self.runs.get(model).is_some_and(|run| run.token.is_none() && !run.leaves);
+        let seats = seats.filter(|(model, _, seat)| is_held(model) && self.is_unburnt(model, seat.revision));
+        let held = |model: &str, number, token| HeldSeat { model: model.to_owned(), number, token };
+        seats
+            .map(|(model, number, seat)| (held(model, number, seat.revision), seat.record.body.need))
+            .collect()
+    }
+
+    pub(super) fn is_unburnt(&self, model: &str, token: u64) -> bool {
+        self.burnt.get(model).is_none_or(|burnt| token > *burnt)
+    }
+
+    pub(super) fn adopt(&mut self, seat: &HeldSeat, need: Bytes) {
+        if let Some(run) = self.runs.get_mut(&seat.model) {
+            (run.token, run.number, run.need) = (Some(seat.token), seat.number, need);
+            self.registration.is_stale = true;
         }
     }
 
-    /// Compares what is held with the seats that the store has.
-    pub(super) fn check_runs(&mut self, effects: &mut Vec<FleetEffect>) {
-        self.adopt();
+    /// Compares what is held with the seats that the store has. What another host tells of them is confirmed first.
+    pub(super) fn check_runs(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
+        let is_told = self.trust.is_told();
+        for (seat, need) in self.adoptable() {
+            match is_told {
+                true => self.confirm_told(now, &seat.model, effects),
+                false => self.adopt(&seat, need),
+            }
+        }
         let mut lost = Vec::new();
         for (model, run) in &self.runs {
             let seat = self.view.seats.get(&(model.clone(), run.number));
@@ -222,16 +239,24 @@ impl FleetNode {
             }
         }
         for (model, token, leaves) in lost {
-            self.burnt.insert(model.clone(), token);
-            if let Some(run) = self.runs.get_mut(&model) {
-                (run.token, run.leaves) = (None, leaves);
+            match is_told {
+                true => self.confirm_told(now, &model, effects),
+                false => self.lose(&model, token, leaves, effects),
             }
-            self.registration.is_stale = true;
-            effects.push(FleetEffect::Release { model });
         }
     }
 
-    fn is_evicted(&self, token: u64) -> bool {
+    /// Holds a model without a seat from now on, until it leaves.
+    pub(super) fn lose(&mut self, model: &str, token: u64, leaves: bool, effects: &mut Vec<FleetEffect>) {
+        self.burnt.insert(model.to_owned(), token);
+        if let Some(run) = self.runs.get_mut(model) {
+            (run.token, run.leaves) = (None, leaves);
+        }
+        self.registration.is_stale = true;
+        effects.push(FleetEffect::Release { model: model.to_owned() });
+    }
+
+    pub(super) fn is_evicted(&self, token: u64) -> bool {
         let (name, incarnation) = (&self.settings.name, &self.incarnation);
         self.view.seats_on(name, incarnation).any(|(_, _, seat)| seat.evicts.contains(&token))
     }
@@ -247,7 +272,10 @@ impl FleetNode {
         for seat in empty {
             let since = *self.unclaimed.entry(seat.clone()).or_insert(now);
             if now >= since + UNCLAIMED {
-                self.give_up(now, seat, effects);
+                match self.trust.is_told() {
+                    true => self.confirm_told(now, &seat.model, effects),
+                    false => self.give_up(now, seat, effects),
+                }
             }
         }
         // Idle models of a host that is drained leave; the next request seats them elsewhere.

@@ -30,9 +30,10 @@ impl FleetNode {
     }
 
     /// The source of this daemon's news, after so many attempts that failed.
-    pub fn source(&mut self, failed: u32) -> NewsSource {
+    pub fn source(&mut self, now: Duration, failed: u32) -> NewsSource {
         let random = self.draw();
-        source(&self.view, &self.settings.name, self.settings.watchers, failed, random)
+        let source = source(&self.view, &self.settings.name, self.settings.watchers, failed, random);
+        self.trust.or_store(now, source)
     }
 
     /// The same for a daemon that has read only which hosts there are.

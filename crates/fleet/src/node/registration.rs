@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 
+use super::doubts::CONFLICTS;
 use super::{FleetEffect, FleetNode, Operation, TransactionOutcome};
 use crate::claim::{ClaimGuard, Compare, Transaction, Write};
 use crate::keys::FleetKey;
@@ -32,6 +33,8 @@ pub(super) struct Registration {
     state_again: Option<Duration>,
     /// Attempts that the store has not taken, one after the other.
     failures: u32,
+    /// Conflicts, one after the other.
+    conflicts: u32,
 }
 
 impl Default for Registration {
@@ -46,6 +49,7 @@ impl Default for Registration {
             again,
             state_again,
             failures: 0,
+            conflicts: 0,
         }
     }
 }
@@ -64,7 +68,13 @@ impl Registration {
 }
 
 impl FleetNode {
-    pub(super) fn registered(&mut self, now: Duration, writes: Vec<Write>, outcome: TransactionOutcome) {
+    pub(super) fn registered(
+        &mut self,
+        now: Duration,
+        writes: Vec<Write>,
+        outcome: TransactionOutcome,
+        effects: &mut Vec<FleetEffect>,
+    ) {
         let registration = &mut self.registration;
         // What is registered is compared with the view, so an unknown outcome needs no other treatment.
         (registration.is_waiting, registration.is_stale) = (false, true);
@@ -72,6 +82,11 @@ impl FleetNode {
             TransactionOutcome::Applied(_) | TransactionOutcome::Conflict => 0,
             TransactionOutcome::Full | TransactionOutcome::Unknown => registration.failures.saturating_add(1),
         };
+        registration.conflicts = match outcome {
+            TransactionOutcome::Conflict => registration.conflicts.saturating_add(1),
+            _ => 0,
+        };
+        let is_doubtful = registration.conflicts >= CONFLICTS;
         let pause = AGAIN * (1 << registration.failures.min(MOST_DOUBLINGS));
         match outcome {
             TransactionOutcome::Applied(revision) => {
@@ -81,6 +96,9 @@ impl FleetNode {
                 }
             }
             _ => self.registration.again = Some(now + self.share(pause)),
+        }
+        if is_doubtful {
+            self.doubt_news(now, effects);
         }
     }
 
@@ -122,7 +140,11 @@ impl FleetNode {
         if let Some(other) = present.map(|host| &host.record.body).filter(|it| it.machine != body.machine) {
             let taken = FleetEffect::NameTaken { address: other.address.clone() };
             self.registration.again = Some(now + TAKEN);
-            return effects.push(taken);
+            // Only the store itself is believed in this.
+            return match self.trust.is_told() {
+                true => self.doubt_news(now, effects),
+                false => effects.push(taken),
+            };
         }
         let has_offers = self.view.offers.contains_key(&body.offers);
         if self.registration.is_leased && has_offers && present.is_some_and(|it| it.record.body == body) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_base::Reason;
 
 use super::copying::WantedCopy;
+use super::doubts::CONFLICTS;
 use super::replicas::Place;
 use super::{Affinity, FleetEffect, FleetNode, NumberedSeats, Operation, SeatToken, TransactionOutcome};
 use crate::claim::{Claim, Write};
@@ -19,8 +20,10 @@ use crate::view::{StoreChange, Versioned};
 const GRACE: Duration = Duration::from_secs(2);
 /// Time for which a host that has not shown that it is the one takes no part.
 const DISTRUST: Duration = Duration::from_secs(60);
-/// Pauses before the next claim: after a conflict, at most; and while every host is full.
+/// Pauses before the next claim: after a conflict, at most, which doubles with each further one up to 64 times; and while
+/// every host is full.
 const CONFLICT_MS: u64 = 20;
+const MOST_DOUBLINGS: u32 = 6;
 const FULL: Duration = Duration::from_millis(250);
 /// Reasons of hosts that end by themselves.
 const WAITED_FOR: [&str; 2] = ["host_full", "copies_file"];
@@ -42,6 +45,8 @@ pub(super) struct PendingClaim {
     /// The claim that the store was asked for.
     asked: Option<Claim>,
     only: Option<String>,
+    /// Conflicts of its attempts, one after the other.
+    conflicts: u32,
     /// For one more seat of a model whose hosts are busy; no request waits for it.
     more: bool,
     copy: WantedCopy,
@@ -52,7 +57,8 @@ pub(super) struct PendingClaim {
 impl PendingClaim {
     pub(super) fn new(now: Duration) -> Self {
         let (waiting, copy) = (Vec::new(), WantedCopy::default());
-        Self { waiting, again: Some(now), asked: None, only: None, more: false, copy, refused: None }
+        let (asked, only, refused) = (None, None, None);
+        Self { waiting, again: Some(now), asked, only, conflicts: 0, more: false, copy, refused }
     }
 
     /// For one more seat.
@@ -270,7 +276,7 @@ impl FleetNode {
         outcome: TransactionOutcome,
         effects: &mut Vec<FleetEffect>,
     ) {
-        let pause = Duration::from_millis(1 + self.draw() % CONFLICT_MS);
+        let drawn = self.draw();
         // The claim of an earlier request is no answer to this one; the watch tells what became of it.
         let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(&nonce)) else { return };
         match outcome {
@@ -279,7 +285,14 @@ impl FleetNode {
                 let operation = self.begin(Operation::Resolve { model: model.clone(), nonce });
                 effects.push(FleetEffect::ReadSeat { operation, model });
             }
-            TransactionOutcome::Conflict => claim.again = Some(now + pause),
+            TransactionOutcome::Conflict => {
+                let most = CONFLICT_MS << claim.conflicts.min(MOST_DOUBLINGS);
+                claim.again = Some(now + Duration::from_millis(1 + drawn % most));
+                claim.conflicts = claim.conflicts.saturating_add(1);
+                if claim.conflicts >= CONFLICTS {
+                    self.doubt_news(now, effects);
+                }
+            }
             TransactionOutcome::Full => {
                 let waiting = std::mem::take(&mut claim.waiting);
                 self.claims.remove(&model);

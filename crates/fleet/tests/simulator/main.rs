@@ -8,6 +8,7 @@ mod rack;
 mod returns;
 mod scripted;
 mod store;
+mod told;
 mod world;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ const SMALL: WorldSettings = WorldSettings {
     pause: 2000,
     late: 6,
     without: None,
+    without_lease: false,
     seed: 1,
 };
 
@@ -77,6 +79,19 @@ fn the_checker_catches_a_claim_without_its_compare_of_the_turn() {
 #[test]
 fn the_checker_catches_a_claim_without_its_compare_of_the_drain() {
     assert!(caught(ClaimGuard::Drain) > 0);
+}
+
+#[test]
+fn a_host_that_writes_before_its_lease_comes_is_caught() {
+    let kind = "a host registered without a lease";
+    let (mut registered, mut world) = (0, WorldSettings { hosts: 4, seconds: 10, ..SMALL });
+    for seed in 1..=8 {
+        world = WorldSettings { seed, ..world };
+        assert!(!faults(world).1.0.contains_key(kind), "seed {seed}");
+        let (_, without) = faults(WorldSettings { without_lease: true, ..world });
+        registered += without.0.get(kind).copied().unwrap_or_default();
+    }
+    assert!(registered > 0, "no grant came later than the reading of the store");
 }
 
 #[test]
@@ -165,6 +180,11 @@ fn a_thousand_hosts_that_come_back_at_once_do_not_fall_on_the_store() {
     assert!(large.readings <= 100, "{large:?}");
     // All of them at the store, which is what the configuration may say.
     comes_back(1000, 1000, Duration::from_secs(90));
+}
+
+#[test]
+fn long_return_of_ten_thousand_hosts_at_once() {
+    comes_back(10_000, 300, Duration::from_secs(240));
 }
 
 proptest! {

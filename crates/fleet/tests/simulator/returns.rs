@@ -161,9 +161,14 @@ pub(crate) fn run(hosts: usize, watchers: usize) -> ReturnFigures {
             Ok(whole) => world.figures.whole = world.figures.whole.max(whole),
             // After the store itself the round begins anew.
             Err(ended) => {
-                let next = (failed + 1) % 5;
-                let pause =
-                    if next > 3 { world.node.share_of_reading(AGAIN) } else { world.node.share(AGAIN) };
+                let name = format!("h{number}");
+                let of = |failed| source(&world.view, &name, world.watchers, failed, 1);
+                let next = if of(failed) == NewsSource::Store { 0 } else { failed + 1 };
+                let asks_the_store = of(next) == NewsSource::Store;
+                let pause = match asks_the_store {
+                    true => world.node.share_of_reading(AGAIN),
+                    false => world.node.share(AGAIN),
+                };
                 queue.push(Reverse((ended + pause, number, next)));
             }
         }

@@ -12,20 +12,20 @@ use plimsoll_fleet::{
 use super::checker::{Faults, check};
 use super::store::Store;
 
-const CAPACITY: Bytes = Bytes::gib(12);
+pub(super) const CAPACITY: Bytes = Bytes::gib(12);
 
-struct Scene {
-    store: Store,
+pub(super) struct Scene {
+    pub(super) store: Store,
     leases: Vec<u64>,
 }
 
-fn seat(model: &str) -> FleetKey {
+pub(super) fn seat(model: &str) -> FleetKey {
     FleetKey::Seat { model: model.to_owned(), number: 0 }
 }
 
 impl Scene {
     /// Two hosts, of which each has room for two models.
-    fn new(without: Option<ClaimGuard>) -> Self {
+    pub(super) fn new(without: Option<ClaimGuard>) -> Self {
         let mut scene = Self { store: Store { without, ..Store::default() }, leases: Vec::new() };
         let offer = ModelOffer { file: None, need: Bytes::gib(6) };
         let models = ["a", "b", "c"].map(|name| (name.to_owned(), offer.clone())).into_iter().collect();
@@ -53,18 +53,18 @@ impl Scene {
         self.leases.push(lease);
     }
 
-    fn view(&self) -> FleetView {
+    pub(super) fn view(&self) -> FleetView {
         FleetView::at(self.store.revision, self.store.all())
     }
 
-    fn claim(&self, model: &str, host: &str) -> Claim {
+    pub(super) fn claim(&self, model: &str, host: &str) -> Claim {
         let wish =
             SeatWish { model, only: Some(host), purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
         let view = self.view();
         Claim::new(&view, model, place(&view, &wish).unwrap(), "n".to_owned()).unwrap()
     }
 
-    fn seat(&mut self, model: &str, host: &str) {
+    pub(super) fn seat(&mut self, model: &str, host: &str) {
         let claim = self.claim(model, host);
         assert!(matches!(self.store.apply(&claim.transaction, 0), TransactionOutcome::Applied(_)));
     }
@@ -201,7 +201,7 @@ fn a_name_under_which_hosts_have_different_files_is_ambiguous() {
     assert!(place(&scene.view(), &named).is_ok(), "an operator names the host");
 }
 
-fn settings() -> NodeSettings {
+pub(super) fn settings() -> NodeSettings {
     NodeSettings {
         name: "h1".to_owned(),
         life: "x".to_owned(),
@@ -215,7 +215,7 @@ fn settings() -> NodeSettings {
     }
 }
 
-fn read(scene: &Scene) -> FleetEvent {
+pub(super) fn read(scene: &Scene) -> FleetEvent {
     FleetEvent::Read { revision: scene.store.revision, records: scene.store.all() }
 }
 
@@ -237,7 +237,7 @@ fn a_second_host_of_a_name_writes_nothing_until_the_first_is_gone() {
 }
 
 /// Writes of the transactions among the effects.
-fn written(effects: &[FleetEffect]) -> Vec<Write> {
+pub(super) fn written(effects: &[FleetEffect]) -> Vec<Write> {
     let writes = effects.iter().filter_map(|effect| match effect {
         FleetEffect::Transact { transaction, .. } => Some(transaction.writes.clone()),
         _ => None,
@@ -267,7 +267,7 @@ fn former_offers_are_deleted_unless_another_host_has_the_same() {
 }
 
 /// Carries out what the node wants of the store, until it wants nothing more.
-fn settle(node: &mut FleetNode, scene: &mut Scene, lease: u64, first: FleetEvent) {
+pub(super) fn settle(node: &mut FleetNode, scene: &mut Scene, lease: u64, first: FleetEvent) {
     let mut events = vec![first];
     while let Some(event) = events.pop() {
         let mut effects = Vec::new();

@@ -39,13 +39,14 @@ impl Store {
             self.conflicts += 1;
             return TransactionOutcome::Conflict;
         }
-        // A write with a lease that has ended is refused.
-        if transaction.writes.iter().any(|write| write.leased) && !self.leases.contains_key(&lease) {
+        // A write with a lease that has ended is refused; 0 is a write without one.
+        let is_leased = lease != 0 && transaction.writes.iter().any(|write| write.leased);
+        if is_leased && !self.leases.contains_key(&lease) {
             return TransactionOutcome::Conflict;
         }
         self.revision += 1;
         for write in &transaction.writes {
-            self.write(write.key.clone(), write.value.clone(), write.leased.then_some(lease));
+            self.write(write.key.clone(), write.value.clone(), (write.leased && lease != 0).then_some(lease));
         }
         TransactionOutcome::Applied(self.revision)
     }
@@ -91,6 +92,11 @@ impl Store {
         for lease in ended.collect::<Vec<_>>() {
             self.revoke(lease);
         }
+    }
+
+    pub(crate) fn hosts_without_lease(&self) -> usize {
+        let hosts = self.records.iter().filter(|(key, _)| matches!(key, FleetKey::Host(_)));
+        hosts.filter(|(_, kept)| kept.lease.is_none()).count()
     }
 
     pub(crate) fn all(&self) -> Vec<StoreChange> {

@@ -1,6 +1,7 @@
 //! World of the simulator: daemons with engines, a network, faults, clients, and one queue of what happens next.
 
 mod engines;
+mod leases;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -24,18 +25,71 @@ fn ms(n: u64) -> Duration {
 }
 
 enum Happening {
-    Event { daemon: usize, life: u32, event: FleetEvent },
-    Apply { daemon: usize, life: u32, lease: u64, operation: u64, transaction: Transaction, answer: bool },
-    Read { daemon: usize, life: u32, operation: u64, model: String },
-    Poll { daemon: usize, life: u32 },
-    Renew { daemon: usize, life: u32 },
-    Loaded { daemon: usize, life: u32, model: String },
-    Answered { daemon: usize, life: u32, model: String, request: u64 },
-    Retire { daemon: usize, life: u32, model: String, used: u64 },
+    Event {
+        daemon: usize,
+        life: u32,
+        event: FleetEvent,
+    },
+    Apply {
+        daemon: usize,
+        life: u32,
+        lease: u64,
+        operation: u64,
+        transaction: Transaction,
+        answer: bool,
+    },
+    Answer {
+        daemon: usize,
+        life: u32,
+        lease: u64,
+        operation: u64,
+        transaction: Transaction,
+        outcome: TransactionOutcome,
+    },
+    Granted {
+        daemon: usize,
+        life: u32,
+        lease: u64,
+    },
+    Read {
+        daemon: usize,
+        life: u32,
+        operation: u64,
+        model: String,
+    },
+    Poll {
+        daemon: usize,
+        life: u32,
+    },
+    Renew {
+        daemon: usize,
+        life: u32,
+    },
+    Loaded {
+        daemon: usize,
+        life: u32,
+        model: String,
+    },
+    Answered {
+        daemon: usize,
+        life: u32,
+        model: String,
+        request: u64,
+    },
+    Retire {
+        daemon: usize,
+        life: u32,
+        model: String,
+        used: u64,
+    },
     Client,
     Fault,
-    Restart { daemon: usize },
-    Ask { request: u64 },
+    Restart {
+        daemon: usize,
+    },
+    Ask {
+        request: u64,
+    },
 }
 
 struct Queued(Duration, u64, Happening);
@@ -104,6 +158,8 @@ pub(crate) struct WorldSettings {
     /// Transactions in a hundred that are applied long after they were given up.
     pub(crate) late: u64,
     pub(crate) without: Option<ClaimGuard>,
+    /// Hosts write what goes with a lease also while they have none.
+    pub(crate) without_lease: bool,
     pub(crate) seed: u64,
 }
 
@@ -256,9 +312,20 @@ impl World {
                     false => (ms(1 + self.draw(10)), outcome),
                 };
                 if answer {
-                    let event = FleetEvent::Transacted { operation, outcome };
-                    self.after(pause, Happening::Event { daemon, life, event });
+                    let answer = Happening::Answer { daemon, life, lease, operation, transaction, outcome };
+                    self.after(pause, answer);
                 }
+                self.check_leases();
+            }
+            Happening::Answer { daemon, life, lease, operation, transaction, outcome }
+                if self.lives(daemon, life) =>
+            {
+                let outcome = transaction.outcome_of(outcome, lease, self.daemons[daemon].lease);
+                self.event(daemon, FleetEvent::Transacted { operation, outcome });
+            }
+            Happening::Granted { daemon, life, lease } if self.lives(daemon, life) => {
+                self.daemons[daemon].lease = lease;
+                self.event(daemon, FleetEvent::Leased);
             }
             Happening::Read { daemon, life, operation, model } => {
                 let seats = (!self.is_cut(daemon)).then(|| self.store.seats(&model));
@@ -340,6 +407,10 @@ impl World {
             // No host of the world lacks a file.
             FleetEffect::Copy { .. } => {}
             FleetEffect::NameTaken { .. } => self.faults.count("a name of two hosts"),
+            FleetEffect::StoreRestored => self.faults.count("a store that was not restored counts as one"),
+            FleetEffect::NewsDoubted { .. } | FleetEffect::LeaveSource => {
+                self.faults.count("news of the store that are doubted");
+            }
             FleetEffect::WakeAt(at) => {
                 let pause = at.saturating_sub(self.now);
                 self.after(pause, Happening::Event { daemon, life, event: FleetEvent::Tick });
@@ -351,6 +422,10 @@ impl World {
     fn transact(&mut self, daemon: usize, operation: u64, transaction: Transaction) {
         let (life, lease) = (self.daemons[daemon].life, self.daemons[daemon].lease);
         let (way, pause) = (self.draw(100), ms(1 + self.draw(20)));
+        if !self.settings.without_lease && !transaction.may_go_with(lease) {
+            let event = FleetEvent::Transacted { operation, outcome: TransactionOutcome::Unknown };
+            return self.after(ms(1), Happening::Event { daemon, life, event });
+        }
         let (is_lost, is_late) = match self.settings.faults {
             true => (self.is_cut(daemon) || way < 4, (4..4 + self.settings.late).contains(&way)),
             false => (false, false),
@@ -394,18 +469,6 @@ impl World {
                 self.event(daemon, FleetEvent::Changed(changes));
             }
             _ => {}
-        }
-    }
-
-    fn renew(&mut self, daemon: usize, life: u32) {
-        self.after(ms(1000), Happening::Renew { daemon, life });
-        if self.is_cut(daemon) {
-            return;
-        }
-        let (lease, end) = (self.daemons[daemon].lease, self.now + TTL);
-        if !self.store.keep_alive(lease, end) {
-            self.daemons[daemon].lease = self.store.grant(end);
-            self.event(daemon, FleetEvent::Leased);
         }
     }
 }

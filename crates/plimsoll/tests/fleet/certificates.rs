@@ -20,29 +20,35 @@ use crate::server::Cluster;
 
 /// Three hosts; the first has the authority and no room for a model.
 pub(crate) struct Certified {
-    hosts: Vec<Daemon>,
+    pub(crate) hosts: Vec<Daemon>,
     /// The ports for hosts.
-    ports: Vec<SocketAddr>,
-    store: Cluster,
+    pub(crate) ports: Vec<SocketAddr>,
+    pub(crate) store: Cluster,
     folder: TempDir,
+    /// Further lines under `[fleet]`.
+    lines: &'static str,
 }
 
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn plimsoll(words: &[&str]) -> Output {
+pub(crate) fn plimsoll(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("fleet").args(words).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 impl Certified {
     pub(crate) fn start(lifetime: &str) -> Self {
+        Self::with_lines(lifetime, "")
+    }
+
+    pub(crate) fn with_lines(lifetime: &str, lines: &'static str) -> Self {
         let (store, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
-        let mut fleet = Self { hosts: Vec::new(), ports: vec![free_address()], store, folder };
+        let mut fleet = Self { hosts: Vec::new(), ports: vec![free_address()], store, folder, lines };
         let (port, identity) = (fleet.ports[0].to_string(), fleet.identity(0));
         let address = fleet.store.address();
         let (_, name) = address.rsplit_once('/').unwrap();
@@ -59,28 +65,33 @@ impl Certified {
         fleet
     }
 
-    fn identity(&self, number: usize) -> PathBuf {
+    pub(crate) fn identity(&self, number: usize) -> PathBuf {
         self.folder.path().join(format!("h{number}"))
     }
 
-    fn invite(&self, valid: &str) -> String {
+    pub(crate) fn invite(&self, valid: &str) -> String {
         let output = plimsoll(&["invite", "--for", valid, "--folder", shown(&self.identity(0))]);
         assert!(output.status.success(), "{}", said(&output));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
     fn join(&mut self, number: usize, invitation: &str) -> Output {
-        let (port, host) = (free_address(), format!("h{number}"));
+        self.join_as(number, &format!("h{number}"), invitation)
+    }
+
+    pub(crate) fn join_as(&mut self, number: usize, host: &str, invitation: &str) -> Output {
+        let port = free_address();
         self.ports.truncate(number);
         self.ports.push(port);
         let (port, identity) = (port.to_string(), self.identity(number));
-        plimsoll(&["join", invitation, "--host", &host, "--address", &port, "--folder", shown(&identity)])
+        plimsoll(&["join", invitation, "--host", host, "--address", &port, "--folder", shown(&identity)])
     }
 
     fn serve(&mut self, number: usize, memory: &str) {
-        let table = format!("[fleet]\nidentity = \"{}\"\n", shown(&self.identity(number)));
+        let table = format!("[fleet]\nidentity = \"{}\"\n{}\n", shown(&self.identity(number)), self.lines);
         let host = Setup::with_cards(&[&format!("name=host,kind=host,total={memory}")])
             .model("one", "100MiB", "", "")
+            .model("two", "100MiB", "", "")
             .config("[serve]\napi-keys = [\"a-client\"]\n")
             .config(&table)
             .argument("--fleet")
@@ -96,15 +107,15 @@ impl Certified {
         http::read(&http::open_with(self.hosts[host].address, "POST", path, key, Some(body)))
     }
 
-    fn chat(&self, host: usize) -> Answer {
-        self.ask(host, &http::chat_body("one", false))
-    }
-
     /// Asks until there is an answer; gives the host's name.
     pub(crate) fn answered(&self, host: usize) -> String {
+        self.answered_for(host, "one")
+    }
+
+    pub(crate) fn answered_for(&self, host: usize, model: &str) -> String {
         let mut answer = Answer::default();
         until("an answer", || {
-            answer = self.chat(host);
+            answer = self.ask(host, &http::chat_body(model, false));
             answer.status == 200
         });
         answer.header("plimsoll-host").unwrap_or("itself").to_owned()
@@ -114,12 +125,12 @@ impl Certified {
         Visit::of(self.ports[host], as_whom)
     }
 
-    fn file(&self, number: usize) -> Value {
+    pub(crate) fn file(&self, number: usize) -> Value {
         serde_json::from_slice(&std::fs::read(self.identity(number).join("host.json")).unwrap()).unwrap()
     }
 }
 
-fn shown(path: &Path) -> &str {
+pub(crate) fn shown(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -273,7 +284,7 @@ fn a_host_that_lies_about_its_cards_and_its_name_gets_no_request() {
     assert!(fleet.hosts.iter().all(|host| host.talk().lines().all(|line| !line.contains("panicked"))));
 }
 
-fn put(store: &Cluster, key: FleetKey, record: &Value) {
+pub(crate) fn put(store: &Cluster, key: FleetKey, record: &Value) {
     let address: StoreAddress = store.address().parse().unwrap();
     let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

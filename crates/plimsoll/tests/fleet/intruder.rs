@@ -59,7 +59,7 @@ impl Visit {
     }
 }
 
-fn read(folder: &Path) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+pub(crate) fn read(folder: &Path) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
     let file = std::fs::read(folder.join("host.json")).unwrap();
     let file: serde_json::Value = serde_json::from_slice(&file).unwrap();
     let bytes = |field: &str| crate::rig::decode_bytes(file[field].as_str().unwrap());

@@ -17,6 +17,8 @@ mod hops;
 mod http;
 mod intruder;
 mod leases;
+mod liar;
+mod lies;
 mod links;
 mod manifests;
 mod nemesis;

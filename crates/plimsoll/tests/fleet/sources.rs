@@ -1,11 +1,13 @@
 //! A fleet in which one host watches the store and tells the others, as in one that is too large for all to watch it.
 
+use std::time::{Duration, Instant};
+
 use plimsoll_fleet::{NewsSource, source};
 
 use crate::daemon::{Daemon, until};
 use crate::http;
 use crate::rig::{Fleet, KEY, header, operator, view};
-use crate::server::Member;
+use crate::server::{Cluster, Member};
 
 fn start() -> Fleet {
     let fleet = Fleet::with_lines("64MiB", ("", ""), "watchers = 1");
@@ -14,14 +16,23 @@ fn start() -> Fleet {
     fleet
 }
 
-/// Watches that the members of the store have.
 fn watches(fleet: &Fleet) -> u64 {
+    watches_of(&fleet.store)
+}
+
+/// Watches that the members of the store have.
+pub(crate) fn watches_of(store: &Cluster) -> u64 {
+    sum_of(store, |line| line.starts_with("etcd_debugging_mvcc_watcher_total"))
+}
+
+/// Sum of a figure of the store's members.
+fn sum_of(store: &Cluster, is_it: fn(&str) -> bool) -> u64 {
     let of_member = |member: &Member| -> u64 {
         let page = http::get(member.address.parse().unwrap(), "/metrics").text();
-        let line = page.lines().find(|line| line.starts_with("etcd_debugging_mvcc_watcher_total"));
-        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a member counts its watches")
+        let line = page.lines().find(|line| is_it(line));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a member counts it")
     };
-    fleet.store.members.iter().map(of_member).sum()
+    store.members.iter().map(of_member).sum()
 }
 
 /// The host that watches the store.
@@ -105,6 +116,35 @@ fn a_silent_and_a_restored_store_are_noticed_by_hosts_that_do_not_watch_it() {
     }
     assert_ne!(fleet.seat("two"), former, "a seat of the lost history is not used again");
     until("one host watches the store again", || watches(&fleet) == 1);
+}
+
+/// Key of another fleet in the same store, `/plimsoll/other/1/drains/a`, and a value.
+const OTHER: &str = "L3BsaW1zb2xsL290aGVyLzEvZHJhaW5zL2E=";
+const VALUE: &str = "YQ==";
+
+#[test]
+fn writes_of_another_fleet_let_no_host_read_the_store_anew() {
+    let fleet = Fleet::start();
+    fleet.ask(0, "one");
+    let begun = || sum_of(&fleet.store, |line| line.contains("started_total") && line.contains("\"Watch\""));
+    until("each host watches the store", || watches(&fleet) == 3);
+    let (before, began, member) = (begun(), Instant::now(), fleet.store.members[0].address.parse().unwrap());
+    // Longer than three quiet times, after two of which all was read anew.
+    while began.elapsed() < Duration::from_secs(25) {
+        let put = serde_json::json!({ "key": OTHER, "value": VALUE });
+        assert_eq!(http::post(member, "/v3/kv/put", &put).status, 200);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(begun(), before, "a watch ended and began again");
+    assert_eq!(watches(&fleet), 3);
+    // And news of its own fleet reach each host.
+    operator(&fleet, &["cordon", "h1"]);
+    operator(&fleet, &["move", "one", "h2"]);
+    for host in 0..2 {
+        until("each host knows of the move", || {
+            http::chat(fleet.hosts[host].address, "one").header("plimsoll-host") == Some("h2")
+        });
+    }
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::sleep;
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use crate::daemon::{self, Daemon};
 use crate::http::{self, Answer};
-use crate::nemesis::{HOSTS, MODELS, ROOM, draw};
+use crate::nemesis::{CROWDED, HOSTS, MODELS, ROOM, draw};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -100,6 +100,36 @@ pub(crate) fn client(seed: u64, gates: &[Arc<Gate>], over: &AtomicBool) -> Seen 
             other => seen.faults.push(format!("a request of '{model}' without an end: {other:?}")),
         }
         sleep(Duration::from_millis(20 + below(150) as u64));
+    }
+    seen
+}
+
+/// Asks for a model by more streams at once than one host gets from one router, until it is over.
+pub(crate) fn crowds(seed: u64, gates: &[Arc<Gate>], over: &AtomicBool) -> Seen {
+    let (mut random, mut seen) = (seed.wrapping_mul(0xD1B5_4A32_D192_ED03) | 1, Seen::default());
+    let mut below = |most: usize| usize::try_from(draw(&mut random, most as u64)).unwrap();
+    while !over.load(Ordering::Relaxed) {
+        let (gate, model) = (&gates[below(HOSTS)], CROWDED[below(CROWDED.len())]);
+        let before = gate.turn();
+        let ask = |number: usize| {
+            let gate = Arc::clone(gate);
+            spawn(move || {
+                // One after the other: the first ones are in progress when the last one comes.
+                sleep(Duration::from_millis(40 * number as u64));
+                gate.ask(model, true)
+            })
+        };
+        let crowd: Vec<_> = (0..8).map(ask).collect();
+        for asked in crowd {
+            let answer = asked.join().unwrap();
+            let has_lived = before.is_some() && gate.turn() == before;
+            match answer {
+                Some(answer) if answer.whole => judge(&answer, model, true, &mut seen),
+                _ if !has_lived => {}
+                other => seen.faults.push(format!("a request of '{model}' without an end: {other:?}")),
+            }
+        }
+        sleep(Duration::from_millis(200 + below(1500) as u64));
     }
     seen
 }

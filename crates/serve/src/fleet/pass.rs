@@ -87,6 +87,9 @@ impl PeerPass {
         let Self { member, runtime, model, wish, host, tries, is_declined, counted, .. } = self;
         drop(counted);
         if tries >= MOST_TRIES {
+            if is_declined.get() {
+                member.submit(FleetEvent::SeatsDeclined);
+            }
             let text = format!("host '{host}' and others before it do not serve the model");
             return Err(super::refusal(Reason::new("host_unreachable", text)));
         }

@@ -94,6 +94,8 @@ impl FleetMember {
             lease: Cell::new(0),
             lease_given_up: Notify::new(),
             is_following: Cell::new(false),
+            leaves_source: Cell::new(false),
+            source_left: Notify::new(),
             told: ToldNews::default(),
             trust: place.trust,
             peer_port: place.peer_port,

@@ -61,20 +61,13 @@ impl FleetMember {
     }
 
     /// Carries out a transaction. What goes with a lease goes with the one that this host has now.
-    ///
-    /// DECISION: without a lease nothing is written that goes with one, and what was written with a former one counts as
-    /// unknown. A registration without a lease outlives its host, whose models are then refused for ever.
     pub(super) async fn transact(&self, transaction: &Transaction) -> TransactionOutcome {
-        let (lease, is_leased) = (self.lease.get(), transaction.writes.iter().any(|write| write.leased));
-        if is_leased && lease == 0 {
-            return TransactionOutcome::Conflict;
+        let lease = self.lease.get();
+        if !transaction.may_go_with(lease) {
+            return TransactionOutcome::Unknown;
         }
-        match self.store.transact(transaction, lease).await {
-            TransactionOutcome::Applied(_) if is_leased && self.lease.get() != lease => {
-                TransactionOutcome::Unknown
-            }
-            outcome => outcome,
-        }
+        let outcome = self.store.transact(transaction, lease).await;
+        transaction.outcome_of(outcome, lease, self.lease.get())
     }
 
     /// Waits before the store is asked again, each host for a time of its own.

@@ -1,0 +1,132 @@
+//! Doubts of news that another host tells: what it says of this host's own seats is confirmed by the store, and a host
+//! that told what the store does not have is left for the store itself.
+//!
+//! DECISION: a follower checks what it uses, and not all that it is told. To read all of the store again and again is what
+//! sources are there to avoid. What no check finds ends with the time for which one host is followed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::harbour::HeldSeat;
+use super::{FleetEffect, FleetNode, NumberedSeats, Operation};
+use crate::records::{Seat, SeatCause};
+use crate::source::NewsSource;
+use crate::view::{FleetView, Versioned};
+
+/// Claims of a model, or attempts of a registration, that conflict one after the other until the news are doubted.
+pub(super) const CONFLICTS: u32 = 8;
+/// Confirmations of the store against the news until they are doubted: the first may have come before late news.
+const CONTRADICTIONS: u32 = 3;
+/// Least time between two confirmations of one model's seat.
+const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
+
+/// What this host has asked the store of its own seats.
+#[derive(Debug, Default)]
+pub(super) struct SeatDoubts {
+    /// Models whose seats were confirmed, with the time before which they are not confirmed again.
+    asked: BTreeMap<String, Duration>,
+    contradictions: u32,
+}
+
+impl FleetNode {
+    /// Where the news come from, from now on.
+    pub(super) fn take_source(&mut self, source: NewsSource) {
+        self.trust.from = source;
+        self.doubts = SeatDoubts::default();
+    }
+
+    /// Takes all records of a revision, unless they contradict what was known.
+    ///
+    /// A reading of the store that contradicts a former one is that of a restored store. One that contradicts the news of a
+    /// host shows that the host has lied. Of two hosts that contradict each other the store tells which one has.
+    pub(super) fn read(&mut self, now: Duration, mut view: FleetView, effects: &mut Vec<FleetEffect>) {
+        // A reading that was under way when this daemon wrote may lack what was written.
+        let is_forked = self.applied <= view.revision && self.view.contradicts(&view);
+        match (is_forked, &self.trust.from) {
+            (true, NewsSource::Host { .. }) => {
+                return match self.trust.read_from {
+                    NewsSource::Store => self.doubt_news(now, effects),
+                    NewsSource::Host { .. } => effects.push(FleetEffect::LeaveSource),
+                };
+            }
+            (true, NewsSource::Store) => {
+                let former = self.trust.read_from.clone();
+                match &former {
+                    NewsSource::Store => {
+                        self.begin_life(effects);
+                        effects.push(FleetEffect::StoreRestored);
+                    }
+                    NewsSource::Host { name, .. } if self.trust.doubt(now, &former) => {
+                        effects.push(FleetEffect::NewsDoubted { host: name.clone() });
+                    }
+                    NewsSource::Host { .. } => {}
+                }
+            }
+            (false, _) => {}
+        }
+        self.silent = None;
+        view.distrusted = std::mem::take(&mut self.view.distrusted);
+        let before = std::mem::replace(&mut self.view, view);
+        self.trust.read_from = self.trust.from.clone();
+        self.note_gone(now, &before.hosts);
+    }
+
+    /// Leaves the host that tells the news for the store itself. News of the store are not doubted.
+    pub(super) fn doubt_news(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
+        let from = self.trust.from.clone();
+        if self.trust.doubt(now, &from)
+            && let NewsSource::Host { name, .. } = from
+        {
+            effects.push(FleetEffect::NewsDoubted { host: name });
+            effects.push(FleetEffect::LeaveSource);
+        }
+    }
+
+    /// Asks the store for the seats of a model of this host, if it was not asked a moment ago.
+    pub(super) fn confirm_told(&mut self, now: Duration, model: &str, effects: &mut Vec<FleetEffect>) {
+        if self.doubts.asked.get(model).is_some_and(|again| *again > now) {
+            return;
+        }
+        self.doubts.asked.insert(model.to_owned(), now + CONFIRM_AGAIN);
+        let operation = self.begin(Operation::ConfirmTold { model: model.to_owned() });
+        effects.push(FleetEffect::ReadSeat { operation, model: model.to_owned() });
+    }
+
+    /// Takes the seats of a model as the store has them, for what another host has told of them.
+    pub(super) fn told_confirmed(
+        &mut self,
+        now: Duration,
+        model: &str,
+        found: Option<NumberedSeats>,
+        effects: &mut Vec<FleetEffect>,
+    ) {
+        let Some(found) = found else { return };
+        let mine = found.iter().find(|(_, seat)| self.is_mine(&seat.record.body));
+        let held = mine.map(|(number, seat)| HeldSeat {
+            model: model.to_owned(),
+            number: *number,
+            token: seat.revision,
+        });
+        let need = mine.map(|(_, seat)| seat.record.body.need);
+        let run = self.runs.get(model).map(|run| (run.token, run.number, run.leaves));
+        match (run, held) {
+            (Some((Some(token), number, _)), held) if held.as_ref().is_none_or(|it| it.token != token) => {
+                let moved = |(at, seat): &(u32, Versioned<Seat>)| {
+                    *at == number && seat.record.body.cause == SeatCause::Moved
+                };
+                let leaves = found.iter().any(moved) || self.is_evicted(token);
+                self.lose(model, token, leaves, effects);
+            }
+            (Some((None, _, false)), Some(held)) if self.is_unburnt(model, held.token) => {
+                self.adopt(&held, need.unwrap_or_default());
+            }
+            (None, Some(held)) if self.is_unclaimed(now, &held) => self.give_up(now, held, effects),
+            _ => {
+                self.doubts.contradictions += 1;
+                if self.doubts.contradictions >= CONTRADICTIONS {
+                    self.doubt_news(now, effects);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! News of the fleet from another host, which has them from the store or from a third one.
+//!
+//! DECISION: what a host tells is advice. Figures of the store by which a restored one is known, and revoked certificates,
+//! are read from the store itself: a host that lies could make others begin new lives, or leave the fleet.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Request, StatusCode};
+use plimsoll_etcd::{StoreError, StoreHeader};
+use plimsoll_fleet::{DEEPEST, FleetEvent, FleetKey, NewsLine, NewsSource, StoreChange, ToldChange};
+use tokio::time::{Instant, timeout};
+
+use super::FleetMember;
+use super::follow::is_restored;
+use super::tell::Telling;
+use crate::route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
+
+/// A host that tells nothing for so long is no source: it tells of the store at least once in that time.
+const SILENT: Duration = Duration::from_secs(12);
+/// Time for a connection, and for all records.
+const CONNECT: Duration = Duration::from_secs(2);
+const WHOLE: Duration = Duration::from_secs(30);
+/// Time between two looks at the revoked certificates, and time before one where another host tells of a revocation.
+const REVOCATIONS: Duration = Duration::from_secs(60);
+const TOLD_REVOCATIONS: Duration = Duration::from_secs(2);
+/// Longest time for which one host is followed: a lie that nothing contradicts ends with it.
+const TENURE: Duration = Duration::from_secs(900);
+/// Longest line, and most bytes of all records: those of 10 000 hosts take 60 MB.
+const LONGEST: usize = 64 << 20;
+const MOST: usize = 512 << 20;
+
+/// Why another host is no source.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NewsError {
+    #[error("it cannot be reached: {0}")]
+    Connect(io::Error),
+    #[error("it refuses with status {0}")]
+    Refused(StatusCode),
+    #[error("its answer breaks off: {0}")]
+    Broken(hyper::Error),
+    #[error("it tells nothing")]
+    Silent,
+    #[error("it sends what is no news of a fleet")]
+    Unreadable,
+    #[error("its news are not those of the store")]
+    Foreign,
+    #[error("its news come over too many hosts")]
+    Deep,
+    #[error("its news are older than those that this host has")]
+    Late,
+    #[error("its news contradict what is known")]
+    Doubted,
+    #[error("another host is asked from time to time")]
+    Tenure,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl FleetMember {
+    /// Takes the news of another host until they end; the error says why they did.
+    pub(super) async fn follow_host(
+        self: &Rc<Self>,
+        name: &str,
+        address: &str,
+        seen: &mut StoreHeader,
+    ) -> Result<(), NewsError> {
+        self.leaves_source.set(false);
+        let applied = self.node.borrow().applied();
+        let mut lines = HostNews::open(&self.peer(name, address)).await?;
+        let (header, depth, records) =
+            timeout(WHOLE, self.all_of(&mut lines)).await.map_err(|_| NewsError::Silent)??;
+        // Only the store itself tells that it was restored, and what another host may have seen of it.
+        let now = self.store.header().await?;
+        if is_restored(&now, seen, applied) {
+            self.store_went_back();
+        }
+        *seen = now;
+        if header.cluster_id != now.cluster_id || header.revision > now.revision {
+            return Err(NewsError::Foreign);
+        }
+        if header.revision < self.node.borrow().view.revision {
+            return Err(NewsError::Late);
+        }
+        let (name, address) = (name.to_owned(), address.to_owned());
+        self.submit(FleetEvent::NewsFrom(NewsSource::Host { name, address }));
+        self.submit(FleetEvent::Read { revision: header.revision, records });
+        if self.leaves_source.get() {
+            return Err(NewsError::Doubted);
+        }
+        self.is_following.set(true);
+        self.told.begin(now, depth + 1);
+        let _telling = Telling(Rc::clone(self));
+        self.take_lines(&mut lines, now).await
+    }
+
+    /// Takes changes until the host is left, or leaves.
+    async fn take_lines(&self, lines: &mut HostNews, store: StoreHeader) -> Result<(), NewsError> {
+        let (began, mut looks_at, mut reached) = (Instant::now(), Instant::now(), 0);
+        loop {
+            if looks_at <= Instant::now() {
+                self.look_at_revocations().await;
+                looks_at = Instant::now() + REVOCATIONS;
+            }
+            if self.is_out() {
+                return Ok(());
+            }
+            if began.elapsed() > TENURE {
+                return Err(NewsError::Tenure);
+            }
+            let line = tokio::select! {
+                line = timeout(SILENT, lines.next()) => line.map_err(|_| NewsError::Silent)??,
+                () = self.source_left.notified() => match self.leaves_source.get() {
+                    true => return Err(NewsError::Doubted),
+                    false => continue,
+                },
+            };
+            match line {
+                NewsLine::Changes(told) => {
+                    let changes = self.changes_of(told);
+                    self.tell_changes(&changes);
+                    let (revoked, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_revocation);
+                    self.submit(FleetEvent::Changed(changes));
+                    if !revoked.is_empty() {
+                        looks_at = looks_at.min(Instant::now() + TOLD_REVOCATIONS);
+                    }
+                }
+                NewsLine::Beat { depth, .. } if depth >= DEEPEST => return Err(NewsError::Deep),
+                NewsLine::Beat { revision, depth } => {
+                    let known = self.node.borrow().view.revision;
+                    if known < reached {
+                        return Err(NewsError::Late);
+                    }
+                    reached = revision;
+                    self.told.begin(store, depth + 1);
+                    self.tell_beat(known);
+                }
+                NewsLine::Begin { .. } => return Err(NewsError::Unreadable),
+            }
+        }
+    }
+
+    fn changes_of(&self, told: Vec<ToldChange>) -> Vec<StoreChange> {
+        told.into_iter().filter_map(|told| told.change(self.store.keys())).collect()
+    }
+
+    /// All records that a host tells first.
+    async fn all_of(&self, lines: &mut HostNews) -> Result<(StoreHeader, u32, Vec<StoreChange>), NewsError> {
+        let NewsLine::Begin { cluster, term, revision, depth, lines: count } = lines.next().await? else {
+            return Err(NewsError::Unreadable);
+        };
+        if depth >= DEEPEST {
+            return Err(NewsError::Deep);
+        }
+        let mut records = Vec::new();
+        for _ in 0..count {
+            let NewsLine::Changes(told) = lines.next().await? else { return Err(NewsError::Unreadable) };
+            if lines.taken > MOST {
+                return Err(NewsError::Unreadable);
+            }
+            records.extend(self.changes_of(told).into_iter().filter(|record| !is_revocation(record)));
+        }
+        Ok((StoreHeader { cluster_id: cluster, raft_term: term, revision }, depth, records))
+    }
+
+    /// Reads revoked certificates from the store itself: a revoked host would not tell of its own.
+    async fn look_at_revocations(&self) {
+        if self.trust.certificates().is_some()
+            && let Ok(revoked) = self.store.revoked().await
+        {
+            self.submit(FleetEvent::Revoked(revoked));
+            self.hear_revocations().await;
+        }
+    }
+}
+
+fn is_revocation(change: &StoreChange) -> bool {
+    matches!(change.key, FleetKey::Revoked(_))
+}
+
+/// Lines that another host sends.
+struct HostNews {
+    source: StreamSource,
+    read: Vec<u8>,
+    /// Bytes of `read` without the end of a line.
+    searched: usize,
+    /// Bytes of all lines so far.
+    taken: usize,
+}
+
+impl HostNews {
+    async fn open(peer: &Upstream) -> Result<Self, NewsError> {
+        let peer = peer.with_lines(vec![(HOP, HeaderValue::from_static(NEWS))]);
+        let mut wire = peer.connect(CONNECT).await.map_err(NewsError::Connect)?;
+        let mut request = Request::new(EngineBody::from(Rope::default()));
+        *request.method_mut() = Method::GET;
+        *request.headers_mut() = to_engine(&http::HeaderMap::new(), &peer, 0);
+        let answer = timeout(CONNECT, wire.send(request)).await.map_err(|_| NewsError::Silent)?;
+        let (head, body) = answer.map_err(NewsError::Broken)?.into_parts();
+        if head.status != StatusCode::OK {
+            return Err(NewsError::Refused(head.status));
+        }
+        Ok(Self { source: StreamSource { wire, body }, read: Vec::new(), searched: 0, taken: 0 })
+    }
+
+    async fn next(&mut self) -> Result<NewsLine, NewsError> {
+        loop {
+            let news = self.read.get(self.searched..).unwrap_or_default();
+            if let Some(end) = news.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=self.searched + end).collect();
+                self.searched = 0;
+                self.taken = self.taken.saturating_add(line.len());
+                return NewsLine::read(line.trim_ascii_end()).ok_or(NewsError::Unreadable);
+            }
+            self.searched = self.read.len();
+            if self.read.len() > LONGEST {
+                return Err(NewsError::Unreadable);
+            }
+            let frame = poll_fn(|context| self.source.poll(context)).await.ok_or(NewsError::Silent)?;
+            let frame = frame.map_err(NewsError::Broken)?;
+            self.read.extend(frame.data_ref().into_iter().flatten());
+        }
+    }
+}
