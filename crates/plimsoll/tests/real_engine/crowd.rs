@@ -113,6 +113,7 @@ fn serve() -> (Daemon, TempDir) {
 #[allow(clippy::print_stderr, reason = "the table is the result of the measurement")]
 fn run(course: Course) {
     let (daemon, _folder) = serve();
+    until("the warden runs", || !descendants(daemon.pid()).is_empty());
     let children = descendants(daemon.pid()).len();
     for model in ["a", "b", "wide", "real", "c"] {
         assert_eq!(fleet::chat(daemon.address, model).status, 200, "{model}");
