@@ -84,7 +84,8 @@ test("the keyboard alone loads, pins and unloads, each after its consequence", {
     await act("Unload nomic-embed", /No request is being answered/);
     await state((model) => model.state === "unloaded");
     // Escape leaves everything as it is.
-    await page.focus('[aria-label="Load nomic-embed"]').catch(() => undefined);
+    await page.waitForSelector('[aria-label="Load nomic-embed"]');
+    await page.focus('[aria-label="Load nomic-embed"]');
     await page.keyboard.press("Enter");
     await page.waitForSelector("dialog[open]");
     await page.keyboard.press("Escape");
