@@ -113,7 +113,10 @@ fn serve() -> (Daemon, TempDir) {
 #[allow(clippy::print_stderr, reason = "the table is the result of the measurement")]
 fn run(course: Course) {
     let (daemon, _folder) = serve();
-    until("the warden runs", || !descendants(daemon.pid()).is_empty());
+    let is_warden = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0warden\0"))
+    };
+    until("the warden runs", || descendants(daemon.pid()).iter().any(is_warden));
     let children = descendants(daemon.pid()).len();
     for model in ["a", "b", "wide", "real", "c"] {
         assert_eq!(fleet::chat(daemon.address, model).status, 200, "{model}");
