@@ -204,6 +204,16 @@ impl ModelSlot {
         }
     }
 
+    /// Takes a run off its victims. Memory that it already waits for, of runs that were stopped, stays awaited.
+    pub(in crate::models) fn spare(&mut self, run: RunId) {
+        if let Some(wait) = &mut self.depth_wait {
+            wait.victims.retain(|victim| *victim != run);
+        }
+        if let Some(room) = self.room_mut() {
+            room.victims.retain(|victim| *victim != run);
+        }
+    }
+
     /// Returns the run if it is this one.
     pub(crate) fn run_mut(&mut self, id: RunId) -> Option<&mut RunState> {
         self.run.as_mut().filter(|run| run.id == id)

@@ -61,6 +61,7 @@ impl Scheduler {
             return self.add(id, spec);
         };
         slot.spec = spec;
+        self.spare_pinned(id);
         self.end_depth_wait(id);
         self.dispatch_queue(id);
         // A shorter time to live may already be over.
@@ -102,6 +103,7 @@ impl Scheduler {
         let now = self.clock.now();
         let Some(slot) = self.models.get_mut(id) else { return };
         slot.pinned_until = Some(until).filter(|until| *until > now);
+        self.spare_pinned(id);
         // Waiting models choose other victims now, or may choose this one again.
         self.mark_dirty();
         // The end of the pin is a timer, and without the pin a time to live may already be over.
