@@ -7,7 +7,7 @@ mod pauses;
 mod run;
 mod slot;
 
-pub(crate) use run::{Drain, RunPhase, RunSleep, RunState, StartFigure};
+pub(crate) use run::{Drain, PartingCause, RunPhase, RunSleep, RunState, StartFigure};
 pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomSearch};
 
 use plimsoll_base::RunId;

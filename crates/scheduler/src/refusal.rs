@@ -46,6 +46,7 @@ pub(crate) fn unloaded(name: &str) -> RequestRefusal {
 }
 
 pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
+    let not_loaded = || format!("{name} could not be loaded");
     // A run that was ready and then died had no trouble with loading.
     let (kind, code, text) = match record.died_serving {
         true => (
@@ -53,7 +54,8 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
             "engine_died",
             format!("the engine of {name} died while it served requests"),
         ),
-        false => (RequestRefusalKind::LoadFailed, "load_failed", format!("{name} could not be loaded")),
+        false if record.lasts() => (RequestRefusalKind::Unstartable, "load_failed", not_loaded()),
+        false => (RequestRefusalKind::LoadFailed, "load_failed", not_loaded()),
     };
     let mut reason = Reason::new(code, text);
     if let Some(wait) = wait {
@@ -62,9 +64,8 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
     }
     // A load that succeeded since makes the old failure irrelevant.
     let standing = record.standing_failure();
-    // A file that is missing, or a flag with a wrong value, is there after any wait.
-    let lasts = standing.as_ref().is_some_and(|reason| reason.code == "unstartable");
-    let retry = (!lasts).then(|| wait.unwrap_or(LATER));
+    // A file is as damaged, and a flag as unknown, after any wait.
+    let retry = (kind != RequestRefusalKind::Unstartable).then(|| wait.unwrap_or(LATER));
     refusal(kind, retry, reason.because_all(standing))
 }
 

@@ -7,7 +7,7 @@ use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::event::ConfigChange;
 use crate::failures::FailureRecord;
-use crate::models::{Drain, ModelSlot, RequestedState};
+use crate::models::{ModelSlot, PartingCause, RequestedState};
 use crate::refusal;
 use crate::spec::ModelSpec;
 use crate::time::{ModelId, Moment};
@@ -52,7 +52,7 @@ impl Scheduler {
         }
         self.queue.forget_depths(&slot.line);
         self.cancel_search(id);
-        self.drain(id, Drain::Leave);
+        self.part(id, PartingCause::Reconfigured);
         self.seek(id);
     }
 
@@ -127,7 +127,7 @@ impl Scheduler {
     fn withdraw(&mut self, id: ModelId, refusal: &RequestRefusal) {
         self.refuse_queue(id, refusal);
         self.cancel_search(id);
-        self.drain(id, Drain::Leave);
+        self.part(id, PartingCause::Hand);
     }
 
     pub(super) fn shutdown(&mut self) {
