@@ -58,15 +58,15 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
         false => (RequestRefusalKind::LoadFailed, "load_failed", not_loaded()),
     };
     let mut reason = Reason::new(code, text);
+    // A load that succeeded since makes the old failure irrelevant. It comes first: lines of the log show one cause.
+    reason = reason.because_all(record.standing_failure());
     if let Some(wait) = wait {
         let text = format!("the model is loaded again after {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
-    // A load that succeeded since makes the old failure irrelevant.
-    let standing = record.standing_failure();
     // A file is as damaged, and a flag as unknown, after any wait.
     let retry = (kind != RequestRefusalKind::Unstartable).then(|| wait.unwrap_or(LATER));
-    refusal(kind, retry, reason.because_all(standing))
+    refusal(kind, retry, reason)
 }
 
 pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
