@@ -209,9 +209,9 @@ impl<H: ModelService> HttpServer<H> {
 
     fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let listing = self.service.listing(model);
-        if listing.is_running() {
+        // A model that waits does so for its clients, who may leave; an order waits for itself.
+        if listing.is_running() && listing.state != ModelState::Queued {
             let (code, message) = match listing.state {
-                ModelState::Queued => ("model_running", "model already waits for memory or for its check"),
                 ModelState::Loading => ("model_running", "model is already loading"),
                 ModelState::Draining | ModelState::Stopping => {
                     ("model_leaves", "model is about to leave; load it again when it has left")

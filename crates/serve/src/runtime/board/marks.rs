@@ -74,7 +74,11 @@ impl Marks {
             |mark: &&mut Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
         if let Some(mark) = failures.iter_mut().find(equal) {
             (mark.number, mark.at) = (number, at);
-            mark.failure.iter_mut().for_each(|failure| failure.times += 1);
+            // Its figures may be others by now.
+            if let Some(failure) = &mut mark.failure {
+                failure.times += 1;
+                (failure.reason, failure.hints) = (reason.clone(), hints.to_vec());
+            }
             return false;
         }
         drop(failures);
@@ -156,8 +160,12 @@ mod tests {
         assert_eq!((all.len(), all[0].number), (1, 1000));
         let failure = all[0].failure.as_ref().unwrap();
         assert_eq!((failure.id, failure.times), (1, 1000));
+        let other = reason.clone().because(Reason::new("slow", "a answers 1 request"));
+        marks.fail(at(10), "refused", None, &other, &[]);
+        let last = marks.after(1000)[0].failure.clone().unwrap();
+        assert_eq!((last.times, last.reason), (1001, other), "the last figures stand");
         marks.fail(at(200), "refused", None, &reason, &[]);
-        assert_eq!(marks.after(1000).len(), 1, "minutes later it is another one");
+        assert_eq!(marks.after(1001).len(), 1, "minutes later it is another one");
     }
 
     #[test]
