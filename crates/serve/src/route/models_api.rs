@@ -209,9 +209,15 @@ impl<H: ModelService> HttpServer<H> {
 
     fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let listing = self.service.listing(model);
-        // A model that waits does so for its clients, who may leave; an order waits for itself.
-        if listing.is_running() && listing.state != ModelState::Queued {
+        let is_queued = listing.state == ModelState::Queued;
+        // A model that waits may do so for clients alone, who may leave: the order is taken all the same.
+        if is_queued || !listing.is_running() {
+            self.audit(head, "load", &listing.name);
+            self.service.load(model);
+        }
+        if listing.is_running() {
             let (code, message) = match listing.state {
+                ModelState::Queued => ("model_running", "model already waits for memory or for its check"),
                 ModelState::Loading => ("model_running", "model is already loading"),
                 ModelState::Draining | ModelState::Stopping => {
                     ("model_leaves", "model is about to leave; load it again when it has left")
@@ -221,8 +227,6 @@ impl<H: ModelService> HttpServer<H> {
             };
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, code, message));
         }
-        self.audit(head, "load", &listing.name);
-        self.service.load(model);
         Ok(success())
     }
 

@@ -102,13 +102,14 @@ impl Marks {
         failures.iter().any(is_cause)
     }
 
-    /// The time of the newest failure that reads like this one, unless the model was ready since.
-    pub(super) fn stands(&self, model: ModelId, text: &str) -> Option<Moment> {
-        let failed =
-            self.failures.borrow().iter().filter(|mark| mark.text == text).map(|mark| mark.at).max()?;
+    /// The newest failure that reads like this one, unless the model was ready since.
+    pub(super) fn standing(&self, model: ModelId, text: &str) -> Option<Mark> {
+        let failures = self.failures.borrow();
+        let failed = failures.iter().filter(|mark| mark.text == text).max_by_key(|mark| mark.at)?;
         let marks = self.marks.borrow();
-        let was_ready = |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed;
-        (!marks.iter().any(was_ready)).then_some(failed)
+        let was_ready =
+            |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed.at;
+        (!marks.iter().any(was_ready)).then(|| failed.clone())
     }
 
     /// True if a failure of this moment reads like this one.
@@ -177,13 +178,14 @@ mod tests {
         marks.fail(at(1), "failed", Some(model), &died, &[]);
         assert!(marks.caused(at(2), &refused) && !marks.caused(at(100), &refused));
         assert!(!marks.caused(at(2), &Reason::new("no_room", "no room")));
-        assert_eq!((marks.stands(model, "a died"), marks.stands(model, "b died")), (Some(at(1)), None));
+        let stands = |text| marks.standing(model, text).map(|mark| mark.at);
+        assert_eq!((stands("a died"), stands("b died")), (Some(at(1)), None));
         marks.add(at(3), "ready", Some(ModelId(2)), String::new());
-        assert!(marks.stands(model, "a died").is_some());
+        assert!(stands("a died").is_some());
         marks.add(at(4), "ready", Some(model), String::new());
-        assert!(marks.stands(model, "a died").is_none());
+        assert!(stands("a died").is_none());
         marks.fail(at(5), "failed", Some(model), &died, &[]);
-        assert_eq!(marks.stands(model, "a died"), Some(at(5)));
+        assert_eq!(stands("a died"), Some(at(5)));
     }
 
     #[test]
