@@ -345,11 +345,11 @@ pub fn find_program(
     // A file that cannot be executed is reported only if no later folder has one that can, as `execvp` does.
     let mut found_file = false;
     for candidate in candidates {
-        // A folder is there, and can no more be executed than a file without the right.
-        found_file |= candidate.exists();
         if candidate.is_file() && rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok() {
             return Ok(candidate);
         }
+        // A folder is there, and can no more be executed than a file without the right.
+        found_file |= candidate.exists();
     }
     let program = program.to_owned();
     Err(match found_file {
