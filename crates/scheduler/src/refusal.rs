@@ -237,6 +237,9 @@ pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
             ("room", "the next request needs more memory than the model has now, and waits for that memory")
         }
+        (ModelState::Ready, _) if model.is_counting() => {
+            ("check", "the tokens of the model's next request are being counted")
+        }
         (ModelState::Ready, _) => ("slot", "the model already serves as many requests as it accepts at once"),
         (ModelState::Draining | ModelState::Stopping, _) => {
             ("load", "the model is being stopped, and will be started again")
@@ -250,6 +253,10 @@ pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason)
     let (word, text) = wait_cause(model);
     let text = match model.room().and(ledger.full_at()) {
         Some(most) => format!("the model waits until another has left: {}", at_most(most)),
+        // Of a yield that ends, or of programs whose memory was read a moment ago.
+        None if model.room().is_some() && holders(ledger).next().is_none() => {
+            "the model waits for memory that no model holds: other programs have it, or it is kept free for them".to_owned()
+        }
         None => text.to_owned(),
     };
     let mut reason = Reason::new("still", text);

@@ -20,6 +20,9 @@ impl StateRef<'_> {
                 let line = format!("waiting for memory for the tokens of the next request for {name}");
                 line + &self.leaving(slot.victims())
             }
+            (ModelState::Ready, _) if slot.is_counting() => {
+                format!("waiting for the count of the tokens of the next request for {name}")
+            }
             (ModelState::Ready, _) => {
                 let run = slot.run.as_ref().map_or(0, RunState::in_flight);
                 format!("waiting for a free slot of {name}; it answers {} now", counted(run, "request"))
@@ -94,6 +97,8 @@ impl StateRef<'_> {
                 Some(live) if live.is_loading() => {
                     format!("; {name} leaves after its load and first answers")
                 }
+                // It was chosen, and may go on until its protection ends.
+                Some(live) if live.takes_requests() => format!("; {name} leaves after its first answers"),
                 Some(live) if live.in_flight() == 1 => format!("; {name} leaves when its answer ends"),
                 Some(live) if live.in_flight() > 1 => {
                     format!("; {name} leaves when its {} answers end", live.in_flight())
