@@ -53,7 +53,10 @@ impl StateRef<'_> {
         let ahead = self.models.iter().filter(|(other, slot)| *other != id && slot.room().is_some());
         let ahead = ahead.filter(|(_, other)| self.waits_since(other) < self.waits_since(slot)).count();
         let patience = (self.waits_since(slot) + self.settings.patience).since(self.now).as_secs();
+        let accounts = room.cards.iter().filter_map(|card| self.ledger.account(card));
+        let is_held = accounts.into_iter().any(|account| !account.claims().is_empty());
         match (ahead, patience) {
+            (0, _) if !is_held => line + &self.kept_free(),
             (0, 0) => line,
             (0, left) => format!("{line}; the models there may go on for {} s", left + 1),
             (ahead, _) => {
