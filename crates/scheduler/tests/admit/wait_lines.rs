@@ -63,8 +63,8 @@ fn memory_that_no_model_holds_is_not_told_as_that_of_models() {
     desk.ask(0);
     desk.surveyed(0);
     let (cause, reason) = desk.scheduler.wait_reason(ModelId(0)).unwrap();
-    assert_eq!(cause, "room");
-    assert!(reason.text.contains("that no model holds"), "{reason}");
+    assert_eq!((cause, &*reason.text), ("room", "the model still waits for memory"));
+    assert_eq!(reason.because[0].text, "a yield keeps 8192 MiB of card0 free for other programs");
 }
 
 #[test]
@@ -96,4 +96,25 @@ fn a_model_that_failed_has_a_line_too() {
     }
     desk.ask(0);
     assert!(line(&desk, 0).starts_with("waiting for "), "{}", line(&desk, 0));
+}
+
+#[test]
+fn the_first_cause_of_a_wait_is_the_model_that_leaves_or_the_largest() {
+    let mut desk = Desk::new(&[10], &[1, 6, 8]);
+    desk.loaded(0);
+    desk.loaded(1);
+    desk.ask(0);
+    let busy = desk.ask(1);
+    desk.ask(2);
+    desk.surveyed(2);
+    let causes = |desk: &Desk| {
+        let (_, reason) = desk.scheduler.wait_reason(ModelId(2)).unwrap();
+        reason.because.iter().map(|cause| cause.text.clone()).collect::<Vec<_>>()
+    };
+    let all = ["m1 holds 6144 MiB on card0", "m0 holds 1024 MiB on card0"];
+    assert_eq!(causes(&desk), all);
+    desk.pass(PATIENCE);
+    assert_eq!(causes(&desk), all, "m1 alone leaves");
+    desk.finish(busy);
+    assert_eq!(causes(&desk), all);
 }

@@ -84,14 +84,16 @@ impl Runtime {
         let failure = state.scheduler.view(model, self.now()).and_then(|view| view.last_failure);
         let Some(failure) = failure else { return };
         let told = self.statuses.with(model, |status| status.told.replace(failure.clone()));
-        if told.as_ref() != Some(&failure) && self.operator_log.is_news(&failure.text, self.now()) {
-            tracing::warn!("{}", in_a_line(&failure));
+        let line = in_a_line(&failure);
+        if told.as_ref() != Some(&failure) && self.operator_log.is_news(&line, self.now()) {
+            tracing::warn!("{line}");
         }
     }
 
     fn log_refusal(&self, refusal: &RequestRefusal) {
-        if self.operator_log.is_news(&refusal.reason.text, self.now()) {
-            tracing::info!("refuse: {}", in_a_line(&refusal.reason));
+        let line = in_a_line(&refusal.reason);
+        if self.operator_log.is_news(&line, self.now()) {
+            tracing::info!("refuse: {line}");
         }
     }
 
