@@ -304,8 +304,10 @@ impl Runtime {
         drop(state);
         let runtime = self.me();
         for mut effect in effects.drain(..) {
-            if let SchedulerEffect::Refuse { refusal, .. } = &mut effect {
-                self.name_holders(&mut refusal.reason);
+            match &mut effect {
+                SchedulerEffect::Refuse { refusal, .. } => self.name_holders(&mut refusal.reason),
+                SchedulerEffect::GiveUpLoad { reason, .. } => self.name_holders(reason),
+                _ => {}
             }
             let was = match &effect {
                 SchedulerEffect::StateChanged { model, .. } => self.shown(*model),
@@ -372,8 +374,10 @@ impl Runtime {
             }
             SchedulerEffect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
             SchedulerEffect::Drained => self.drained.notify_waiters(),
-            // Only extensions hold engines to their claims and ask other processes.
-            SchedulerEffect::AskNeighbours { .. } | SchedulerEffect::AnswerBudget { .. } => {}
+            // Only extensions hold engines to their claims and ask other processes. A load that is given up is told alone.
+            SchedulerEffect::AskNeighbours { .. }
+            | SchedulerEffect::AnswerBudget { .. }
+            | SchedulerEffect::GiveUpLoad { .. } => {}
             SchedulerEffect::ClaimChanged { run, share } => self.follow_host_claim(*run, share),
         }
     }

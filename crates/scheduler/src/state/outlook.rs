@@ -32,12 +32,12 @@ pub struct ModelOutlook {
 /// The wait of a model's requests, or of an operator, for the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitView {
-    /// `load`, `room` or `slot`.
+    /// `check`, `load`, `room` or `slot`.
     pub cause: &'static str,
     pub reason: Reason,
     /// Start of the longest wait.
     pub since: Moment,
-    /// The last deadline; None for an operator's wish, which has none.
+    /// The last deadline; None while an operator wishes the load, too, because that has none.
     pub until: Option<Moment>,
     /// Models that stop for it.
     pub stops: Vec<String>,
@@ -81,6 +81,7 @@ impl StateRef<'_> {
         let victims = slot.victims().filter_map(|run| self.model_of(*run));
         let mut stops: Vec<String> = victims.map(|(_, slot)| slot.name.to_string()).collect();
         stops.dedup();
-        Some(WaitView { cause, reason, since, until: deadlines.max(), stops })
+        let until = deadlines.max().filter(|_| slot.load_wanted.is_none());
+        Some(WaitView { cause, reason, since, until, stops })
     }
 }

@@ -33,6 +33,9 @@ pub struct ModelView {
     pub run: Option<RunId>,
     pub in_flight: u32,
     pub queued: usize,
+    /// An operator's load of it, or the replacement of its run, is under way.
+    #[serde(skip)]
+    pub load_wanted: bool,
     /// Time of the last request that came or went; None before the first.
     pub last_used: Option<Moment>,
     /// Time until which the run counts as busy between two requests; None if it does not.
@@ -146,6 +149,7 @@ impl StateRef<'_> {
             run: run.map(|run| run.id),
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
+            load_wanted: slot.load_wanted.is_some(),
             last_used: slot.last_used,
             idle_end: slot.run_end_if_idle(self.now),
             held_until: self.held_until(slot).filter(|until| *until > self.now),

@@ -20,6 +20,12 @@ use crate::route::{
 };
 
 impl Runtime {
+    /// True while an operator or the configuration keeps the model from being stopped.
+    fn is_pinned(&self, model: ModelId) -> bool {
+        let view = self.state.borrow().scheduler.view(model, self.now());
+        view.is_some_and(|view| view.pinned)
+    }
+
     /// Requests for the model in progress.
     pub(crate) fn in_flight(&self, model: ModelId) -> u32 {
         let view = self.state.borrow().scheduler.view(model, self.now());
@@ -137,6 +143,7 @@ impl ModelService for Runtime {
             unlisted: entry.unlisted,
             downloaded: self.is_downloaded(&entry),
             state: self.shown(model),
+            load_ordered: view.as_ref().is_some_and(|view| view.load_wanted),
             asleep: run.as_ref().is_some_and(|run| run.is_asleep()),
             arguments: run.as_ref().map(|run| run.arguments()).unwrap_or_default(),
             preset: None,
@@ -171,8 +178,8 @@ impl ModelService for Runtime {
     fn pin(&self, model: ModelId, time: Duration) {
         let name = &self.entry(model).name;
         match time {
-            // A pin of the configuration stays.
-            Duration::ZERO if self.entry(model).pinned => {}
+            // A pin of the configuration stays, and one that is not there does not end.
+            Duration::ZERO if self.entry(model).pinned || !self.is_pinned(model) => {}
             Duration::ZERO => tracing::info!("unpin {name}"),
             Duration::MAX => tracing::info!("pin {name}"),
             time => tracing::info!("pin {name} for {} s", time.as_secs()),

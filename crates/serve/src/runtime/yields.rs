@@ -27,6 +27,8 @@ impl Runtime {
         for card in chosen {
             let label = self.label(&card.id);
             match (bytes, time) {
+                // A yield that is not there does not end.
+                (Bytes::ZERO, _) if !self.keeps_free(&card.id) => continue,
                 (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),
                 (_, Duration::MAX) => tracing::info!("keep {bytes} of {label} free"),
                 (_, time) => tracing::info!("keep {bytes} of {label} free for {} s", time.as_secs()),
@@ -34,6 +36,11 @@ impl Runtime {
             self.submit(SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until });
         }
         Ok(())
+    }
+
+    fn keeps_free(&self, card: &CardId) -> bool {
+        let state = self.state.borrow();
+        state.scheduler.ledger().account(card).is_some_and(|account| account.kept().is_some())
     }
 
     /// The cards that an order to keep so much free is about.

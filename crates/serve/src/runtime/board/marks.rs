@@ -59,7 +59,9 @@ impl Marks {
         push(&self.marks, MARKS, Mark { number: self.next(), at, kind, model, text, failure: None });
     }
 
-    /// Adds a failure, or counts it if an equal one was added a moment ago; true for a new one.
+    // DECISION: a reader takes the figures of a mark for those of its time, so that only an equal tree is counted. The words of
+    // a refusal stay the same while the memory of other processes goes up and down, and are no news each time.
+    /// Adds a failure, or counts it if an equal one was added a moment ago; true for one in new words.
     pub(super) fn fail(
         &self,
         at: Moment,
@@ -70,9 +72,11 @@ impl Marks {
     ) -> bool {
         let number = self.next();
         let mut failures = self.failures.borrow_mut();
-        let equal =
-            |mark: &&mut Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
-        if let Some(mark) = failures.iter_mut().find(equal) {
+        let is_recent =
+            |mark: &Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
+        let is_new = !failures.iter().any(is_recent);
+        let is_equal = |mark: &Mark| mark.failure.as_ref().is_some_and(|failure| failure.reason == *reason);
+        if let Some(mark) = failures.iter_mut().find(|mark| is_recent(mark) && is_equal(mark)) {
             (mark.number, mark.at) = (number, at);
             mark.failure.iter_mut().for_each(|failure| failure.times += 1);
             return false;
@@ -81,7 +85,7 @@ impl Marks {
         let failure = MarkedFailure { id: number, times: 1, reason: reason.clone(), hints: hints.to_vec() };
         let mark = Mark { number, at, kind, model, text: reason.text.clone(), failure: Some(failure) };
         push(&self.failures, FAILURES, mark);
-        true
+        is_new
     }
 
     /// All failures, the oldest first.
@@ -105,12 +109,6 @@ impl Marks {
         let marks = self.marks.borrow();
         let was_ready = |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed;
         (!marks.iter().any(was_ready)).then_some(failed)
-    }
-
-    /// True if a failure of this moment reads like this one.
-    pub(super) fn just_told(&self, now: Moment, text: &str) -> bool {
-        let failures = self.failures.borrow();
-        failures.iter().any(|mark| mark.text == text && now.since(mark.at) < Duration::from_secs(1))
     }
 
     /// True if the model's last failure reads like this one.
