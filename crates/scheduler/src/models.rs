@@ -8,7 +8,7 @@ mod run;
 mod slot;
 
 pub(crate) use run::{Drain, RunPhase, RunSleep, RunState, StartFigure};
-pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomSearch};
+pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomObstacle, RoomSearch};
 
 use super::effect::ModelState;
 use super::time::{ModelId, Moment};

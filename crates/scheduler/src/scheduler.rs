@@ -237,7 +237,7 @@ impl Scheduler {
 
     /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
     pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+        self.state().wait_reason(model)
     }
 
     /// The word alone, which takes no memory.

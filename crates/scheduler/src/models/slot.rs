@@ -61,6 +61,7 @@ pub(crate) struct RoomSearch {
     pub(crate) cache: DemandCache,
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
+    pub(crate) obstacle: RoomObstacle,
     /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
     pub(crate) cards: Vec<CardId>,
@@ -80,6 +81,7 @@ impl RoomSearch {
             demand,
             cache: DemandCache::default(),
             victims: Vec::new(),
+            obstacle: RoomObstacle::default(),
             needs: Bytes::ZERO,
             cards: Vec::new(),
             size: Bytes::ZERO,
@@ -89,6 +91,20 @@ impl RoomSearch {
             read_ahead: false,
         }
     }
+}
+
+/// What stands between a waiting model and its memory, as the last search found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RoomObstacle {
+    /// Unknown before the cards are read.
+    #[default]
+    Unread,
+    /// Memory that is kept free on these cards for a time, and memory of these runs: it needs all of that.
+    Held { kept: Vec<CardId>, runs: Vec<RunId> },
+    /// Models before it get the memory.
+    Turn,
+    /// Other requests of the model itself.
+    OwnRequests,
 }
 
 /// State of the request to guarded processes to release idle memory.
@@ -105,6 +121,7 @@ pub(crate) struct DepthWait {
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
     pub(crate) needs: Bytes,
+    pub(crate) obstacle: RoomObstacle,
 }
 
 impl ModelSlot {
@@ -201,6 +218,20 @@ impl ModelSlot {
             wait.victims = victims;
         } else if let RequestedState::Room(room) = &mut self.seeking {
             room.victims = victims;
+        }
+    }
+
+    /// What it waits for; `None` if it waits for no memory.
+    pub(crate) fn obstacle(&self) -> Option<&RoomObstacle> {
+        let deeper = self.depth_wait.as_ref().map(|wait| &wait.obstacle);
+        deeper.or_else(|| self.room().map(|room| &room.obstacle))
+    }
+
+    pub(crate) fn set_obstacle(&mut self, obstacle: RoomObstacle) {
+        if let Some(wait) = &mut self.depth_wait {
+            wait.obstacle = obstacle;
+        } else if let RequestedState::Room(room) = &mut self.seeking {
+            room.obstacle = obstacle;
         }
     }
 

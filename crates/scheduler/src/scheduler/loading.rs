@@ -189,7 +189,7 @@ impl Scheduler {
 
     fn fits_nowhere(&self, id: ModelId) -> bool {
         let verdict = self.state().verdict(id, &Reservations::default());
-        matches!(verdict, Some((PlacementVerdict::Never(_), _)))
+        verdict.is_some_and(|found| matches!(found.verdict, PlacementVerdict::Never(_)))
     }
 
     fn give_up(&mut self, id: ModelId, refusal: RequestRefusal) {

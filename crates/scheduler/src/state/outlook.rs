@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::StateRef;
 use crate::models::ModelSlot;
 use crate::place::CardStanding;
-use crate::refusal;
 use crate::time::{ModelId, Moment};
 
 /// What may happen to a model next.
@@ -64,19 +63,19 @@ impl StateRef<'_> {
                 leaves: place(id),
                 expires: slot.idle_end(),
                 stops: leaving.and_then(|run| self.stop_reason(run.id)),
-                wait: self.wait_view(slot),
+                wait: self.wait_view(id, slot),
             };
             (id, outlook)
         };
         self.models.iter().map(of).collect()
     }
 
-    fn wait_view(self, slot: &ModelSlot) -> Option<WaitView> {
+    fn wait_view(self, id: ModelId, slot: &ModelSlot) -> Option<WaitView> {
         let since = self.waits_since(slot);
         if since == Moment::NEVER {
             return None;
         }
-        let (cause, reason) = refusal::wait(slot, self.ledger);
+        let (cause, reason) = self.wait_reason(id)?;
         let deadlines = slot.line.iter().filter_map(|id| self.queue.get(id)).map(|request| request.deadline);
         let victims = slot.victims().filter_map(|run| self.model_of(*run));
         let mut stops: Vec<String> = victims.map(|(_, slot)| slot.name.to_string()).collect();

@@ -76,7 +76,7 @@ fn nothing_is_loaded_into_the_room_and_what_can_wait_for_its_end_waits() {
     desk.surveyed(1);
     assert_eq!((desk.started(), desk.refusals().len()), (None, 0));
     let line = desk.scheduler.wait_line(ModelId(1), desk.now).unwrap();
-    assert_eq!(line, "waiting for memory for m1; 8192 MiB of card0 are kept free for 61 s");
+    assert_eq!(line, "waiting for memory for m1; 8192 MiB of card0 are kept free for 60 s");
     desk.ask_until(1, 30);
     desk.pass(30);
     assert_eq!(desk.refusals().len(), 1, "its own time was over before");

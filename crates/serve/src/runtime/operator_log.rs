@@ -74,7 +74,8 @@ impl Runtime {
         let failure = state.scheduler.view(model, self.now()).and_then(|view| view.last_failure);
         let Some(failure) = failure else { return };
         let told = self.statuses.with(model, |status| status.told.replace(failure.clone()));
-        if told.as_ref() != Some(&failure) && self.operator_log.is_news(&failure, self.now(), |said, now| said.text == now.text)
+        if told.as_ref() != Some(&failure)
+            && self.operator_log.is_news(&failure, self.now(), |said, now| said.text == now.text)
         {
             tracing::warn!("{}", in_a_line(&failure));
         }
