@@ -5,9 +5,9 @@ use std::time::Duration;
 use plimsoll_base::{Advice, Bytes, Card, Hint, Reason, Share, Slots};
 
 use super::depth::RequestDepth;
-use super::effect::{ModelState, RequestRefusal, RequestRefusalKind};
+use super::effect::{RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
-use super::models::{ModelSlot, RequestedState};
+use super::models::ModelSlot;
 use crate::place::{Ledger, NoPlacement};
 
 /// Retry time if no better one is known.
@@ -221,22 +221,4 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, still: Option<Reason>, waited:
     let reason = Reason::new("deadline", text).fact("model", name).because_all(still);
     let standing = model.and_then(|model| model.record.standing_failure());
     refusal(RequestRefusalKind::Deadline, Some(SOON), reason.because_all(standing))
-}
-
-/// The cause of the wait for a model, in a word and in a sentence, which the obstacle of a wait for `room` completes.
-pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
-    // The state tells an operator which wait was too long.
-    match (model.state(), model.seeking()) {
-        (ModelState::Queued, RequestedState::Room(_)) => ("room", "the model still waits for"),
-        (ModelState::Queued, _) => ("check", "the model's files and its engine are still being checked"),
-        (ModelState::Loading, _) => ("load", "the model is still loading"),
-        (ModelState::Ready, _) if model.depth_wait().is_some() => {
-            ("room", "the next request needs more memory than the model has now, and waits for")
-        }
-        (ModelState::Ready, _) => ("slot", "the model already serves as many requests as it accepts at once"),
-        (ModelState::Draining | ModelState::Stopping, _) => {
-            ("load", "the model is being stopped, and will be started again")
-        }
-        (ModelState::Unloaded | ModelState::Failed, _) => ("load", "the model is not loaded"),
-    }
 }

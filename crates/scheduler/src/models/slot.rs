@@ -251,6 +251,11 @@ impl ModelSlot {
         self.run.as_mut().filter(|run| run.is_open(limit))
     }
 
+    /// True if its only waiting requests are those that wait for a check of the engine that dropped them.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.line.is_empty() && self.run.as_ref().is_some_and(RunState::is_checked)
+    }
+
     /// The run that takes a new request at once: no request waits, and depth costs nothing.
     pub(crate) fn free_run(&self) -> Option<RunId> {
         let run = self.run.as_ref().filter(|run| run.is_open(self.limit()))?;

@@ -20,6 +20,12 @@ impl StateRef<'_> {
                 let line = format!("waiting for memory for the tokens of the next request for {name}");
                 line + &self.leaving(slot.victims())
             }
+            (ModelState::Ready, _) if self.counts_tokens(slot) => {
+                format!("waiting for a count of the tokens of the next request for {name}")
+            }
+            (ModelState::Ready, _) if slot.is_checked() => {
+                format!("waiting for a check of {name}'s engine, which dropped the request")
+            }
             (ModelState::Ready, _) => {
                 let run = slot.run.as_ref().map_or(0, RunState::in_flight);
                 format!("waiting for a free slot of {name}; it answers {} now", counted(run, "request"))

@@ -3,16 +3,16 @@
 use plimsoll_base::{Bytes, CardId, Reason, RunId};
 
 use super::StateRef;
-use crate::models::{ModelSlot, NeighbourQuery, RoomObstacle};
+use crate::effect::ModelState;
+use crate::models::{ModelSlot, NeighbourQuery, RequestedState, RoomObstacle};
 use crate::place::at_most;
-use crate::refusal;
 use crate::time::ModelId;
 
 impl StateRef<'_> {
     /// The cause of the wait for a model, in a word and with its reason.
     pub(crate) fn wait_reason(self, id: ModelId) -> Option<(&'static str, Reason)> {
         let slot = self.model(id)?;
-        let (word, text) = refusal::wait_cause(slot);
+        let (word, text) = self.wait_cause(slot);
         let Some(obstacle) = slot.obstacle().filter(|_| word == "room") else {
             return Some((word, Reason::new("still", text)));
         };
@@ -26,6 +26,38 @@ impl StateRef<'_> {
         // A reader has no use for victims that are not chosen yet, but programs count them.
         let runs = u64::try_from(slot.victims().count()).unwrap_or(u64::MAX);
         Some((word, Reason::new("still", text).fact("runs_to_go", runs).because_all(causes)))
+    }
+
+    /// The cause in a word and in a sentence, which the obstacle of a wait for `room` completes.
+    pub(crate) fn wait_cause(self, slot: &ModelSlot) -> (&'static str, &'static str) {
+        // The state tells an operator which wait was too long.
+        match (slot.state(), slot.seeking()) {
+            (ModelState::Queued, RequestedState::Room(_)) => ("room", "the model still waits for"),
+            (ModelState::Queued, _) => ("check", "the model's files and its engine are still being checked"),
+            (ModelState::Loading, _) => ("load", "the model is still loading"),
+            (ModelState::Ready, _) if slot.depth_wait().is_some() => {
+                ("room", "the next request needs more memory than the model has now, and waits for")
+            }
+            (ModelState::Ready, _) if self.counts_tokens(slot) => {
+                ("slot", "the tokens of the next request are being counted")
+            }
+            (ModelState::Ready, _) if slot.is_checked() => {
+                ("check", "the engine dropped the request, and is asked whether it is healthy")
+            }
+            (ModelState::Ready, _) => {
+                ("slot", "the model already serves as many requests as it accepts at once")
+            }
+            (ModelState::Draining | ModelState::Stopping, _) => {
+                ("load", "the model is being stopped, and will be started again")
+            }
+            (ModelState::Unloaded | ModelState::Failed, _) => ("load", "the model is not loaded"),
+        }
+    }
+
+    /// True while the depth of the model's next request is measured.
+    pub(crate) fn counts_tokens(self, slot: &ModelSlot) -> bool {
+        let front = slot.line.front().and_then(|id| self.queue.get(id));
+        front.is_some_and(|request| request.measuring)
     }
 
     // A line of the log shows the first cause alone, so that this names all of them.

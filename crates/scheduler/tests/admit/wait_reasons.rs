@@ -140,3 +140,17 @@ fn before_the_cards_are_read_no_model_is_accused() {
     desk.surveyed(1);
     assert_eq!(reason(&desk, 1).to_string(), "the model still waits for a reading of the cards");
 }
+
+#[test]
+fn a_request_that_was_dropped_waits_for_the_check_of_its_engine() {
+    let mut desk = Desk::new(&[16], &[1]);
+    desk.loaded(0);
+    let request = desk.ask(0);
+    desk.bounce(request);
+    let (word, reason) = desk.scheduler.wait_reason(ModelId(0)).unwrap();
+    let told = "the engine dropped the request, and is asked whether it is healthy";
+    assert_eq!((word, reason.to_string().as_str()), ("check", told));
+    assert_eq!(desk.scheduler.wait_cause(ModelId(0)), Some("check"));
+    let line = desk.scheduler.wait_line(ModelId(0), desk.now).unwrap();
+    assert_eq!(line, "waiting for a check of m0's engine, which dropped the request");
+}

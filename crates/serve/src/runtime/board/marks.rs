@@ -159,6 +159,23 @@ mod tests {
     }
 
     #[test]
+    fn other_figures_are_another_mark_and_no_news() {
+        let (marks, text) = (Marks::default(), "a does not fit");
+        let refusal = |free: u64| {
+            let cause = Reason::new("on_card", format!("the card has {free} MiB available"));
+            Reason::new("no_room", text).because(cause)
+        };
+        let is_news: Vec<bool> =
+            [1, 2, 1, 2].map(|free| marks.fail(at(0), "refused", None, &refusal(free), &[])).to_vec();
+        assert_eq!(is_news, [true, false, false, false]);
+        let all = marks.after(0);
+        let told = all.iter().filter_map(|mark| mark.failure.as_ref());
+        let told: Vec<(u64, &Reason)> = told.map(|failure| (failure.times, &failure.reason)).collect();
+        assert_eq!(told, [(2, &refusal(1)), (2, &refusal(2))]);
+        assert!(marks.fail(at(90), "refused", None, &refusal(1), &[]), "it is news after a minute");
+    }
+
+    #[test]
     fn a_failure_that_follows_from_another_is_told_already_and_a_later_load_ends_it() {
         let (marks, model) = (Marks::default(), ModelId(1));
         let died = Reason::new("engine_died", "a died");
