@@ -14,7 +14,8 @@ fn asks(daemon: &Daemon, model: &str) -> TcpStream {
 }
 
 fn order(daemon: &Daemon, what: &str, model: &str) -> Answer {
-    post(daemon.address, &format!("/api/models/{what}"), &json!({"model": model}))
+    let path = if what == "load" { "/models/load".to_owned() } else { format!("/api/models/{what}") };
+    post(daemon.address, &path, &json!({"model": model}))
 }
 
 fn end_yield(daemon: &Daemon) -> Answer {
