@@ -1,10 +1,10 @@
 //! Random API keys for engines, and the user's own stop commands, in which the engine's PID is filled in.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::process::Stdio;
 
 use plimsoll_config::{PID, PORT};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::address::EngineAddress;
 use super::spawn::ChildSpec;
@@ -16,8 +16,10 @@ use super::spawn::ChildSpec;
 /// public.
 pub fn random_key() -> io::Result<String> {
     let mut bits = [0_u8; 16];
-    // The kernel's generator: /dev/urandom needs no crate and never waits once the machine is up.
-    File::open("/dev/urandom")?.read_exact(&mut bits)?;
+    // Of up to 256 bytes the kernel gives all at once (getrandom(2)).
+    if getrandom(&mut bits, GetRandomFlags::empty())? < bits.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -12,7 +12,7 @@ use procfs::process::Process;
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::end::read_kernel_bytes;
+use crate::kernel_text::read_kernel_bytes;
 use crate::port_owner::{listener_on, socket_inodes};
 
 /// The environment variable that holds the number of the engine's process group.

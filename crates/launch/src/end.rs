@@ -1,12 +1,7 @@
 //! Reasons why a child process exited, and the kernel's count of out-of-memory kills.
 
-use std::fs::File;
-use std::io::Read;
-
 use crate::engine_cgroup;
-
-/// Room for a usual text of the kernel.
-const KERNEL_TEXT: usize = 8 << 10;
+use crate::kernel_text::read_kernel_text;
 
 /// Cause of a child's end: a request, a kill, or the child itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,19 +26,6 @@ pub(super) fn kernel_oom_kills() -> Option<u64> {
         counter(&read_kernel_text(events.to_str()?)?, "oom_kill")
     });
     cgroup.or_else(|| counter(&read_kernel_text("/proc/vmstat")?, "oom_kill"))
-}
-
-/// Reads a file whose text the kernel makes at each read, and whose size it does not say. `fs::read_to_string` would
-/// begin with 32 bytes, and a page of counters takes ten reads then, each of which sums them up again
-/// (mm/vmstat.c:vmstat_start @ Linux 6.12).
-pub(super) fn read_kernel_bytes(path: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(KERNEL_TEXT);
-    File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-fn read_kernel_text(path: &str) -> Option<String> {
-    String::from_utf8(read_kernel_bytes(path)?).ok()
 }
 
 pub(super) fn counter(text: &str, name: &str) -> Option<u64> {

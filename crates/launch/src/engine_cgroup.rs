@@ -13,6 +13,8 @@ use std::sync::{Once, OnceLock};
 use plimsoll_base::Bytes;
 use procfs::process::Process;
 
+use crate::kernel_text::read_kernel_text;
+
 /// The group that the daemon enters, so that its own group holds no process.
 const DAEMON: &str = "plimsoll-daemon";
 /// Times that processes are moved there: one may be forked in between.
@@ -38,7 +40,7 @@ pub(super) fn cgroup_mount(mounts: &[u8]) -> Option<PathBuf> {
 
 /// The group that the daemon was started in.
 pub(super) fn home() -> Option<PathBuf> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = read_kernel_text("/proc/self/cgroup")?;
     // `0::` is the line of cgroup v2; hierarchies of v1 have other numbers (cgroups(7)).
     let own = mount()?.join(own.lines().find_map(|line| line.strip_prefix("0::/"))?);
     let has_moved = own.file_name() == Some(OsStr::new(DAEMON));

@@ -19,6 +19,7 @@ mod hang_check;
 mod health;
 mod http_client;
 mod isolation;
+mod kernel_text;
 mod line_queue;
 mod lines;
 mod log_file;

@@ -98,6 +98,18 @@ pub enum LaunchError {
     LauncherGone,
 }
 
+impl LaunchError {
+    /// True if another start fails as well until something is changed; else the kernel lacked something for a moment.
+    pub fn lasts(&self) -> bool {
+        match self {
+            Self::FindProgram { .. } | Self::NotExecutable { .. } | Self::LauncherGone => true,
+            Self::Fork { .. } | Self::OutOfDescriptors { .. } | Self::Watch { .. } | Self::StartThread(_) => {
+                false
+            }
+        }
+    }
+}
+
 /// Handle of the launcher thread; clones share it.
 #[derive(Clone, Debug)]
 pub struct Launcher {
@@ -345,11 +357,11 @@ pub fn find_program(
     // A file that cannot be executed is reported only if no later folder has one that can, as `execvp` does.
     let mut found_file = false;
     for candidate in candidates {
-        // A folder is there, and can no more be executed than a file without the right.
-        found_file |= candidate.exists();
         if candidate.is_file() && rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok() {
             return Ok(candidate);
         }
+        // A folder is there, and can no more be executed than a file without the right.
+        found_file |= candidate.exists();
     }
     let program = program.to_owned();
     Err(match found_file {

@@ -68,7 +68,7 @@ impl Sysroot {
 
 impl ProcTree for Sysroot {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
-        self.path(path).and_then(|path| read_file(&path)).map_err(|error| match error.kind() {
+        self.path(path).and_then(|path| read_file(&path, self.live)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unseen::Missing,
             io::ErrorKind::PermissionDenied => Unseen::Forbidden,
             _ => Unseen::Unreadable,
@@ -92,12 +92,13 @@ impl ProcTree for Sysroot {
     }
 }
 
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+fn read_file(path: &Path, is_live: bool) -> io::Result<Vec<u8>> {
     // open(2) of a FIFO waits for a writer, unless O_NONBLOCK is set.
     let not_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(not_blocking).open(path)?;
     // Asked of the descriptor and not of the path, which may name another file by now.
-    if !file.metadata()?.is_file() {
+    // The kernel's own files are not asked: a swap of models waits for some of them.
+    if !is_live && !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // Files of /proc and /sys tell no length. Room for most of them makes one read of what would be six.

@@ -25,6 +25,7 @@ mod script;
 mod sleeping;
 mod trust;
 mod turns;
+mod used;
 mod wait_lines;
 mod wait_reasons;
 mod world;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use plimsoll_base::{Card, CardKind, Reason};
+use plimsoll_base::{Bytes, Card, CardKind, End, Reason};
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_launch::engine::EngineError;
 use plimsoll_launch::{
@@ -24,7 +24,7 @@ use super::run::EngineRun;
 use super::slots::RunSlots;
 use super::survey::host_cache::limit_prompt_cache;
 use super::survey::named::is_on_host;
-use crate::task::spawn_blocking;
+use crate::task::{NoAnswer, spawn_blocking};
 
 /// Everything needed to start one run.
 pub(super) struct Starter<'a> {
@@ -46,6 +46,28 @@ pub(super) struct Started {
     pub(super) slots: Option<Rc<RunSlots>>,
 }
 
+/// An engine that was looked up.
+struct FoundEngine {
+    /// The words that its command line begins with.
+    engine: Vec<String>,
+    /// Its file; `None` for a `cmd` and for a program with leading arguments.
+    program: Option<PathBuf>,
+    /// The same, but `None` for a shell script too.
+    private_program: Option<PathBuf>,
+    takes_socket: bool,
+    /// Size of the files from which it reads weights.
+    files: Bytes,
+}
+
+/// Reasons why an engine is not found.
+#[derive(Debug, thiserror::Error)]
+enum FindError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
 /// What an engine gets of its own.
 struct Privacy {
     program: Option<PathBuf>,
@@ -58,24 +80,25 @@ struct Privacy {
 
 impl Starter<'_> {
     /// Starts the process; the reason names what is missing.
-    pub(super) async fn start(&self) -> Result<Started, Reason> {
+    pub(super) async fn start(&self) -> Result<Started, End> {
         let entry = &self.run.entry;
-        let (model, configured) = (ConfiguredModel::clone(entry), self.runtime.settings.engine.clone());
-        // A folder of the search path may lie on a disk that hangs.
-        let found = spawn_blocking(move || {
-            let engine = engine_command(&model, configured.as_deref())?;
-            let program = single_program(&model, &engine);
-            Ok::<_, EngineError>((engine, program, model_files::size_of_entry(&model)))
-        });
-        let found = found.await.map_err(|error| unstartable(&entry.name, &error))?;
-        let (engine, program, files) = found.map_err(|error| unstartable(&entry.name, &error))?;
-        self.run.file_bytes.set(files);
-        let vulkan = self.vulkan(program.clone()).await?;
-        let privacy = Privacy { vulkan, ..self.privacy(program).await };
+        let fail = |error: &dyn std::error::Error, lasts| End::Unstartable {
+            reason: unstartable(&entry.name, error),
+            lasts,
+        };
+        let found = self.find().await;
+        let found = found.map_err(|error| fail(&error, matches!(error, FindError::Engine(_))))?;
+        self.run.file_bytes.set(found.files);
+        let vulkan = self.vulkan(found.program.clone()).await;
+        let vulkan = vulkan.map_err(|reason| End::Unstartable { reason, lasts: true })?;
+        let engine = found.engine;
+        let privacy = Privacy { vulkan, ..self.private(found.private_program, found.takes_socket) };
         let slots = self.slots(privacy.program.clone()).await;
-        let (spec, key) = self.spec(&engine, &privacy, slots.as_deref())?;
+        let spec = self.spec(&engine, &privacy, slots.as_deref());
+        // A port, a random key, or the files of another user: none of them is the model's own.
+        let (spec, key) = spec.map_err(|reason| End::Unstartable { reason, lasts: false })?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
-        let (child, events) = spawned.map_err(|error| unstartable(&entry.name, &error))?;
+        let (child, events) = spawned.map_err(|error| fail(&error, error.lasts()))?;
         let Privacy { program, folder, .. } = privacy;
         Ok(Started { child, events, key, folder, program, slots })
     }
@@ -85,27 +108,29 @@ impl Starter<'_> {
         self.runtime.slots.of_run(self.run.model, &self.run.entry, program, circumstances).await
     }
 
-    /// Finds out what the engine can have of its own.
+    /// Looks up the engine, and what it can have of its own.
     ///
     /// DECISION: a shell script, a program with leading arguments and a `cmd` may start a container, which
     /// needs set-user-ID programs and does not see the folder. They are confined only where the user asks for
     /// it with `engine-user`.
-    async fn privacy(&self, program: Option<PathBuf>) -> Privacy {
-        let Some(program) = program else {
-            return self.private(None, false);
-        };
-        // It runs the program, and a GPU build takes a second to load its libraries.
-        let asked = spawn_blocking(move || {
-            if engine::is_shell_script(&program) {
-                return None;
-            }
-            let socket = engine::takes_socket(&program);
-            Some((program, socket))
+    async fn find(&self) -> Result<FoundEngine, FindError> {
+        let (model, configured) =
+            (ConfiguredModel::clone(&self.run.entry), self.runtime.settings.engine.clone());
+        // A folder of the search path may lie on a disk that hangs. A new program is run for its help, and a GPU build
+        // takes a second to load its libraries. All in one, because a swap of models waits for each change of threads.
+        let found = spawn_blocking(move || {
+            let engine = engine_command(&model, configured.as_deref())?;
+            let program = single_program(&model, &engine);
+            let private_program = program.clone().filter(|program| !engine::is_shell_script(program));
+            Ok(FoundEngine {
+                takes_socket: private_program.as_deref().is_some_and(engine::takes_socket),
+                private_program,
+                engine,
+                program,
+                files: model_files::size_of_entry(&model),
+            })
         });
-        match asked.await {
-            Ok(Some((program, socket))) => self.private(Some(program), socket),
-            _ => self.private(None, false),
-        }
+        found.await?
     }
 
     fn private(&self, program: Option<PathBuf>, takes_socket: bool) -> Privacy {

@@ -43,8 +43,12 @@ impl Runtime {
         let (entry, wanted) = (ConfiguredModel::clone(&self.entry(model)), self.ahead.begin(model));
         // A hanging disk holds this thread, and no request.
         drop(spawn_blocking(move || {
+            let files = model_files::size_of_entry(&entry);
+            if files.is_zero() {
+                return;
+            }
             let available = HostMemory::read().map(|memory| memory.available.scaled(PART.0, PART.1));
-            if available.is_none_or(|available| model_files::size_of_entry(&entry) > available) {
+            if available.is_none_or(|available| files > available) {
                 return;
             }
             let name = &entry.name;

@@ -215,6 +215,7 @@ impl ModelService for StubService {
             queued: 2,
             load_wanted: false,
             last_used: None,
+            idle_since: None,
             idle_end: None,
             held_until: None,
             claim: Vec::new(),
