@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use plimsoll_base::{CardId, Fact, Reason};
+use plimsoll_base::{Bytes, CardId, Fact, Reason};
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
+use proptest::prelude::*;
 
 use crate::desk::{Desk, PATIENCE, gib};
 
@@ -153,4 +154,60 @@ fn a_request_that_was_dropped_waits_for_the_check_of_its_engine() {
     assert_eq!(desk.scheduler.wait_cause(ModelId(0)), Some("check"));
     let line = desk.scheduler.wait_line(ModelId(0), desk.now).unwrap();
     assert_eq!(line, "waiting for a check of m0's engine, which dropped the request");
+}
+
+/// Bytes of the causes with this code.
+fn bytes(reason: &Reason, code: &str, fact: &str) -> Vec<Bytes> {
+    let causes = reason.because.iter().filter(|cause| cause.code == code);
+    let bytes = causes.filter_map(|cause| match cause.facts.get(fact) {
+        Some(Fact::Bytes(bytes)) => Some(*bytes),
+        _ => None,
+    });
+    bytes.collect()
+}
+
+proptest! {
+    #[test]
+    fn what_is_named_suffices_together_and_each_part_of_it_is_needed(
+        needs in proptest::collection::vec(1_u64..12, 1..6),
+        busy in proptest::collection::vec(any::<bool>(), 6),
+        need in 1_u64..=32,
+        kept in 0_u64..=24,
+        waited in 0_u64..=2 * PATIENCE,
+    ) {
+        let newcomer = u32::try_from(needs.len()).unwrap();
+        let all: Vec<u64> = needs.iter().copied().chain([need]).collect();
+        let mut desk = Desk::new(&[32], &all);
+        let room = |model: &u32| needs.iter().take(usize::try_from(*model).unwrap() + 1).sum::<u64>() <= 32;
+        for model in (0..newcomer).filter(room) {
+            let request = desk.ask(model);
+            desk.surveyed(model);
+            let run = desk.started().unwrap();
+            desk.ready(run);
+            if !busy[usize::try_from(model).unwrap()] {
+                desk.finish(request);
+            }
+        }
+        if kept > 0 {
+            keep(&mut desk, kept, 60);
+        }
+        desk.ask(newcomer);
+        desk.surveyed(newcomer);
+        desk.pass(waited);
+        let waits = desk.scheduler.wait_reason(ModelId(newcomer)).filter(|(word, _)| *word == "room");
+        if let Some((_, reason)) = waits {
+            let account = &desk.scheduler.ledger().accounts()[0];
+            let yields = bytes(&reason, "yield", "yield");
+            prop_assert_eq!(&yields, &vec![gib(kept); yields.len()]);
+            let room = if yields.is_empty() { account.capacity() } else { account.limit() };
+            let held = bytes(&reason, "holder", "holds");
+            let suffices = |freed: Bytes| gib(need) + account.claimed() <= room + freed;
+            let freed: Bytes = held.iter().copied().sum();
+            prop_assert!(yields.len() + held.len() > 0 && suffices(freed), "{reason}");
+            prop_assert!(yields.is_empty() || gib(need) > account.capacity(), "no yield is in the way: {reason}");
+            for one in held {
+                prop_assert!(!suffices(freed.saturating_sub(one)), "{one} is not needed: {reason}");
+            }
+        }
+    }
 }
