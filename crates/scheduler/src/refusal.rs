@@ -1,8 +1,9 @@
 //! Refusals of requests by the scheduler: error messages, causes and retry times.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
-use plimsoll_base::{Advice, Bytes, Card, Hint, Reason, Share, Slots};
+use plimsoll_base::{Advice, Bytes, Card, Hint, Order, Reason, Share, Slots};
 
 use super::depth::RequestDepth;
 use super::effect::{RequestRefusal, RequestRefusalKind};
@@ -179,28 +180,29 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     Some(reason.because_all(held_by_others(depths.ledger, card)))
 }
 
-/// Memory of a card that is not available, by cause.
+/// Memory of a card that is not available, by cause, the largest first.
 fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     let Some(account) = ledger.account(&card.id) else {
         return Vec::new();
     };
     let total = account.card().total;
-    let mut reasons = Vec::new();
+    let mut causes = Vec::new();
     if let Some(budget) = account.budget().filter(|budget| *budget < total) {
         let text = format!("the budget is {budget} of the card's {total}");
-        reasons.push(Reason::new("budget", text).fact("budget", budget));
+        causes.push((total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget)));
     }
     for (code, bytes, text) in [
-        ("foreign", account.foreign(), "other processes hold"),
+        ("foreign", account.foreign(), "the system and other processes hold"),
         ("reserve", account.reserve(), "the reserve is"),
         ("yield", account.kept_now(), "a yield to other programs keeps free"),
         ("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"),
     ] {
         if bytes > Bytes::ZERO {
-            reasons.push(Reason::new(code, format!("{text} {bytes}")).fact(code, bytes));
+            causes.push((bytes, Reason::new(code, format!("{text} {bytes}")).fact(code, bytes)));
         }
     }
-    reasons
+    causes.order_by_key(|(bytes, _)| Reverse(*bytes));
+    causes.into_iter().map(|(_, reason)| reason).collect()
 }
 
 /// A request that would fit instead.

@@ -98,6 +98,8 @@ fn refusals_with_other_figures_are_other_refusals() {
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].0.contains("keeps free 500 MiB") && told[0].1 == 1, "{told:?}");
     assert!(told[1].0.contains("keeps free 700 MiB") && told[1].1 == 2, "{told:?}");
+    // The line of the last request comes after those of all refusals.
+    until("three requests are told", || daemon.talk().matches("request alpha: 503").count() == 3);
     let lines = daemon.talk().matches("refuse: alpha does not fit").count();
     assert_eq!(lines, 2, "{}", daemon.talk());
     // A client that leaves is no refusal.

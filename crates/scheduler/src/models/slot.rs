@@ -52,7 +52,7 @@ pub(crate) enum RequestedState {
         /// The configuration changed during the survey, so that its result is void.
         stale: bool,
     },
-    Room(RoomSearch),
+    Room(Box<RoomSearch>),
 }
 
 /// Search for memory for a model that was surveyed and can load.

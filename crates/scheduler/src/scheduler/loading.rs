@@ -94,7 +94,7 @@ impl Scheduler {
         if self.settings.largest_first {
             room.size = self.state().size(slot, &*room.demand, &room.cache);
         }
-        self.set_seeking(id, RequestedState::Room(room));
+        self.set_seeking(id, RequestedState::Room(Box::new(room)));
     }
 
     pub(super) fn start(&mut self, id: ModelId, placement: Placement) {

@@ -118,7 +118,7 @@ impl Runtime {
         }
         let outlook = self.state.borrow().scheduler.outlook(self.now());
         for (view, shown) in snapshot.models.iter().zip(list(&mut document["models"])) {
-            let (progress, hints, speed) = self.statuses.with(view.id, |status| {
+            let (progress, mut hints, speed) = self.statuses.with(view.id, |status| {
                 (status.progress.clone(), status.hints.clone(), status.answers.speed())
             });
             if let Some(speed) = speed {
@@ -128,12 +128,14 @@ impl Runtime {
             if view.state == ModelState::Loading {
                 shown["progress"] = json!(progress);
             }
+            let failed = view.last_failure.as_ref();
+            if let Some(mark) = failed.and_then(|reason| self.board.marks.standing(view.id, &reason.text)) {
+                shown["failed_at"] = json!(mark.at);
+                let told = mark.failure.into_iter().flat_map(|failure| failure.hints);
+                hints.extend(told.filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+            }
             if !hints.is_empty() {
                 shown["hints"] = json!(hints);
-            }
-            let failed = view.last_failure.as_ref();
-            if let Some(at) = failed.and_then(|reason| self.board.marks.stands(view.id, &reason.text)) {
-                shown["failed_at"] = json!(at);
             }
         }
         for (view, shown) in snapshot.cards.iter().zip(list(&mut document["cards"])) {

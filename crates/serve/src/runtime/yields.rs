@@ -24,11 +24,13 @@ impl Runtime {
     ) -> Result<(), HttpProblem> {
         let chosen = self.yielding_cards(card, bytes)?;
         let until = self.now() + time;
-        for card in chosen {
+        let is_kept = |card: &&Card| {
+            let state = self.state.borrow();
+            state.scheduler.ledger().account(&card.id).is_some_and(|account| account.kept().is_some())
+        };
+        for card in chosen.into_iter().filter(|card| !bytes.is_zero() || is_kept(card)) {
             let label = self.label(&card.id);
             match (bytes, time) {
-                // A yield that is not there does not end.
-                (Bytes::ZERO, _) if !self.keeps_free(&card.id) => continue,
                 (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),
                 (_, Duration::MAX) => tracing::info!("keep {bytes} of {label} free"),
                 (_, time) => tracing::info!("keep {bytes} of {label} free for {} s", time.as_secs()),
@@ -36,11 +38,6 @@ impl Runtime {
             self.submit(SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until });
         }
         Ok(())
-    }
-
-    fn keeps_free(&self, card: &CardId) -> bool {
-        let state = self.state.borrow();
-        state.scheduler.ledger().account(card).is_some_and(|account| account.kept().is_some())
     }
 
     /// The cards that an order to keep so much free is about.
