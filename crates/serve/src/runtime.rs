@@ -304,11 +304,7 @@ impl Runtime {
         drop(state);
         let runtime = self.me();
         for mut effect in effects.drain(..) {
-            match &mut effect {
-                SchedulerEffect::Refuse { refusal, .. } => self.name_holders(&mut refusal.reason),
-                SchedulerEffect::GiveUpLoad { reason, .. } => self.name_holders(reason),
-                _ => {}
-            }
+            self.name_holders_in(&mut effect);
             let was = match &effect {
                 SchedulerEffect::StateChanged { model, .. } => self.shown(*model),
                 _ => ModelState::Unloaded,
