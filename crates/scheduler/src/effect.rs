@@ -25,6 +25,9 @@ pub enum SchedulerEffect {
     Dispatch { request: RequestId, run: RunId },
     /// Answer the request with a refusal, which ends it.
     Refuse { request: RequestId, refusal: Box<RequestRefusal> },
+    /// A load that an operator or the configuration asked for is given up, because there is no room; no request waited for
+    /// it, whose refusal would say so.
+    GiveUpLoad { model: ModelId, reason: Box<Reason> },
     /// Check on a fresh connection that the engine answers. Answer with HealthChecked within two seconds.
     CheckHealth { run: RunId },
     /// End an engine. Answer with Ended once its process is gone.

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use plimsoll_base::{Advice, Bytes, Card, Hint, Order, Reason, RunId, Share, Slots};
+use plimsoll_base::{Advice, Bytes, Card, Hint, Order, Reason, Share, Slots};
 
 use super::depth::RequestDepth;
-use super::effect::{ModelState, RequestRefusal, RequestRefusalKind};
+use super::effect::{RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
-use super::models::{ModelSlot, RequestedState};
-use crate::place::{Ledger, NoPlacement, at_most};
+use super::models::ModelSlot;
+use crate::place::{Ledger, NoPlacement};
 
 /// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
@@ -217,75 +217,11 @@ fn shallower(depth: &RequestDepth, fits: u64) -> Option<Hint> {
     Some(Hint::new(Advice::Other(text)))
 }
 
-pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Duration) -> RequestRefusal {
+/// The refusal of a request that `still` waited, for this reason, at its deadline.
+pub(crate) fn deadline(model: Option<&ModelSlot>, still: Option<Reason>, waited: Duration) -> RequestRefusal {
     let name = model.map_or("the model", |model| &*model.name);
     let text = format!("the request waited {:.1} s for {name}", waited.as_secs_f64());
-    let mut reason = Reason::new("deadline", text).fact("model", name);
-    if let Some(model) = model {
-        reason = reason.because(wait(model, ledger).1).because_all(model.record.standing_failure());
-    }
-    refusal(RequestRefusalKind::Deadline, Some(SOON), reason)
-}
-
-/// The cause of the wait for a model, in a word and in a sentence.
-pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
-    // The state tells an operator which wait was too long.
-    match (model.state(), model.seeking()) {
-        (ModelState::Queued, RequestedState::Room(_)) => ("room", "the model still waits for memory"),
-        (ModelState::Queued, _) => ("check", "the model's files and its engine are still being checked"),
-        (ModelState::Loading, _) => ("load", "the model is still loading"),
-        (ModelState::Ready, _) if model.depth_wait().is_some() => {
-            ("room", "the next request needs more memory than the model has now, and waits for that memory")
-        }
-        (ModelState::Ready, _) if model.is_counting() => {
-            ("check", "the tokens of the model's next request are being counted")
-        }
-        (ModelState::Ready, _) => ("slot", "the model already serves as many requests as it accepts at once"),
-        (ModelState::Draining | ModelState::Stopping, _) => {
-            ("load", "the model is being stopped, and will be started again")
-        }
-        (ModelState::Unloaded | ModelState::Failed, _) => ("load", "the model is not loaded"),
-    }
-}
-
-/// The cause of the wait for a model, in a word and with its reason.
-pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason) {
-    let (word, text) = wait_cause(model);
-    let text = match model.room().and(ledger.full_at()) {
-        Some(most) => format!("the model waits until another has left: {}", at_most(most)),
-        None => text.to_owned(),
-    };
-    let mut reason = Reason::new("still", text);
-    if let Some(deep) = model.depth_wait() {
-        let runs = u64::try_from(deep.victims.len()).unwrap_or(u64::MAX);
-        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger, &deep.victims));
-    }
-    if let Some(room) = model.room() {
-        let runs = u64::try_from(room.victims.len()).unwrap_or(u64::MAX);
-        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger, &room.victims));
-    }
-    (word, reason)
-}
-
-/// Memory of each card that is not available: claims of the runs that leave, memory that is kept free, other claims, the
-/// largest first.
-///
-/// DECISION: a log line has only the first cause, so that is the one whose end the model most probably waits for.
-fn holders(ledger: &Ledger, leaving: &[RunId]) -> Vec<Reason> {
-    let mut holders = Vec::new();
-    for account in ledger.accounts() {
-        let (card, kept) = (account.card(), account.kept_now());
-        holders.extend(account.claims().iter().map(|claim| {
-            let text = format!("{} holds {} on {}", claim.holder, claim.bytes, card.name);
-            let reason =
-                Reason::new("holder", text).fact("card", card.id.as_str()).fact("holds", claim.bytes);
-            (!leaving.contains(&claim.run), claim.bytes, reason)
-        }));
-        if !kept.is_zero() {
-            let text = format!("a yield keeps {kept} of {} free for other programs", card.name);
-            holders.push((true, Bytes::MAX, Reason::new("yield", text).fact("yield", kept)));
-        }
-    }
-    holders.order_by_key(|(stays, bytes, _)| (*stays, Reverse(*bytes)));
-    holders.into_iter().map(|(_, _, reason)| reason).collect()
+    let reason = Reason::new("deadline", text).fact("model", name).because_all(still);
+    let standing = model.and_then(|model| model.record.standing_failure());
+    refusal(RequestRefusalKind::Deadline, Some(SOON), reason.because_all(standing))
 }

@@ -32,7 +32,6 @@ use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf,
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
 use crate::place::Ledger;
-use crate::refusal;
 
 // Each part keeps its own invariants (`ModelTable`, `Queue`, `Runs`, `Placements`, `Clock`). `StateRef` gives
 // read-only access.
@@ -237,12 +236,12 @@ impl Scheduler {
 
     /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
     pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        Some(refusal::wait(self.models.get(model)?, self.ledger()))
+        self.state().wait_reason(model)
     }
 
     /// The word alone, which takes no memory.
     pub fn wait_cause(&self, model: ModelId) -> Option<&'static str> {
-        Some(refusal::wait_cause(self.models.get(model)?).0)
+        Some(self.state().wait_cause(self.models.get(model)?).0)
     }
 
     /// One line for a client: the cause of the wait for a model, with the models that leave for it.

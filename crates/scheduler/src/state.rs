@@ -7,6 +7,7 @@ pub(crate) mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
 mod hold;
+mod obstacle;
 mod outlook;
 mod slack;
 mod snapshot;
@@ -14,6 +15,7 @@ mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
 mod wait_line;
+mod wait_reason;
 mod what_if;
 
 pub use outlook::{ModelOutlook, WaitView};
@@ -21,6 +23,7 @@ pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot
 pub use what_if::{WhatIf, WhatIfKeptFree, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
+pub(crate) use tenants::RoomVerdict;
 
 use plimsoll_base::{Bytes, CardId, Priority, RunId};
 

@@ -304,9 +304,7 @@ impl Runtime {
         drop(state);
         let runtime = self.me();
         for mut effect in effects.drain(..) {
-            if let SchedulerEffect::Refuse { refusal, .. } = &mut effect {
-                self.name_holders(&mut refusal.reason);
-            }
+            self.name_holders_in(&mut effect);
             let was = match &effect {
                 SchedulerEffect::StateChanged { model, .. } => self.shown(*model),
                 _ => ModelState::Unloaded,
@@ -372,8 +370,10 @@ impl Runtime {
             }
             SchedulerEffect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
             SchedulerEffect::Drained => self.drained.notify_waiters(),
-            // Only extensions hold engines to their claims and ask other processes.
-            SchedulerEffect::AskNeighbours { .. } | SchedulerEffect::AnswerBudget { .. } => {}
+            // Only extensions hold engines to their claims and ask other processes. A load that is given up is told alone.
+            SchedulerEffect::AskNeighbours { .. }
+            | SchedulerEffect::AnswerBudget { .. }
+            | SchedulerEffect::GiveUpLoad { .. } => {}
             SchedulerEffect::ClaimChanged { run, share } => self.follow_host_claim(*run, share),
         }
     }

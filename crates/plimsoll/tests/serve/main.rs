@@ -29,6 +29,7 @@ mod metrics;
 mod neighbours;
 mod nobody;
 mod operator;
+mod orders;
 mod read_ahead;
 #[path = "../pages/real.rs"]
 mod real;

@@ -285,6 +285,11 @@ impl RunState {
         self.unanswered.len() >= SUSPECT_CLIENTS
     }
 
+    /// True while requests wait for a health check.
+    pub(crate) fn is_checked(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Requests that waited for a health check, which has a result now.
     pub(crate) fn take_held(&mut self) -> Vec<RequestId> {
         std::mem::take(&mut self.held)

@@ -52,7 +52,7 @@ pub(crate) enum RequestedState {
         /// The configuration changed during the survey, so that its result is void.
         stale: bool,
     },
-    Room(RoomSearch),
+    Room(Box<RoomSearch>),
 }
 
 /// Search for memory for a model that was surveyed and can load.
@@ -62,6 +62,7 @@ pub(crate) struct RoomSearch {
     pub(crate) cache: DemandCache,
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
+    pub(crate) obstacle: RoomObstacle,
     /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
     pub(crate) cards: Vec<CardId>,
@@ -81,6 +82,7 @@ impl RoomSearch {
             demand,
             cache: DemandCache::default(),
             victims: Vec::new(),
+            obstacle: RoomObstacle::default(),
             needs: Bytes::ZERO,
             cards: Vec::new(),
             size: Bytes::ZERO,
@@ -90,6 +92,20 @@ impl RoomSearch {
             read_ahead: false,
         }
     }
+}
+
+/// What stands between a waiting model and its memory, as the last search found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RoomObstacle {
+    /// Unknown before the cards are read.
+    #[default]
+    Unread,
+    /// Memory that is kept free on these cards for a time, and memory of these runs: it needs all of that.
+    Held { kept: Vec<CardId>, runs: Vec<RunId> },
+    /// Models before it get the memory.
+    Turn,
+    /// Other requests of the model itself.
+    OwnRequests,
 }
 
 /// State of the request to guarded processes to release idle memory.
@@ -106,6 +122,7 @@ pub(crate) struct DepthWait {
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
     pub(crate) needs: Bytes,
+    pub(crate) obstacle: RoomObstacle,
 }
 
 impl ModelSlot {
@@ -205,6 +222,20 @@ impl ModelSlot {
         }
     }
 
+    /// What it waits for; `None` if it waits for no memory.
+    pub(crate) fn obstacle(&self) -> Option<&RoomObstacle> {
+        let deeper = self.depth_wait.as_ref().map(|wait| &wait.obstacle);
+        deeper.or_else(|| self.room().map(|room| &room.obstacle))
+    }
+
+    pub(crate) fn set_obstacle(&mut self, obstacle: RoomObstacle) {
+        if let Some(wait) = &mut self.depth_wait {
+            wait.obstacle = obstacle;
+        } else if let RequestedState::Room(room) = &mut self.seeking {
+            room.obstacle = obstacle;
+        }
+    }
+
     /// Takes a run off its victims. Memory that it already waits for, of runs that were stopped, stays awaited.
     pub(in crate::models) fn spare(&mut self, run: RunId) {
         if let Some(wait) = &mut self.depth_wait {
@@ -231,6 +262,11 @@ impl ModelSlot {
         self.run.as_mut().filter(|run| run.is_open(limit))
     }
 
+    /// True if its only waiting requests are those that wait for a check of the engine that dropped them.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.line.is_empty() && self.run.as_ref().is_some_and(RunState::is_checked)
+    }
+
     /// The run that takes a new request at once: no request waits, and depth costs nothing.
     pub(crate) fn free_run(&self) -> Option<RunId> {
         let run = self.run.as_ref().filter(|run| run.is_open(self.limit()))?;
@@ -240,12 +276,6 @@ impl ModelSlot {
     /// The most requests at once. Without a limit the engine queues requests itself, in its own order.
     fn limit(&self) -> u32 {
         self.spec.concurrency.unwrap_or(u32::MAX)
-    }
-
-    /// True if the run has a free slot, and its next request is only looked at before it is sent.
-    pub(crate) fn is_counting(&self) -> bool {
-        let free = |run: &RunState, occupancy: &Occupancy| run.is_open(self.limit()) && !occupancy.is_full();
-        self.depth_wait.is_none() && self.tracked().is_some_and(|(run, occupancy)| free(run, occupancy))
     }
 
     /// The run, if its depth is tracked.

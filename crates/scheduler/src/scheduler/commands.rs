@@ -82,8 +82,8 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
-        let run = slot.run.as_ref();
-        let stays = run.is_some_and(|run| run.takes_requests() || run.is_loading());
+        // A load that is under way for a request gets a wish of its own: the request may leave before it is ready.
+        let stays = slot.run.as_ref().is_some_and(|run| run.takes_requests());
         if !stays && !slot.removed {
             slot.load_wanted.get_or_insert(now);
             // The operator asks for it and has probably removed the cause.

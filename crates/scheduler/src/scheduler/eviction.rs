@@ -7,10 +7,10 @@ use plimsoll_base::{Order, Placement, RunId};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
-use crate::models::{Drain, ModelSlot, NeighbourQuery, RequestedState, RunState};
+use crate::models::{Drain, ModelSlot, NeighbourQuery, RequestedState, RoomObstacle, RunState};
 use crate::place::{CardStanding, PlacementVerdict, Reservations};
-use crate::state::StateRef;
 use crate::state::turns::{QueueTurn, TurnGoal};
+use crate::state::{RoomVerdict, StateRef};
 use crate::time::{ModelId, Moment};
 
 /// Searches for one event. Each follows from a change of the one before, and two or three are usual.
@@ -51,7 +51,7 @@ impl Scheduler {
                 self.arm(due);
             }
             match turn.goal {
-                _ if self.state().is_postponed(&turn) => {}
+                _ if self.state().is_postponed(&turn) => self.set_obstacle(turn.model, RoomObstacle::Turn),
                 TurnGoal::Depth => self.find_depth(turn.model, turn.since, &mut reserved),
                 TurnGoal::Load | TurnGoal::Preload => self.find_room(turn.model, turn.since, &mut reserved),
             }
@@ -80,9 +80,12 @@ impl Scheduler {
     fn find_room(&mut self, id: ModelId, since: Moment, reserved: &mut Reservations) {
         // A model is evicted only for one that was surveyed (its files show that it can load) and that fits
         // once the evicted models are gone.
-        let Some((verdict, barred)) = self.state().verdict(id, reserved) else {
+        let Some(found) = self.state().verdict(id, reserved) else {
             return;
         };
+        let obstacle = self.state().obstacle(&found, reserved);
+        self.set_obstacle(id, obstacle);
+        let RoomVerdict { verdict, barred, .. } = found;
         let pressing = self.models.get(id).is_some_and(ModelSlot::pressing);
         match verdict {
             PlacementVerdict::Fits(placement)
@@ -208,6 +211,12 @@ impl Scheduler {
     pub(super) fn set_victims(&mut self, id: ModelId, victims: Vec<RunId>) {
         if let Some(slot) = self.models.get_mut(id) {
             slot.set_victims(victims);
+        }
+    }
+
+    pub(super) fn set_obstacle(&mut self, id: ModelId, obstacle: RoomObstacle) {
+        if let Some(slot) = self.models.get_mut(id) {
+            slot.set_obstacle(obstacle);
         }
     }
 

@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
-use crate::models::{DepthWait, ModelSlot, PartingCause};
+use crate::models::{DepthWait, ModelSlot, PartingCause, RoomObstacle};
 use crate::place::{CardStanding, Reservations};
 use crate::state::depth_need::DepthNeed;
 use crate::time::{ModelId, Moment};
@@ -55,6 +55,7 @@ impl Scheduler {
             return self.dispatch_queue(id);
         }
         self.set_victims(id, Vec::new());
+        self.set_obstacle(id, RoomObstacle::OwnRequests);
         let extra = self.state().extra(need.run, &need.alone);
         reserved.reserve(&extra, &[], self.ledger());
         // llama-server frees a kept sequence only when another takes its slot, so that only a restart empties
@@ -92,12 +93,17 @@ impl Scheduler {
         };
         let Some(victims) = self.state().sufficient(id, extra, lacking, worst) else {
             self.set_victims(id, Vec::new());
+            let later = self.state().sufficient(id, extra, lacking, CardStanding::Protected);
+            let obstacle = self.state().obstacle_to_depth(id, later.as_deref(), extra, lacking);
+            self.set_obstacle(id, obstacle);
             // A second search at the end of the patience may take busy runs.
             if self.clock.now() < impatient {
                 self.arm(impatient);
             }
             return;
         };
+        let obstacle = self.state().obstacle_to_depth(id, Some(&victims), extra, lacking);
+        self.set_obstacle(id, obstacle);
         reserved.reserve(extra, &victims, self.ledger());
         self.drain_victims(id, &victims);
         if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {

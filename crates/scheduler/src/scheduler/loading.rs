@@ -94,7 +94,7 @@ impl Scheduler {
         if self.settings.largest_first {
             room.size = self.state().size(slot, &*room.demand, &room.cache);
         }
-        self.set_seeking(id, RequestedState::Room(room));
+        self.set_seeking(id, RequestedState::Room(Box::new(room)));
     }
 
     pub(super) fn start(&mut self, id: ModelId, placement: Placement) {
@@ -145,7 +145,9 @@ impl Scheduler {
         if let Some(slot) = self.models.get_mut(id) {
             slot.preload = false;
             let text = format!("{} was not preloaded: it does not fit beside the loaded models", slot.name);
-            slot.record.lacked_room(Reason::new("not_preloaded", text));
+            let reason = Reason::new("not_preloaded", text);
+            slot.record.lacked_room(reason.clone());
+            self.emit(SchedulerEffect::GiveUpLoad { model: id, reason: Box::new(reason) });
         }
     }
 
@@ -168,7 +170,14 @@ impl Scheduler {
                 true => slot.record.lacked_room(never.reason.clone()),
                 false => slot.record.note(never.reason.clone()),
             }
-            return self.give_up(id, refusal::no_placement(never));
+            // The refusals of waiting requests tell it as well.
+            let alone = never.crowded_out && slot.line.is_empty();
+            let reason = alone.then(|| Box::new(never.reason.clone()));
+            self.give_up(id, refusal::no_placement(never));
+            if let Some(reason) = reason {
+                self.emit(SchedulerEffect::GiveUpLoad { model: id, reason });
+            }
+            return;
         }
         // The failure that taught the larger need explains the refusal better than its size.
         let cause = slot.record.last_failure.take();
@@ -180,7 +189,7 @@ impl Scheduler {
 
     fn fits_nowhere(&self, id: ModelId) -> bool {
         let verdict = self.state().verdict(id, &Reservations::default());
-        matches!(verdict, Some((PlacementVerdict::Never(_), _)))
+        verdict.is_some_and(|found| matches!(found.verdict, PlacementVerdict::Never(_)))
     }
 
     fn give_up(&mut self, id: ModelId, refusal: RequestRefusal) {

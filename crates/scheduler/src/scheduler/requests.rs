@@ -359,12 +359,15 @@ impl Scheduler {
     pub(super) fn expire(&mut self) {
         let now = self.clock.now();
         while let Some(id) = self.queue.expired(now) {
+            // Without the request nothing may be waited for any more.
+            let model = self.queue.get(id).map(|request| request.model);
+            let still = model.and_then(|model| self.state().wait_reason(model)).map(|(_, reason)| reason);
             let Some(request) = self.take_request(id) else {
                 return;
             };
             self.unqueued(request.model);
             let waited = now.since(request.arrived);
-            let refusal = refusal::deadline(self.models.get(request.model), self.ledger(), waited);
+            let refusal = refusal::deadline(self.models.get(request.model), still, waited);
             self.refuse(id, refusal);
         }
     }

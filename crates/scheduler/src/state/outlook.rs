@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::StateRef;
 use crate::models::ModelSlot;
 use crate::place::CardStanding;
-use crate::refusal;
 use crate::time::{ModelId, Moment};
 
 /// What may happen to a model next.
@@ -37,7 +36,7 @@ pub struct WaitView {
     pub reason: Reason,
     /// Start of the longest wait.
     pub since: Moment,
-    /// The last deadline; None for an operator's wish, which has none.
+    /// The last deadline; None while an operator wishes the load, too, because that has none.
     pub until: Option<Moment>,
     /// Models that stop for it.
     pub stops: Vec<String>,
@@ -64,23 +63,24 @@ impl StateRef<'_> {
                 leaves: place(id),
                 expires: slot.idle_end(),
                 stops: leaving.and_then(|run| self.stop_reason(run.id)),
-                wait: self.wait_view(slot),
+                wait: self.wait_view(id, slot),
             };
             (id, outlook)
         };
         self.models.iter().map(of).collect()
     }
 
-    fn wait_view(self, slot: &ModelSlot) -> Option<WaitView> {
+    fn wait_view(self, id: ModelId, slot: &ModelSlot) -> Option<WaitView> {
         let since = self.waits_since(slot);
         if since == Moment::NEVER {
             return None;
         }
-        let (cause, reason) = refusal::wait(slot, self.ledger);
+        let (cause, reason) = self.wait_reason(id)?;
         let deadlines = slot.line.iter().filter_map(|id| self.queue.get(id)).map(|request| request.deadline);
         let victims = slot.victims().filter_map(|run| self.model_of(*run));
         let mut stops: Vec<String> = victims.map(|(_, slot)| slot.name.to_string()).collect();
         stops.dedup();
-        Some(WaitView { cause, reason, since, until: deadlines.max(), stops })
+        let until = deadlines.max().filter(|_| slot.load_wanted.is_none());
+        Some(WaitView { cause, reason, since, until, stops })
     }
 }

@@ -33,6 +33,9 @@ pub struct ModelView {
     pub run: Option<RunId>,
     pub in_flight: u32,
     pub queued: usize,
+    /// An operator's load of it, or the replacement of its run, is under way.
+    #[serde(skip)]
+    pub load_wanted: bool,
     /// Time at which a request was sent to the model, or ended, last; None before the first.
     pub last_used: Option<Moment>,
     /// Time since which a loaded run has had no request; None for one that has, or that loads.
@@ -149,6 +152,7 @@ impl StateRef<'_> {
             run: run.map(|run| run.id),
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
+            load_wanted: slot.load_wanted.is_some(),
             last_used: slot.last_used,
             idle_since: slot.unused_since(),
             idle_end: slot.run_end_if_idle(self.now),

@@ -11,15 +11,25 @@ use crate::place::{
 };
 use crate::time::{ModelId, Moment};
 
+/// Result of a search for room.
+pub(crate) struct RoomVerdict {
+    pub(crate) verdict: PlacementVerdict,
+    /// Runs whose memory must be free again before the model starts.
+    pub(crate) barred: Vec<RunId>,
+    /// The placement after the yields that it waits for.
+    pub(crate) after_yields: Option<Box<AfterYields>>,
+}
+
+pub(crate) struct AfterYields {
+    pub(crate) ledger: Ledger,
+    pub(crate) verdict: PlacementVerdict,
+}
+
 impl StateRef<'_> {
     /// Finds cards for a waiting model, and the runs that must have ended before it may use them.
     ///
     /// The unused part of other runs' claims (slack) counts as free: it is taken before any run is stopped.
-    pub(crate) fn verdict(
-        self,
-        id: ModelId,
-        reserved: &Reservations,
-    ) -> Option<(PlacementVerdict, Vec<RunId>)> {
+    pub(crate) fn verdict(self, id: ModelId, reserved: &Reservations) -> Option<RoomVerdict> {
         let slot = self.model(id)?;
         let room = slot.room()?;
         let after = room.after.iter().copied();
@@ -43,18 +53,15 @@ impl StateRef<'_> {
                 None => other,
             },
         };
-        let verdict = match verdict {
-            // The memory that it needs is kept free for other processes, and no longer than its client waits.
-            PlacementVerdict::Never(never) if never.crowded_out => {
-                let later = self.after_yields(slot).map(|ledger| place(&query, &ledger, reserved, &tenants));
-                match later {
-                    None | Some(PlacementVerdict::Never(_)) => PlacementVerdict::Never(never),
-                    Some(_) => PlacementVerdict::Later,
-                }
-            }
-            verdict => verdict,
-        };
-        Some((verdict, barred))
+        // The memory that it needs may be kept free for other processes, and no longer than its client waits.
+        let is_crowded = matches!(&verdict, PlacementVerdict::Never(never) if never.crowded_out);
+        let later = is_crowded.then(|| self.after_yields(slot)).flatten().map(|ledger| {
+            let verdict = place(&query, &ledger, reserved, &tenants);
+            Box::new(AfterYields { ledger, verdict })
+        });
+        let after_yields = later.filter(|later| !matches!(later.verdict, PlacementVerdict::Never(_)));
+        let verdict = if after_yields.is_some() { PlacementVerdict::Later } else { verdict };
+        Some(RoomVerdict { verdict, barred, after_yields })
     }
 
     /// The ledger after the yields that end before the last of the model's requests gives up; `None` without any.

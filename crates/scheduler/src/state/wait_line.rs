@@ -4,8 +4,8 @@ use plimsoll_base::{CardId, RunId};
 
 use super::StateRef;
 use crate::effect::ModelState;
-use crate::models::{ModelSlot, RequestedState, RunState};
-use crate::time::{ModelId, Moment};
+use crate::models::{ModelSlot, RequestedState, RoomObstacle, RunState};
+use crate::time::ModelId;
 
 impl StateRef<'_> {
     /// The cause of the wait for a model, and the models that leave for it.
@@ -20,8 +20,11 @@ impl StateRef<'_> {
                 let line = format!("waiting for memory for the tokens of the next request for {name}");
                 line + &self.leaving(slot.victims())
             }
-            (ModelState::Ready, _) if slot.is_counting() => {
+            (ModelState::Ready, _) if self.counts_tokens(slot) => {
                 format!("waiting for the count of the tokens of the next request for {name}")
+            }
+            (ModelState::Ready, _) if slot.is_checked() => {
+                format!("waiting for a check of {name}'s engine, which dropped the request")
             }
             (ModelState::Ready, _) => {
                 let run = slot.run.as_ref().map_or(0, RunState::in_flight);
@@ -43,20 +46,21 @@ impl StateRef<'_> {
     }
 
     fn room_line(self, id: ModelId, slot: &ModelSlot) -> String {
+        if let Some(RoomObstacle::Held { kept, .. }) = slot.obstacle()
+            && !kept.is_empty()
+        {
+            return format!("waiting for memory for {}{}", slot.name, self.kept_free(kept));
+        }
         let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
-            return format!("waiting for memory for {}{}", slot.name, self.kept_free());
+            return format!("waiting for memory for {}", slot.name);
         };
         let line = format!("waiting for {} on {}", room.needs, self.named(&room.cards));
         if slot.victims().next().is_some() {
             return line + &self.leaving(slot.victims());
         }
-        let ahead = self.models.iter().filter(|(other, slot)| *other != id && slot.room().is_some());
-        let ahead = ahead.filter(|(_, other)| self.waits_since(other) < self.waits_since(slot)).count();
+        let ahead = self.ahead(id).count();
         let patience = (self.waits_since(slot) + self.settings.patience).since(self.now).as_secs();
-        let accounts = room.cards.iter().filter_map(|card| self.ledger.account(card));
-        let is_held = accounts.into_iter().any(|account| !account.claims().is_empty());
         match (ahead, patience) {
-            (0, _) if !is_held => line + &self.kept_free(),
             (0, 0) => line,
             (0, left) => format!("{line}; the models there may go on for {} s", left + 1),
             (ahead, _) => {
@@ -65,13 +69,12 @@ impl StateRef<'_> {
         }
     }
 
-    /// Memory that is kept free for other programs for a time.
-    fn kept_free(self) -> String {
-        let accounts = self.ledger.accounts().iter();
-        let kept = accounts.filter_map(|account| Some((account, account.kept()?)));
-        let ends = kept.filter(|(_, kept)| kept.until != Moment::NEVER);
-        let line = ends.map(|(account, kept)| {
-            let (card, left) = (&account.card().name, kept.until.since(self.now).as_secs() + 1);
+    /// Memory of these cards that is kept free for other programs for a time.
+    fn kept_free(self, cards: &[CardId]) -> String {
+        let kept = cards.iter().filter_map(|card| self.ledger.account(card));
+        let kept = kept.filter_map(|account| Some((account, account.kept()?)));
+        let line = kept.map(|(account, kept)| {
+            let (card, left) = (&account.card().name, kept.until.since(self.now).as_millis().div_ceil(1000));
             format!("; {} of {card} are kept free for {left} s", kept.bytes)
         });
         line.collect()

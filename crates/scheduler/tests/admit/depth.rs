@@ -314,3 +314,32 @@ fn what_a_look_found_shows_until_somebody_asks() {
     desk.send(SchedulerEvent::ForecastFailed { model, reason });
     assert_eq!(desk.state(0), plimsoll_scheduler::ModelState::Ready);
 }
+
+#[test]
+fn the_reason_of_a_wait_for_depth_names_the_models_that_hold_the_memory_up_to_its_refusal() {
+    let told = |desk: &Desk| desk.scheduler.wait_reason(ModelId(0)).unwrap().1.to_string();
+    let (mut desk, run) = lean(10, 1, 3);
+    desk.loaded(1);
+    desk.ask(1);
+    let request = desk.ask_until(0, 30);
+    assert_eq!(told(&desk), "the tokens of the next request are being counted");
+    sound(&mut desk, request, run, depth(500, true));
+    let waits = "the next request needs more memory than the model has now, and waits for memory that other \
+                 models hold\n  m1 holds 3072 MiB on card0";
+    assert_eq!(told(&desk), waits);
+    desk.pass(PATIENCE);
+    assert_eq!(told(&desk), waits, "it was chosen");
+    desk.pass(30 - PATIENCE);
+    assert_eq!(desk.refusals()[0].reason.because[0].to_string(), waits);
+}
+
+#[test]
+fn a_request_that_waits_for_its_models_other_requests_says_so() {
+    let (mut desk, run) = lean(9, 2, 1);
+    dive(&mut desk, run, 400);
+    dive(&mut desk, run, 300);
+    let reason = desk.scheduler.wait_reason(ModelId(0)).unwrap().1;
+    let waits = "the next request needs more memory than the model has now, and waits for memory of the \
+                 model's other requests";
+    assert_eq!(reason.to_string(), waits);
+}

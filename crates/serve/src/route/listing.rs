@@ -25,6 +25,8 @@ pub(crate) struct ModelListing {
     /// It lies in the folder of downloads.
     pub(crate) downloaded: bool,
     pub(crate) state: ModelState,
+    /// An operator's load of it is under way, whether or not requests wait for it.
+    pub(crate) load_ordered: bool,
     /// The engine runs, is idle and has freed its memory for the time.
     pub(crate) asleep: bool,
     /// The engine's command line; empty before the first start if it depends on the placement.
@@ -208,6 +210,7 @@ pub(crate) mod tests {
             unlisted: false,
             downloaded: false,
             state,
+            load_ordered: false,
             asleep: false,
             arguments: vec!["llama-server".to_owned(), "-c".to_owned(), "4096".to_owned()],
             preset: None,

@@ -209,13 +209,10 @@ impl<H: ModelService> HttpServer<H> {
 
     fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let listing = self.service.listing(model);
-        let is_queued = listing.state == ModelState::Queued;
-        // A model that waits may do so for clients alone, who may leave: the order is taken all the same.
-        if is_queued || !listing.is_running() {
-            self.audit(head, "load", &listing.name);
-            self.service.load(model);
-        }
-        if listing.is_running() {
+        // DECISION: an order stands on its own. A load that only requests asked for would end with them.
+        let is_for_requests =
+            matches!(listing.state, ModelState::Queued | ModelState::Loading) && !listing.load_ordered;
+        if listing.is_running() && !is_for_requests {
             let (code, message) = match listing.state {
                 ModelState::Queued => ("model_running", "model already waits for memory or for its check"),
                 ModelState::Loading => ("model_running", "model is already loading"),
@@ -227,6 +224,8 @@ impl<H: ModelService> HttpServer<H> {
             };
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, code, message));
         }
+        self.audit(head, "load", &listing.name);
+        self.service.load(model);
         Ok(success())
     }
 
@@ -255,14 +254,17 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     fn unpin(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        let is_pinned = || self.service.snapshot().models.iter().any(|view| view.id == model && view.pinned);
+        let was_pinned = is_pinned();
         self.service.pin(model, Duration::ZERO);
-        let snapshot = self.service.snapshot();
-        if snapshot.models.iter().any(|view| view.id == model && view.pinned) {
+        if is_pinned() {
             let message = "the configuration pins the model (`pin = true`)";
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "pinned_by_configuration", message));
         }
         // Afterwards, because a pin of the configuration stays.
-        self.audit(head, "unpin", &self.service.listing(model).name);
+        if was_pinned {
+            self.audit(head, "unpin", &self.service.listing(model).name);
+        }
         Ok(success())
     }
 

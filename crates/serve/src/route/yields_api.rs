@@ -80,9 +80,17 @@ impl<H: ModelService> HttpServer<H> {
     /// `?card=NAME` ends one; without it all end.
     pub(crate) async fn end_yield(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         let card = query::parameter(head.uri.query(), "card");
+        let in_force = self.in_force();
         self.service.give_way(card.as_deref(), Bytes::ZERO, Duration::ZERO).await?;
-        self.audit(head, "end yield", card.as_deref().unwrap_or_default());
+        if self.in_force() < in_force {
+            self.audit(head, "end yield", card.as_deref().unwrap_or_default());
+        }
         Ok(self.yields())
+    }
+
+    /// The number of yields.
+    fn in_force(&self) -> usize {
+        self.service.snapshot().cards.iter().filter(|card| card.yielded.is_some()).count()
     }
 }
 

@@ -283,15 +283,8 @@ impl Runtime {
                 let stays = if was == ModelState::Draining { "it no longer has to leave" } else { "" };
                 marks.add(now, "ready", Some(*model), stays.to_owned());
             }
-            // A load that an operator asked for has no request that is refused with it.
-            SchedulerEffect::StateChanged { model, state: ModelState::Unloaded }
-                if was == ModelState::Queued =>
-            {
-                let view = self.state.borrow().scheduler.view(*model, now);
-                let failure = view.and_then(|view| view.last_failure);
-                if let Some(failure) = failure.filter(|failure| !marks.just_told(now, &failure.text)) {
-                    self.mark_failure("refused", Some(*model), &failure, &[]);
-                }
+            SchedulerEffect::GiveUpLoad { model, reason } => {
+                self.mark_failure("refused", Some(*model), reason, &[]);
             }
             SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.mark_failed(*model),
             _ => {}

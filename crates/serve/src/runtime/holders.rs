@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use plimsoll_base::{Fact, Order, Reason};
 use plimsoll_probe::Holder;
+use plimsoll_scheduler::SchedulerEffect;
 
 use super::Runtime;
 use super::memory::group_of;
@@ -12,8 +13,17 @@ use super::memory::group_of;
 const MOST_NAMED: usize = 5;
 
 impl Runtime {
+    /// Names them in what a request or an order is refused for.
+    pub(super) fn name_holders_in(&self, effect: &mut SchedulerEffect) {
+        match effect {
+            SchedulerEffect::Refuse { refusal, .. } => self.name_holders(&mut refusal.reason),
+            SchedulerEffect::GiveUpLoad { reason, .. } => self.name_holders(reason),
+            _ => {}
+        }
+    }
+
     /// Adds the processes of the last reading to each reason that is memory of other processes.
-    pub(super) fn name_holders(&self, reason: &mut Reason) {
+    fn name_holders(&self, reason: &mut Reason) {
         let Some(Fact::Text(card)) = reason.facts.get("card") else {
             return reason.because.iter_mut().for_each(|cause| self.name_holders(cause));
         };

@@ -19,7 +19,7 @@ const APART: Duration = Duration::from_secs(10);
 /// The log, with its last message, so that a repeated one is left out.
 #[derive(Debug, Default)]
 pub(super) struct OperatorLog {
-    last: RefCell<Option<(String, Moment)>>,
+    last: RefCell<Option<(Reason, Moment)>>,
 }
 
 impl Runtime {
@@ -30,12 +30,7 @@ impl Runtime {
             SchedulerEffect::Stop { run, how } => self.log_stop(*run, *how),
             SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
             SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.log_failure(*model),
-            // A load that ended before it began lacked room.
-            SchedulerEffect::StateChanged { model, state: ModelState::Unloaded }
-                if self.shown(*model) == ModelState::Queued =>
-            {
-                self.log_failure(*model);
-            }
+            SchedulerEffect::GiveUpLoad { reason, .. } => tracing::warn!("{}", in_a_line(reason)),
             _ => {}
         }
     }
@@ -84,16 +79,17 @@ impl Runtime {
         let failure = state.scheduler.view(model, self.now()).and_then(|view| view.last_failure);
         let Some(failure) = failure else { return };
         let told = self.statuses.with(model, |status| status.told.replace(failure.clone()));
-        let line = in_a_line(&failure);
-        if told.as_ref() != Some(&failure) && self.operator_log.is_news(&line, self.now()) {
-            tracing::warn!("{line}");
+        if told.as_ref() != Some(&failure)
+            && self.operator_log.is_news(&failure, self.now(), |said, now| said.text == now.text)
+        {
+            tracing::warn!("{}", in_a_line(&failure));
         }
     }
 
     fn log_refusal(&self, refusal: &RequestRefusal) {
-        let line = in_a_line(&refusal.reason);
-        if self.operator_log.is_news(&line, self.now()) {
-            tracing::info!("refuse: {line}");
+        // Other figures are another refusal.
+        if self.operator_log.is_news(&refusal.reason, self.now(), |said, now| said == now) {
+            tracing::info!("refuse: {}", in_a_line(&refusal.reason));
         }
     }
 
@@ -168,11 +164,13 @@ impl Runtime {
 }
 
 impl OperatorLog {
-    fn is_news(&self, text: &str, now: Moment) -> bool {
+    /// True unless the last message of the last seconds was about the same. The refusal of a model that fails tells its
+    /// failure in the same words, and names the processes that hold memory as well.
+    fn is_news(&self, reason: &Reason, now: Moment, is_same: impl Fn(&Reason, &Reason) -> bool) -> bool {
         let mut last = self.last.borrow_mut();
-        let said = last.as_ref().is_some_and(|(said, at)| said == text && now.since(*at) < APART);
+        let said = last.as_ref().is_some_and(|(said, at)| is_same(said, reason) && now.since(*at) < APART);
         if !said {
-            *last = Some((text.to_owned(), now));
+            *last = Some((reason.clone(), now));
         }
         !said
     }

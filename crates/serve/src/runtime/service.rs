@@ -137,6 +137,7 @@ impl ModelService for Runtime {
             unlisted: entry.unlisted,
             downloaded: self.is_downloaded(&entry),
             state: self.shown(model),
+            load_ordered: view.as_ref().is_some_and(|view| view.load_wanted),
             asleep: run.as_ref().is_some_and(|run| run.is_asleep()),
             arguments: run.as_ref().map(|run| run.arguments()).unwrap_or_default(),
             preset: None,
@@ -173,7 +174,7 @@ impl ModelService for Runtime {
         let view = || self.state.borrow().scheduler.view(model, self.now());
         let is_pinned = || view().is_some_and(|view| view.pinned);
         match time {
-            // A pin of the configuration stays, and where there is none, none ends.
+            // A pin of the configuration stays, and one that is not there does not end.
             Duration::ZERO if self.entry(model).pinned || !is_pinned() => {}
             Duration::ZERO => tracing::info!("unpin {name}"),
             Duration::MAX => tracing::info!("pin {name}"),

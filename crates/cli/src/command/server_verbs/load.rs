@@ -48,7 +48,13 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
                 thread::sleep(BETWEEN_LOOKS);
             }
             Some(("queued", _)) => {
-                return done(format_args!("{model} waits for memory; `plimsoll ps` shows when it is ready"));
+                let waits_for = match entry.map(|entry| &entry["outlook"]["wait"]["cause"]) {
+                    Some(cause) if cause == "check" => "the check of its files",
+                    _ => "memory",
+                };
+                return done(format_args!(
+                    "{model} waits for {waits_for}; `plimsoll ps` shows when it is ready"
+                ));
             }
             Some(("ready", _)) | None if was_loaded => {
                 return done(format_args!("{model} is already loaded"));

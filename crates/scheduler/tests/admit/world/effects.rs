@@ -70,6 +70,10 @@ impl World {
                 let (claimed, total) = (claim.unwrap_or_default(), self.totals.iter().max());
                 assert!(claimed <= gib(*total.unwrap()), "{claimed} is more than a card has");
             }
+            SchedulerEffect::GiveUpLoad { model, .. } => {
+                let view = self.scheduler.view(model, moment(self.now)).unwrap();
+                assert!(!view.load_wanted && view.queued == 0, "{view:?} is still wanted");
+            }
             SchedulerEffect::StateChanged { .. } | SchedulerEffect::ClaimChanged { .. } => {}
             SchedulerEffect::Drained => {
                 assert!(self.closing.is_some() && !self.drained);

@@ -213,6 +213,7 @@ impl ModelService for StubService {
             run: None,
             in_flight: 1,
             queued: 2,
+            load_wanted: false,
             last_used: None,
             idle_since: None,
             idle_end: None,

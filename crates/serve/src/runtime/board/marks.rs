@@ -59,7 +59,9 @@ impl Marks {
         push(&self.marks, MARKS, Mark { number: self.next(), at, kind, model, text, failure: None });
     }
 
-    /// Adds a failure, or counts it if an equal one was added a moment ago; true for a new one.
+    // DECISION: a reader takes the figures of a mark for those of its time, so that only an equal tree is counted. The words of
+    // a refusal stay the same while the memory of other processes goes up and down, and are no news each time.
+    /// Adds a failure, or counts it if an equal one was added a moment ago; true for one in new words.
     pub(super) fn fail(
         &self,
         at: Moment,
@@ -70,22 +72,20 @@ impl Marks {
     ) -> bool {
         let number = self.next();
         let mut failures = self.failures.borrow_mut();
-        let equal =
-            |mark: &&mut Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
-        if let Some(mark) = failures.iter_mut().find(equal) {
+        let is_recent =
+            |mark: &Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
+        let is_new = !failures.iter().any(is_recent);
+        let is_equal = |mark: &Mark| mark.failure.as_ref().is_some_and(|failure| failure.reason == *reason);
+        if let Some(mark) = failures.iter_mut().find(|mark| is_recent(mark) && is_equal(mark)) {
             (mark.number, mark.at) = (number, at);
-            // Its figures may be others by now.
-            if let Some(failure) = &mut mark.failure {
-                failure.times += 1;
-                (failure.reason, failure.hints) = (reason.clone(), hints.to_vec());
-            }
+            mark.failure.iter_mut().for_each(|failure| failure.times += 1);
             return false;
         }
         drop(failures);
         let failure = MarkedFailure { id: number, times: 1, reason: reason.clone(), hints: hints.to_vec() };
         let mark = Mark { number, at, kind, model, text: reason.text.clone(), failure: Some(failure) };
         push(&self.failures, FAILURES, mark);
-        true
+        is_new
     }
 
     /// All failures, the oldest first.
@@ -110,12 +110,6 @@ impl Marks {
         let was_ready =
             |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed.at;
         (!marks.iter().any(was_ready)).then(|| failed.clone())
-    }
-
-    /// True if a failure of this moment reads like this one.
-    pub(super) fn just_told(&self, now: Moment, text: &str) -> bool {
-        let failures = self.failures.borrow();
-        failures.iter().any(|mark| mark.text == text && now.since(mark.at) < Duration::from_secs(1))
     }
 
     /// True if the model's last failure reads like this one.
@@ -164,9 +158,26 @@ mod tests {
         let other = reason.clone().because(Reason::new("slow", "a answers 1 request"));
         marks.fail(at(10), "refused", None, &other, &[]);
         let last = marks.after(1000)[0].failure.clone().unwrap();
-        assert_eq!((last.times, last.reason), (1001, other), "the last figures stand");
+        assert_eq!((last.times, last.reason), (1, other), "it is another failure");
         marks.fail(at(200), "refused", None, &reason, &[]);
         assert_eq!(marks.after(1001).len(), 1, "minutes later it is another one");
+    }
+
+    #[test]
+    fn other_figures_are_another_mark_and_no_news() {
+        let (marks, text) = (Marks::default(), "a does not fit");
+        let refusal = |free: u64| {
+            let cause = Reason::new("on_card", format!("the card has {free} MiB available"));
+            Reason::new("no_room", text).because(cause)
+        };
+        let is_news: Vec<bool> =
+            [1, 2, 1, 2].map(|free| marks.fail(at(0), "refused", None, &refusal(free), &[])).to_vec();
+        assert_eq!(is_news, [true, false, false, false]);
+        let all = marks.after(0);
+        let told = all.iter().filter_map(|mark| mark.failure.as_ref());
+        let told: Vec<(u64, &Reason)> = told.map(|failure| (failure.times, &failure.reason)).collect();
+        assert_eq!(told, [(2, &refusal(1)), (2, &refusal(2))]);
+        assert!(marks.fail(at(90), "refused", None, &refusal(1), &[]), "it is news after a minute");
     }
 
     #[test]

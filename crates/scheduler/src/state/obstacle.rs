@@ -1,0 +1,97 @@
+//! Obstacle of a waiting model: the runs and the yields that have to end before it gets its memory.
+//!
+//! DECISION: it is kept with the search, because only the search knows what models before it were promised. A run that leaves
+//! and whose memory is not needed is no part of it: a reader would wait for that run in vain.
+
+use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
+
+use super::StateRef;
+use super::tenants::{AfterYields, RoomVerdict};
+use crate::models::RoomObstacle;
+use crate::place::{Ledger, PlacementVerdict, Reservations};
+use crate::time::ModelId;
+
+impl StateRef<'_> {
+    /// What the search found in the way of a load.
+    pub(crate) fn obstacle(self, found: &RoomVerdict, reserved: &Reservations) -> RoomObstacle {
+        let held = |runs| RoomObstacle::Held { kept: Vec::new(), runs };
+        match (&found.verdict, &found.after_yields) {
+            (_, Some(later)) => self.obstacle_of_yields(later, reserved),
+            (PlacementVerdict::Fits(_), _) if !found.barred.is_empty() => held(found.barred.clone()),
+            (PlacementVerdict::FitsAfter { placement, evict: runs }, _)
+            | (PlacementVerdict::WaitsFor { placement, busy: runs }, _) => {
+                held(needed_for(placement, runs, self.ledger, reserved))
+            }
+            (PlacementVerdict::Later, _) => RoomObstacle::Turn,
+            (PlacementVerdict::Fits(_) | PlacementVerdict::Never(_), _) => RoomObstacle::Unread,
+        }
+    }
+
+    fn obstacle_of_yields(self, later: &AfterYields, reserved: &Reservations) -> RoomObstacle {
+        let ends = |card: &CardId| {
+            let now = self.ledger.account(card).filter(|account| !account.kept_now().is_zero());
+            now.is_some() && later.ledger.account(card).is_some_and(|account| account.kept().is_none())
+        };
+        let (placement, runs) = match &later.verdict {
+            PlacementVerdict::Fits(placement) => (Some(placement), Vec::new()),
+            PlacementVerdict::FitsAfter { placement, evict: runs }
+            | PlacementVerdict::WaitsFor { placement, busy: runs } => {
+                (Some(placement), needed_for(placement, runs, &later.ledger, reserved))
+            }
+            PlacementVerdict::Later | PlacementVerdict::Never(_) => (None, Vec::new()),
+        };
+        let on = |card: &CardId| placement.is_none_or(|placement| !placement.on(card).is_zero());
+        let cards = self.ledger.accounts().iter().map(|account| &account.card().id);
+        RoomObstacle::Held { kept: cards.filter(|card| ends(card) && on(card)).cloned().collect(), runs }
+    }
+
+    /// What keeps a running model from `extra`; `runs` are those that would make room together.
+    pub(crate) fn obstacle_to_depth(
+        self,
+        id: ModelId,
+        runs: Option<&[RunId]>,
+        extra: &Placement,
+        lacking: &[Bytes],
+    ) -> RoomObstacle {
+        let Some(runs) = runs else { return RoomObstacle::Turn };
+        // The slack of claims is taken first, and `lacking` is what is missing beyond that.
+        let slack = self.all_slack(Some(id));
+        let held = |run: RunId, card: &CardId| {
+            let slack = slack.iter().filter(|(of, share)| *of == run && share.card == *card);
+            self.held_by(run, card).saturating_sub(slack.map(|(_, share)| share.bytes).sum())
+        };
+        let suffice = |runs: &[RunId]| {
+            let freed = |share: &Share| -> Bytes { runs.iter().map(|run| held(*run, &share.card)).sum() };
+            lacking.iter().zip(&extra.shares).all(|(lacking, share)| *lacking <= freed(share))
+        };
+        RoomObstacle::Held { kept: Vec::new(), runs: needed(runs, suffice) }
+    }
+}
+
+/// Those of the runs whose memory the placement cannot do without.
+fn needed_for(placement: &Placement, runs: &[RunId], ledger: &Ledger, reserved: &Reservations) -> Vec<RunId> {
+    // Each run that leaves is a place among the most that may be loaded.
+    if ledger.full_at().is_some() {
+        return runs.to_vec();
+    }
+    needed(runs, |runs| {
+        placement.cards().all(|card| {
+            ledger.account(card).is_some_and(|account| {
+                let freed: Bytes = runs.iter().map(|run| account.held_by(*run)).sum();
+                placement.on(card) + reserved.on(card) + account.claimed() <= account.capacity() + freed
+            })
+        })
+    })
+}
+
+/// The runs without those that can be left out while the others suffice.
+fn needed(runs: &[RunId], suffice: impl Fn(&[RunId]) -> bool) -> Vec<RunId> {
+    let mut needed = runs.to_vec();
+    for run in runs {
+        let without: Vec<RunId> = needed.iter().copied().filter(|other| other != run).collect();
+        if suffice(&without) {
+            needed = without;
+        }
+    }
+    needed
+}
