@@ -18,7 +18,7 @@ use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 use super::Runtime;
 use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
-use super::survey::{Asking, Patience, look, profile};
+use super::survey::{Asking, FoundProgram, Patience, look_with, profile};
 use crate::route::ModelProfile;
 use crate::task::spawn_blocking;
 
@@ -48,6 +48,12 @@ impl Forecast {
     pub(crate) fn never_fits(&self) -> bool {
         self.never
     }
+
+    /// The same for a model whose engine is missing: it cannot be loaded, whatever it needs.
+    fn without_engine(self, missing: Reason) -> Self {
+        let text = format!("{}; cannot be loaded: {}", self.text, in_a_line(&missing));
+        Self { text, refused: Some(self.refused.unwrap_or(missing)), ..self }
+    }
 }
 
 /// Looks at every model as if it were the only one.
@@ -61,8 +67,16 @@ pub(crate) fn forecast(
     let ledger = Ledger::new(limits.to_vec());
     let cards: Vec<Card> = served(&ledger);
     let of = |entry: &ConfiguredModel| {
-        let demand = look(entry, engine, &cards, asking).map(|demand| known.instead(entry, demand));
-        foresee(entry, &cards, &ledger, demand)
+        let looked = |program: &FoundProgram| {
+            let demand = look_with(entry, program, &cards, asking);
+            foresee(entry, &cards, &ledger, demand.map(|demand| known.instead(entry, demand)))
+        };
+        match FoundProgram::of(entry, engine) {
+            Ok(program) => looked(&program),
+            Err(reason) if entry.launch.options().is_none() => foresee(entry, &cards, &ledger, Err(reason)),
+            // A plan needs no engine.
+            Err(reason) => looked(&FoundProgram::default()).without_engine(reason),
+        }
     };
     entries.iter().map(of).collect()
 }
