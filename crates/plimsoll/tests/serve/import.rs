@@ -122,6 +122,26 @@ fn a_command_of_llama_server_runs_the_given_engine_where_the_path_has_none() {
 }
 
 #[test]
+fn a_flag_that_the_plan_leaves_out_is_told_beside_the_figure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    plimsoll_specimens::write("tiny", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
+        .expect("the model can be written");
+    let engine = fake_engine().display().to_string();
+    let check = |flags: &str| {
+        let yaml = format!("models:\n  a:\n    cmd: llama-server --port ${{PORT}} -m m.gguf {flags}\n");
+        std::fs::write(folder.path().join("c.yaml"), yaml).expect("the folder can be written");
+        let check = ["serve", "c.yaml", "--check", "--card", "kind=host,total=10GiB", "--engine", &engine];
+        let (status, said, _) = plimsoll(folder.path(), &check);
+        assert_eq!(status, Some(0), "{said}");
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = check("--ctxsize 2048");
+    let told = "planned warning: unknown flag `--ctxsize`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it";
+    assert!(said.contains(told), "{said}");
+    assert!(!check("--ctx-size 2048").contains("warning"));
+}
+
+#[test]
 fn the_context_that_a_refusal_advises_fits_beside_the_prompt_cache() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     plimsoll_specimens::write("l8", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())

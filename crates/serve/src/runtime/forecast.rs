@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, Reason};
-use plimsoll_config::ConfiguredModel;
+use plimsoll_config::{ConfiguredModel, flags_left_out};
 use plimsoll_scheduler::place::{
     DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
 };
@@ -47,6 +47,12 @@ impl Forecast {
     /// True for a model that fits on no set of cards, even on empty ones.
     pub(crate) fn never_fits(&self) -> bool {
         self.never
+    }
+
+    /// Warns of flags that the figure leaves out. A start has told of them with their lines.
+    pub(crate) fn warn_of_flags(&mut self, entry: &ConfiguredModel) {
+        let left_out = flags_left_out(&entry.launch).into_iter();
+        self.warnings.extend(left_out.map(|text| Reason::new("flag_left_out", text)));
     }
 
     /// The same for a model whose engine is missing: it cannot be loaded, whatever it needs.
