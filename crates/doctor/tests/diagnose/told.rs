@@ -166,5 +166,4 @@ fn a_manual_names_failures_and_a_report_with_chapters_shows_one() {
     let report = format!("{told}```\n{refusal}```\n");
     let found = judged(&report, "");
     assert_eq!(found.cause, KvCacheTooLarge, "{}", found.reason);
-    assert!(found.confidence >= 0.8, "{}", found.reason);
 }
