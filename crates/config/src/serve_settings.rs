@@ -27,7 +27,8 @@ macro_rules! serve_settings {
                 Self { guard, ..Self { $($field: given_or(self.$field, &file.$field),)* } }
             }
 
-            /// The keys that differ from those of the server's start and that only a restart applies.
+            /// The keys that differ from those of the server's start and that only a restart applies, each with its
+            /// section of a TOML file.
             pub fn differ_since(&self, start: &Self) -> Vec<String> {
                 let differ = [$((stringify!($field), self.$field != start.$field),)*];
                 // A reload applies these.
@@ -35,7 +36,7 @@ macro_rules! serve_settings {
                     !matches!(*name, "api_keys" | "api_key_files" | "keys" | "default" | "strict_names" | "autoload")
                 };
                 let names = differ.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name);
-                names.filter(restart).map(|name| name.replace('_', "-")).collect()
+                names.filter(restart).map(key_in_its_section).collect()
             }
         }
 
@@ -136,6 +137,16 @@ serve_settings! {
     fleet_share_bandwidth: Option<Bytes>,
 }
 
+fn key_in_its_section(field: &str) -> String {
+    let (key, section) = match field.strip_prefix("fleet_") {
+        Some(key) => (key, "fleet"),
+        None if field == "fleet" => ("store", "fleet"),
+        None if field == "engine" => ("command", "engine"),
+        None => (field, "serve"),
+    };
+    format!("`{}` under [{section}]", key.replace('_', "-"))
+}
+
 fn given_or<T: Clone + Default + PartialEq>(given: T, file: &T) -> T {
     if given == T::default() { file.clone() } else { given }
 }
@@ -171,9 +182,19 @@ mod tests {
             log_file: Some("a".into()),
             api_keys: vec!["secret".to_owned()],
             ask: Some(Duration::ZERO),
+            engine: Some(vec!["llama-server".to_owned()]),
+            fleet: Some("etcd://a".to_owned()),
+            fleet_key_file: Some("key".into()),
             ..ServeSettings::default()
         };
-        assert_eq!(now.differ_since(&start), ["log-file", "ask"]);
+        let named = [
+            "`command` under [engine]",
+            "`log-file` under [serve]",
+            "`ask` under [serve]",
+            "`store` under [fleet]",
+            "`key-file` under [fleet]",
+        ];
+        assert_eq!(now.differ_since(&start), named);
         assert!(!format!("{now:?}").contains("secret"));
     }
 }

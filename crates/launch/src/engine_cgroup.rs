@@ -50,6 +50,8 @@ pub(super) fn home() -> Option<PathBuf> {
 /// Reasons why the kernel does not bound the memory of engines.
 #[derive(Debug, thiserror::Error)]
 enum UnboundedError {
+    #[error("it cannot make a cgroup (version 2) for each engine")]
+    NoGroup,
     #[error("its cgroup has no memory controller")]
     NoController,
     #[error("its cgroup holds process {0}, which it has not started")]
@@ -66,7 +68,11 @@ impl EngineCgroup {
     /// Moves the process `leader` into a new cgroup, bounded to `memory` where the kernel does that; `None` if no
     /// group can be made.
     pub(super) fn enclose(leader: u32, memory: Option<Bytes>) -> Option<Self> {
-        Self::enclose_in(&home()?, leader, memory)
+        let group = home().and_then(|home| Self::enclose_in(&home, leader, memory));
+        if group.is_none() && memory.is_some() {
+            tell_once(&UnboundedError::NoGroup);
+        }
+        group
     }
 
     fn enclose_in(home: &Path, leader: u32, memory: Option<Bytes>) -> Option<Self> {

@@ -107,16 +107,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
         let what = format!("the size of the driver's context on {} is assumed, not measured", card.id);
         Reason::new("context_assumed", format!("{what}; `plimsoll calibrate` measures it"))
     }));
-    // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).
-    let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
-    if wish.fit && left_open && !PlanPrice::from(cost.clone()).fits(request.cards) {
-        let text = format!(
-            "--fit is on, so llama-server may reduce -ngl and -c (to no less than {}); its own estimate \
-                omits the pool and the CUDA context",
-            wish.fit_context
-        );
-        reasons.push(Reason::new("engine_may_shrink", text));
-    }
+    reasons.extend(shrinking(request, cost));
     let context = cost.reserve.context;
     // Said only where the user gave a context: the model's own is always a whole number of steps.
     if wish.context != 0 && u64::from(wish.context) != context {
@@ -124,6 +115,24 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
         reasons.push(Reason::new("context_rounded", text).fact("tokens", context));
     }
     reasons
+}
+
+/// What llama-server's own `--fit` may reduce where the plan does not fit.
+fn shrinking(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
+    let wish = request.wish;
+    // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).
+    let context = format!("-c (to no less than {})", wish.fit_context);
+    let open = match (wish.gpu_layers == GpuLayers::Auto, wish.context == 0) {
+        (true, true) => format!("-ngl and {context}"),
+        (true, false) => "-ngl".to_owned(),
+        (false, true) => context,
+        (false, false) => return None,
+    };
+    let text = format!(
+        "--fit is on, so llama-server may reduce {open}; its own estimate omits the pool and the CUDA context"
+    );
+    let shrinks = wish.fit && !PlanPrice::from(cost.clone()).fits(request.cards);
+    shrinks.then(|| Reason::new("engine_may_shrink", text))
 }
 
 /// Flash attention that the engine computes on the host, or turns off.

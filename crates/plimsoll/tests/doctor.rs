@@ -5,6 +5,7 @@ mod hand_written;
 
 use std::io::Write;
 use std::mem::offset_of;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -247,8 +248,20 @@ fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
         stdout.starts_with("the program ended with status 3\nthe evidence shows none of the known causes"),
         "{stdout}"
     );
-    let missing = doctor(&["--", "/no/such/program"]).output().unwrap();
-    assert_eq!(missing.status.code(), Some(127));
+    for (program, status) in [("/no/such/program", 127), ("/etc/passwd", 126)] {
+        let output = doctor(&["--", program]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        let (stdout, stderr) = said(&output);
+        assert!(stdout.is_empty() && stderr.contains(program), "it did not run, so it did not end: {stdout}");
+    }
+    // execve(2) alone sees that its interpreter is missing.
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = doctor(&["--"]).arg(&script).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    assert!(said(&output).0.starts_with("the program could not be started\n"), "{}", said(&output).0);
 }
 
 /// A program from a package manager may come without the library; the program is run all the same, and said to be.

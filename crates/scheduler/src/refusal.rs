@@ -1,8 +1,9 @@
 //! Refusals of requests by the scheduler: error messages, causes and retry times.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
-use plimsoll_base::{Advice, Bytes, Card, Hint, Reason, Share, Slots};
+use plimsoll_base::{Advice, Bytes, Card, Hint, Order, Reason, RunId, Share, Slots};
 
 use super::depth::RequestDepth;
 use super::effect::{ModelState, RequestRefusal, RequestRefusalKind};
@@ -46,6 +47,7 @@ pub(crate) fn unloaded(name: &str) -> RequestRefusal {
 }
 
 pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
+    let not_loaded = || format!("{name} could not be loaded");
     // A run that was ready and then died had no trouble with loading.
     let (kind, code, text) = match record.died_serving {
         true => (
@@ -53,19 +55,19 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
             "engine_died",
             format!("the engine of {name} died while it served requests"),
         ),
-        false => (RequestRefusalKind::LoadFailed, "load_failed", format!("{name} could not be loaded")),
+        false if record.lasts() => (RequestRefusalKind::Unstartable, "load_failed", not_loaded()),
+        false => (RequestRefusalKind::LoadFailed, "load_failed", not_loaded()),
     };
     let mut reason = Reason::new(code, text);
+    // A load that succeeded since makes the old failure irrelevant. It comes first: lines of the log show one cause.
+    reason = reason.because_all(record.standing_failure());
     if let Some(wait) = wait {
         let text = format!("the model is loaded again after {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
-    // A load that succeeded since makes the old failure irrelevant.
-    let standing = record.standing_failure();
-    // A file that is missing, or a flag with a wrong value, is there after any wait.
-    let lasts = standing.as_ref().is_some_and(|reason| reason.code == "unstartable");
-    let retry = (!lasts).then(|| wait.unwrap_or(LATER));
-    refusal(kind, retry, reason.because_all(standing))
+    // A file is as damaged, and a flag as unknown, after any wait.
+    let retry = (kind != RequestRefusalKind::Unstartable).then(|| wait.unwrap_or(LATER));
+    refusal(kind, retry, reason)
 }
 
 pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
@@ -178,28 +180,29 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     Some(reason.because_all(held_by_others(depths.ledger, card)))
 }
 
-/// Memory of a card that is not available, by cause.
+/// Memory of a card that is not available, by cause, the largest first.
 fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     let Some(account) = ledger.account(&card.id) else {
         return Vec::new();
     };
     let total = account.card().total;
-    let mut reasons = Vec::new();
+    let mut causes = Vec::new();
     if let Some(budget) = account.budget().filter(|budget| *budget < total) {
         let text = format!("the budget is {budget} of the card's {total}");
-        reasons.push(Reason::new("budget", text).fact("budget", budget));
+        causes.push((total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget)));
     }
     for (code, bytes, text) in [
-        ("foreign", account.foreign(), "other processes hold"),
+        ("foreign", account.foreign(), "the system and other processes hold"),
         ("reserve", account.reserve(), "the reserve is"),
         ("yield", account.kept_now(), "a yield to other programs keeps free"),
         ("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"),
     ] {
         if bytes > Bytes::ZERO {
-            reasons.push(Reason::new(code, format!("{text} {bytes}")).fact(code, bytes));
+            causes.push((bytes, Reason::new(code, format!("{text} {bytes}")).fact(code, bytes)));
         }
     }
-    reasons
+    causes.order_by_key(|(bytes, _)| Reverse(*bytes));
+    causes.into_iter().map(|(_, reason)| reason).collect()
 }
 
 /// A request that would fit instead.
@@ -228,9 +231,7 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
 pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
     // The state tells an operator which wait was too long.
     match (model.state(), model.seeking()) {
-        (ModelState::Queued, RequestedState::Room(_)) => {
-            ("room", "the model still waits for memory that other models hold")
-        }
+        (ModelState::Queued, RequestedState::Room(_)) => ("room", "the model still waits for memory"),
         (ModelState::Queued, _) => ("check", "the model's files and its engine are still being checked"),
         (ModelState::Loading, _) => ("load", "the model is still loading"),
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
@@ -254,22 +255,34 @@ pub(crate) fn wait(model: &ModelSlot, ledger: &Ledger) -> (&'static str, Reason)
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {
         let runs = u64::try_from(deep.victims.len()).unwrap_or(u64::MAX);
-        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
+        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger, &deep.victims));
     }
     if let Some(room) = model.room() {
         let runs = u64::try_from(room.victims.len()).unwrap_or(u64::MAX);
-        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger));
+        reason = reason.fact("runs_to_go", runs).because_all(holders(ledger, &room.victims));
     }
     (word, reason)
 }
 
-/// Claims on each card.
-fn holders(ledger: &Ledger) -> impl Iterator<Item = Reason> {
-    ledger.accounts().iter().flat_map(|account| {
-        account.claims().iter().map(|claim| {
-            let card = account.card();
+/// Memory of each card that is not available: claims of the runs that leave, memory that is kept free, other claims, the
+/// largest first.
+///
+/// DECISION: a log line has only the first cause, so that is the one whose end the model most probably waits for.
+fn holders(ledger: &Ledger, leaving: &[RunId]) -> Vec<Reason> {
+    let mut holders = Vec::new();
+    for account in ledger.accounts() {
+        let (card, kept) = (account.card(), account.kept_now());
+        holders.extend(account.claims().iter().map(|claim| {
             let text = format!("{} holds {} on {}", claim.holder, claim.bytes, card.name);
-            Reason::new("holder", text).fact("card", card.id.as_str()).fact("holds", claim.bytes)
-        })
-    })
+            let reason =
+                Reason::new("holder", text).fact("card", card.id.as_str()).fact("holds", claim.bytes);
+            (!leaving.contains(&claim.run), claim.bytes, reason)
+        }));
+        if !kept.is_zero() {
+            let text = format!("a yield keeps {kept} of {} free for other programs", card.name);
+            holders.push((true, Bytes::MAX, Reason::new("yield", text).fact("yield", kept)));
+        }
+    }
+    holders.order_by_key(|(stays, bytes, _)| (*stays, Reverse(*bytes)));
+    holders.into_iter().map(|(_, _, reason)| reason).collect()
 }

@@ -147,13 +147,12 @@ impl Config {
         }
     }
 
-    /// Logs settings of `[serve]` that differ from those of the start and take effect only at a restart, and returns them
+    /// Logs settings of the server that differ from those of the start and take effect only at a restart, and returns them
     /// as notes.
     pub fn warn_of_restart(&self, start: &ServeSettings) -> Vec<String> {
         // Keys and models are applied at once; these are held by tasks that run already.
         let differ = self.roster.serve.differ_since(start).into_iter();
-        let notes =
-            differ.map(|name| format!("`{name}` under [serve] has changed; restart the server to apply it"));
+        let notes = differ.map(|key| format!("{key} has changed; restart the server to apply it"));
         notes.inspect(|note| tracing::warn!("{note}")).collect()
     }
 }

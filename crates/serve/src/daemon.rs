@@ -312,14 +312,22 @@ impl Daemon {
             ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
-                () = runtime.shut_down() => drop(drained.send(signals)),
-                () = signals.insisted() => tracing::warn!("stopping at once; engines are killed"),
+                () = runtime.shut_down() => drop(drained.send(Some(signals))),
+                () = signals.insisted() => {
+                    tracing::warn!("stopping at once; engines are killed");
+                    // Answers in progress would keep their connections, and the daemon its engines.
+                    drop(drained.send(None));
+                }
             }
         };
         // Connections of clients that read slowly may outlive the last engine.
         let insisted = async {
             match listening.await {
-                Ok(mut signals) => signals.insisted().await,
+                Ok(Some(mut signals)) => {
+                    signals.insisted().await;
+                    tracing::warn!("stopping at once; open connections are closed");
+                }
+                Ok(None) => {}
                 Err(_) => std::future::pending().await,
             }
         };
@@ -341,7 +349,7 @@ impl Daemon {
         };
         tokio::select! {
             _ = serving => {}
-            () = insisted => tracing::warn!("stopping at once; open connections are closed"),
+            () = insisted => {}
             () = manager.keep_alive() => {}
         }
         asked.end_questions();

@@ -114,7 +114,8 @@ pub(crate) struct Arguments {
     /// With --exact: neither read nor write the cache of the engine's answers
     #[arg(long, requires = "exact")]
     no_cache: bool,
-    /// Flags of the engine, optionally after the engine's name. `--` is needed only in front of that name
+    /// Flags of the engine, optionally after the engine's name. `--` is needed in front of that name, and of
+    /// flags that `plan` has too
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }

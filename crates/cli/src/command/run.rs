@@ -36,8 +36,8 @@ use crate::report::{ErrorReport, write_file};
 
 /// Exit statuses of `env` and `timeout` for their own failures.
 const OWN_FAILURE: u8 = 125;
-const NOT_EXECUTABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
+pub(super) const NOT_EXECUTABLE: u8 = 126;
+pub(super) const NOT_FOUND: u8 = 127;
 const NO_FOLDER: &str = "cannot make a folder for guard's shared-memory files in /dev/shm, XDG_RUNTIME_DIR or the temporary \
     folder";
 /// Longest wait for the names of the cards, for the summary.

@@ -32,7 +32,7 @@ Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
 
 Relative paths in the configuration are relative to the current folder, as with llama-server.
 
-The first line on stdout is the server's address. Log lines go to stderr: one for each request, wait, load and stop. \
+The first line on stdout is the server's address. Log lines go to stderr: one for each request to a model, wait, load and stop. \
 --log-level, else RUST_LOG, else `log-level` under [serve] selects them. Under systemd they begin with their priority \
 instead of the time.
 

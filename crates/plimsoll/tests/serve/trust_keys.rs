@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::daemon::{Daemon, Setup, until};
-use crate::http::{chat, get, open, open_with, read};
+use crate::http::{chat, chat_body, get, open, open_with, read};
 
 fn status_with(daemon: &Daemon, key: &str) -> u16 {
     let key = format!("Authorization: Bearer {key}\r\n");
@@ -75,6 +75,22 @@ fn a_second_signal_is_heard_while_an_event_stream_is_open() {
     daemon.wait();
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     drop(watcher);
+}
+
+#[test]
+fn a_second_signal_ends_answers_in_progress_too() {
+    let mut daemon = Setup::new().model("slow", "64MiB", "delay_ms=60000", "").start();
+    let asked = open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("slow", false)));
+    daemon.told("ready slow in ");
+    daemon.signal("TERM");
+    daemon.told("a second signal stops at once");
+    let start = Instant::now();
+    daemon.signal("TERM");
+    daemon.wait();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    daemon.told("stopping at once; engines are killed");
+    daemon.told("end: 0 requests answered");
+    assert_ne!(read(&asked).status, 200);
 }
 
 #[test]

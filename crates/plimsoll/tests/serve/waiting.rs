@@ -106,6 +106,21 @@ fn a_client_that_leaves_the_queue_gives_its_place_up() {
 }
 
 #[test]
+fn an_order_to_load_outlives_the_client_that_waited_first() {
+    let daemon =
+        Setup::new().model("busy", "700MiB", "delay_ms=2500", "").model("next", "700MiB", "", "").start();
+    let busy = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("busy", false)));
+    until("busy is up", || daemon.running() == ["busy"]);
+    let client = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("next", false)));
+    daemon.told("wait next: the model still waits for memory: busy holds 700 MiB");
+    let order = serde_json::json!({"model": "next"});
+    assert_eq!(post(daemon.address, "/models/load", &order).status, 400, "it waits already");
+    drop(client);
+    assert_eq!(http::read(&busy).status, 200);
+    until("the ordered model is up", || daemon.running() == ["next"]);
+}
+
+#[test]
 fn an_idle_model_leaves_after_its_ttl_and_comes_back() {
     let daemon = Setup::new().model("a", "400MiB", "", "ttl = \"1s\"").start();
     assert_eq!(chat(daemon.address, "a").status, 200);

@@ -1,9 +1,10 @@
 //! Explanation of why a model fits on no card: its memory need, each card's memory and the engines that hold
 //! it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Placement, Reason, RunId};
+use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Order, Placement, Reason, RunId};
 
 use super::ledger::{Account, Ledger};
 use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery};
@@ -42,7 +43,7 @@ pub(super) fn never(
     let reason = Reason::new(code, text).fact("model", name);
     let mut reason =
         reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
-            Ok(placement) => too_little(ledger, tenants, placement),
+            Ok(placement) => too_little(ledger, tenants, placement, crowded_out),
             Err(reason) => reason.clone().fact("cards", names(ledger, set)),
         }));
     if asked.len() > SPELT_OUT {
@@ -136,10 +137,13 @@ fn names(ledger: &Ledger, set: &[usize]) -> String {
     names.join(", ")
 }
 
-fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement) -> Reason {
+fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, crowded_out: bool) -> Reason {
     let on_cards = placement.shares.iter().filter_map(|share| {
         let account = ledger.account(&share.card)?;
-        Some(on_card(account, tenants, share.bytes, placement.alone))
+        Some(match crowded_out {
+            true => on_card(account, tenants, share.bytes, placement.alone),
+            false => on_empty_card(account, share.bytes, placement.alone),
+        })
     });
     let mut on_cards: Vec<Reason> = on_cards.collect();
     // One card needs no sum above it.
@@ -152,19 +156,61 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement) ->
         .because_all(on_cards)
 }
 
+/// The share of a card beside what other processes, yields and pinned models hold.
 fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
     let pinned = || account.claims().iter().filter(|claim| stays(tenants, claim.run));
     // Only pinned claims are listed: all others could be stopped, so they are not the reason.
     let held: Bytes = pinned().map(|claim| claim.bytes).sum();
-    let capacity = account.capacity();
+    let mut causes = withheld(account);
+    causes.extend(
+        [
+            ("foreign", account.foreign(), "the system and other processes hold"),
+            ("yield", account.kept_now(), "a yield to other programs keeps free"),
+        ]
+        .map(|(code, bytes, text)| (bytes, Reason::new(code, format!("{text} {bytes}")).fact(code, bytes))),
+    );
+    causes.extend(pinned().map(|claim| {
+        let text = format!("the pinned model {} holds {}", claim.holder, claim.bytes);
+        let reason = Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes);
+        (claim.bytes, reason)
+    }));
+    lacking(account, need, alone, account.capacity().saturating_sub(held), causes)
+}
+
+/// The share of a card that nothing else uses.
+fn on_empty_card(account: &Account, need: Bytes, alone: bool) -> Reason {
+    lacking(account, need, alone, account.limit(), withheld(account))
+}
+
+/// What settings withhold from models, with its size.
+fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
+    let (total, reserve) = (account.card().total, account.reserve());
+    // A budget of the whole card explains nothing.
+    let budget = account.budget().filter(|budget| *budget < total).map(|budget| {
+        let text = format!("the budget is {budget} of the card's {total}");
+        (total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget))
+    });
+    let reserve =
+        (reserve, Reason::new("reserve", format!("the reserve is {reserve}")).fact("reserve", reserve));
+    budget.into_iter().chain([reserve]).collect()
+}
+
+/// DECISION: the largest cause comes first, because a line has room for one.
+fn lacking(
+    account: &Account,
+    need: Bytes,
+    alone: bool,
+    available: Bytes,
+    mut causes: Vec<(Bytes, Reason)>,
+) -> Reason {
     let (name, total) = (&account.card().name, account.card().total);
     let text = match alone {
-        true if capacity.is_zero() => {
+        true if total.is_zero() => {
             format!("{name} reports a total of {total}, so it has no memory for models")
         }
+        true if account.limit().is_zero() => format!("{name} has no memory for models"),
         true => format!("{name} would have to be empty, because the model's need is unknown"),
         false => {
-            let available = capacity.saturating_sub(held);
             // 9.0 and 9.3 MiB read the same.
             let more = match available.to_string() == need.to_string() {
                 true => format!(", {} more", need.saturating_sub(available)),
@@ -173,29 +219,14 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
             format!("{name} has {available} available, but the model needs {need}{more}")
         }
     };
-    let mut reason = Reason::new("on_card", text)
+    causes.retain(|(bytes, _)| !bytes.is_zero());
+    causes.order_by_key(|(bytes, _)| Reverse(*bytes));
+    Reason::new("on_card", text)
         .fact("card", account.card().id.as_str())
         .fact("need", need)
         .fact("total", total)
-        .fact("available", capacity.saturating_sub(held));
-    // A budget of the whole card explains nothing.
-    if let Some(budget) = account.budget().filter(|budget| *budget < total) {
-        let text = format!("the budget is {budget} of the card's {total}");
-        reason = reason.because(Reason::new("budget", text).fact("budget", budget));
-    }
-    for (code, bytes, text) in [
-        ("foreign", account.foreign(), "other processes hold"),
-        ("reserve", account.reserve(), "the reserve is"),
-        ("yield", account.kept_now(), "a yield to other programs keeps free"),
-    ] {
-        if !bytes.is_zero() {
-            reason = reason.because(Reason::new(code, format!("{text} {bytes}")).fact(code, bytes));
-        }
-    }
-    reason.because_all(pinned().map(|claim| {
-        let text = format!("the pinned model {} holds {}", claim.holder, claim.bytes);
-        Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes)
-    }))
+        .fact("available", available)
+        .because_all(causes.into_iter().map(|(_, reason)| reason))
 }
 
 fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowded_out: bool) -> Vec<Hint> {

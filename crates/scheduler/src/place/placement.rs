@@ -378,8 +378,6 @@ impl Placer<'_> {
     fn never(&self) -> NoPlacement {
         // Asked again for the explanation, which is needed only once a model is refused.
         let sets = sets::candidates(self.ledger, self.query.allowed, self.query.named);
-        let asked: Vec<_> =
-            sets.iter().map(|set| (set, self.placement(set, |account| self.at_best(account)))).collect();
         let roomy = |placement: &Placement| {
             self.enters(placement)
                 && placement.shares.iter().all(|share| {
@@ -389,6 +387,9 @@ impl Placer<'_> {
         let emptied =
             |set: &Vec<usize>| self.placement(set, Account::limit).is_ok_and(|placement| roomy(&placement));
         let crowded_out = sets.iter().any(emptied);
+        // What fits on no empty card is explained by empty cards.
+        let room = |account: &Account| if crowded_out { self.at_best(account) } else { account.limit() };
+        let asked: Vec<_> = sets.iter().map(|set| (set, self.placement(set, room))).collect();
         explain::never(self.query, self.ledger, self.tenants, crowded_out, &asked)
     }
 }

@@ -65,3 +65,24 @@ fn a_model_that_failed_has_a_line_too() {
     desk.ask(0);
     assert!(line(&desk, 0).starts_with("waiting for "), "{}", line(&desk, 0));
 }
+
+#[test]
+fn the_first_cause_of_a_wait_is_the_model_that_leaves_or_the_largest() {
+    let mut desk = Desk::new(&[10], &[1, 6, 8]);
+    desk.loaded(0);
+    desk.loaded(1);
+    desk.ask(0);
+    let busy = desk.ask(1);
+    desk.ask(2);
+    desk.surveyed(2);
+    let causes = |desk: &Desk| {
+        let (_, reason) = desk.scheduler.wait_reason(ModelId(2)).unwrap();
+        reason.because.iter().map(|cause| cause.text.clone()).collect::<Vec<_>>()
+    };
+    let all = ["m1 holds 6144 MiB on card0", "m0 holds 1024 MiB on card0"];
+    assert_eq!(causes(&desk), all);
+    desk.pass(PATIENCE);
+    assert_eq!(causes(&desk), all, "m1 alone leaves");
+    desk.finish(busy);
+    assert_eq!(causes(&desk), all);
+}

@@ -77,6 +77,13 @@ fn nothing_is_loaded_into_the_room_and_what_can_wait_for_its_end_waits() {
     assert_eq!((desk.started(), desk.refusals().len()), (None, 0));
     let line = desk.scheduler.wait_line(ModelId(1), desk.now).unwrap();
     assert_eq!(line, "waiting for memory for m1; 8192 MiB of card0 are kept free for 61 s");
+    let (_, reason) = desk.scheduler.wait_reason(ModelId(1)).unwrap();
+    let causes: Vec<_> = reason.because.iter().map(|cause| &*cause.text).collect();
+    assert_eq!(
+        causes,
+        ["a yield keeps 8192 MiB of card0 free for other programs", "m0 holds 8192 MiB on card0"],
+        "the yield is what it waits for"
+    );
     desk.ask_until(1, 30);
     desk.pass(30);
     assert_eq!(desk.refusals().len(), 1, "its own time was over before");

@@ -20,6 +20,39 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
     );
 }
 
+/// A line has room for the first cause alone.
+#[test]
+fn the_largest_cause_comes_first_and_empty_cards_hold_no_other_processes() {
+    let said = |need: u64, reserve: u64| {
+        let mut limit = limit("a", 24);
+        limit.reserve = Bytes::gib(reserve);
+        limit.card.free = Bytes::gib(20);
+        let need = DeclaredSize(Bytes::gib(need));
+        let PlacementVerdict::Never(never) = placed(&Ledger::new(vec![limit]), &need, &[], &[]) else {
+            panic!("{need:?} on 20 GiB less {reserve}");
+        };
+        never.reason.to_string()
+    };
+    assert_eq!(
+        said(18, 5),
+        "m does not fit beside the memory that other models and processes hold\n  \
+         a has 15360 MiB available, but the model needs 18432 MiB\n    \
+         the reserve is 5120 MiB\n    \
+         the system and other processes hold 4096 MiB"
+    );
+    assert_eq!(
+        said(2, 23),
+        "m would not fit on the cards that it may use even if those cards were empty\n  \
+         a has 1024 MiB available, but the model needs 2048 MiB\n    \
+         the reserve is 23552 MiB"
+    );
+    assert_eq!(
+        said(30, 0),
+        "m would not fit on the cards that it may use even if those cards were empty\n  \
+         a has 24576 MiB available, but the model needs 30720 MiB"
+    );
+}
+
 /// Sizes are rounded for people, and two that read the same differ.
 #[test]
 fn a_little_too_much_is_told_by_its_difference() {

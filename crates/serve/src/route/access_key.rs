@@ -113,7 +113,8 @@ impl AccessKey {
         let (usage, now) = (&self.usage, Instant::now());
         let most = self.settings.concurrency.map_or(u32::MAX, Into::into);
         if usage.in_progress.get() >= most {
-            return Err(self.refused(&format!("{most} requests at a time"), BUSY));
+            let plural = if most == 1 { "" } else { "s" };
+            return Err(self.refused(&format!("{most} request{plural} at a time"), BUSY));
         }
         for (left, limit, unit) in [
             (&usage.requests_left, self.settings.requests_per_minute, "requests"),

@@ -209,6 +209,12 @@ impl<H: ModelService> HttpServer<H> {
 
     fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let listing = self.service.listing(model);
+        let is_queued = listing.state == ModelState::Queued;
+        // A model that waits may do so for clients alone, who may leave: the order is taken all the same.
+        if is_queued || !listing.is_running() {
+            self.audit(head, "load", &listing.name);
+            self.service.load(model);
+        }
         if listing.is_running() {
             let (code, message) = match listing.state {
                 ModelState::Queued => ("model_running", "model already waits for memory or for its check"),
@@ -221,8 +227,6 @@ impl<H: ModelService> HttpServer<H> {
             };
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, code, message));
         }
-        self.audit(head, "load", &listing.name);
-        self.service.load(model);
         Ok(success())
     }
 

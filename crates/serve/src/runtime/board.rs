@@ -118,7 +118,7 @@ impl Runtime {
         }
         let outlook = self.state.borrow().scheduler.outlook(self.now());
         for (view, shown) in snapshot.models.iter().zip(list(&mut document["models"])) {
-            let (progress, hints, speed) = self.statuses.with(view.id, |status| {
+            let (progress, mut hints, speed) = self.statuses.with(view.id, |status| {
                 (status.progress.clone(), status.hints.clone(), status.answers.speed())
             });
             if let Some(speed) = speed {
@@ -128,12 +128,14 @@ impl Runtime {
             if view.state == ModelState::Loading {
                 shown["progress"] = json!(progress);
             }
+            let failed = view.last_failure.as_ref();
+            if let Some(mark) = failed.and_then(|reason| self.board.marks.standing(view.id, &reason.text)) {
+                shown["failed_at"] = json!(mark.at);
+                let told = mark.failure.into_iter().flat_map(|failure| failure.hints);
+                hints.extend(told.filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+            }
             if !hints.is_empty() {
                 shown["hints"] = json!(hints);
-            }
-            let failed = view.last_failure.as_ref();
-            if let Some(at) = failed.and_then(|reason| self.board.marks.stands(view.id, &reason.text)) {
-                shown["failed_at"] = json!(at);
             }
         }
         for (view, shown) in snapshot.cards.iter().zip(list(&mut document["cards"])) {
@@ -322,7 +324,7 @@ impl Runtime {
         let (now, marks) = (self.now(), &self.board.marks);
         match &verdict.end {
             End::Expected => marks.add(now, "gone", Some(run.model), String::new()),
-            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
                 let mut hints = verdict.hints.clone();
                 let diagnosed = verdict.diagnosis.iter().flat_map(|diagnosis| &diagnosis.hints);
                 hints.extend(diagnosed.cloned());
@@ -342,7 +344,10 @@ impl Runtime {
 
 /// True where the model's own failure has a mark.
 fn is_of_a_failed_model(refusal: &RequestRefusal) -> bool {
-    matches!(refusal.kind, RequestRefusalKind::LoadFailed | RequestRefusalKind::EngineDied)
+    matches!(
+        refusal.kind,
+        RequestRefusalKind::LoadFailed | RequestRefusalKind::Unstartable | RequestRefusalKind::EngineDied
+    )
 }
 
 fn list(value: &mut Value) -> impl Iterator<Item = &mut Value> {

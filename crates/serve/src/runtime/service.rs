@@ -170,9 +170,11 @@ impl ModelService for Runtime {
 
     fn pin(&self, model: ModelId, time: Duration) {
         let name = &self.entry(model).name;
+        let view = || self.state.borrow().scheduler.view(model, self.now());
+        let is_pinned = || view().is_some_and(|view| view.pinned);
         match time {
-            // A pin of the configuration stays.
-            Duration::ZERO if self.entry(model).pinned => {}
+            // A pin of the configuration stays, and where there is none, none ends.
+            Duration::ZERO if self.entry(model).pinned || !is_pinned() => {}
             Duration::ZERO => tracing::info!("unpin {name}"),
             Duration::MAX => tracing::info!("pin {name}"),
             time => tracing::info!("pin {name} for {} s", time.as_secs()),
@@ -276,8 +278,13 @@ impl ModelService for Runtime {
 impl Runtime {
     /// Unix time of the start.
     pub(super) fn started(&self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        now.saturating_sub(self.up_since().elapsed().as_secs())
+        self.unix_time(self.moment(self.up_since()))
+    }
+
+    /// Unix time of a moment. Fractions are dropped last, so that each call gives the same second.
+    pub(super) fn unix_time(&self, at: Moment) -> u64 {
+        let ago = self.now().since(at);
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.saturating_sub(ago).as_secs())
     }
 
     /// Memory of a run: measured, or else claimed.

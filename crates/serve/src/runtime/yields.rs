@@ -24,7 +24,11 @@ impl Runtime {
     ) -> Result<(), HttpProblem> {
         let chosen = self.yielding_cards(card, bytes)?;
         let until = self.now() + time;
-        for card in chosen {
+        let is_kept = |card: &&Card| {
+            let state = self.state.borrow();
+            state.scheduler.ledger().account(&card.id).is_some_and(|account| account.kept().is_some())
+        };
+        for card in chosen.into_iter().filter(|card| !bytes.is_zero() || is_kept(card)) {
             let label = self.label(&card.id);
             match (bytes, time) {
                 (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),

@@ -19,6 +19,7 @@ use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
 use super::Findings;
+use crate::command::run;
 use crate::report::ErrorReport;
 
 const BLOCK: usize = 1 << 16;
@@ -33,6 +34,8 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
     // DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard (the preloaded
     // library) work as there. `plimsoll doctor` ignores SIGINT, because it prints the verdict after the
     // program's end.
+    // A program that is not there has not ended: it is refused as `plimsoll run` refuses it.
+    run::program(command).map_err(run::own_failure)?;
     let folder = OwnedFolder::create(FOLDER).map_err(ErrorReport::of("cannot run the program"))?;
     let report = folder.path().join("report.json");
     let _deaf = Deaf::to_the_terminal().map_err(ErrorReport::of("cannot run the program"))?;
@@ -45,7 +48,18 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
     let reader = listen(&mut child);
     let status = child.wait().map_err(ErrorReport::of("cannot run the program"))?;
     let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    let mut findings = found(reader, status, report.as_ref());
+    // `plimsoll run` reports on each program that it started.
+    let is_unreported = without_guard.is_none() && report.is_none();
+    let own = [run::NOT_EXECUTABLE, run::NOT_FOUND].map(i32::from);
+    let end = match (status.code(), status.signal()) {
+        (Some(0), _) => "the program ended successfully".to_owned(),
+        (Some(code), _) if is_unreported && own.contains(&code) => {
+            "the program could not be started".to_owned()
+        }
+        (Some(code), _) => format!("the program ended with status {code}"),
+        (None, signal) => format!("the program was killed by signal {}", signal.unwrap_or_default()),
+    };
+    let mut findings = found(reader, status, end, report.as_ref());
     findings.seen.extend(without_guard);
     Ok(findings)
 }
@@ -119,16 +133,11 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
     let _ = heard.send(line);
 }
 
-fn found(mut reader: LogReader, status: ExitStatus, report: Option<&Value>) -> Findings {
+fn found(mut reader: LogReader, status: ExitStatus, end: String, report: Option<&Value>) -> Findings {
     let refused = report.and_then(last_refusal);
     if let Some(refused) = &refused {
         reader.guard(refused);
     }
-    let end = match (status.code(), status.signal()) {
-        (Some(0), _) => "the program ended successfully".to_owned(),
-        (Some(code), _) => format!("the program ended with status {code}"),
-        (None, signal) => format!("the program was killed by signal {}", signal.unwrap_or_default()),
-    };
     let mut seen = vec![Reason::new("end", end)];
     seen.extend(refused.as_ref().map(RefusedAllocation::reason));
     let code = status

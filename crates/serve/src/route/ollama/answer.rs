@@ -242,8 +242,11 @@ impl PartialAnswer {
         let milliseconds = |time: Option<f64>| Duration::try_from_secs_f64(time? / 1000.0).ok();
         let prompt_time = milliseconds(timings.prompt_ms);
         let read = timings.prompt_n.map(|fresh| fresh.saturating_add(timings.cache_n.unwrap_or(0)));
-        // The time before the first byte is the wait for the model, and the prompt's where it is told.
-        let load = times.first_byte.saturating_sub(prompt_time.unwrap_or_default());
+        let answer_time = milliseconds(timings.predicted_ms);
+        // The time before the first byte is the wait for the model, and the prompt's where it is told; of an answer in one
+        // piece also the time of its tokens.
+        let before = times.first_byte.min(times.total.saturating_sub(answer_time.unwrap_or_default()));
+        let load = before.saturating_sub(prompt_time.unwrap_or_default());
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         for (name, figure) in [
             ("total_duration", Some(nanoseconds(times.total))),
@@ -251,7 +254,7 @@ impl PartialAnswer {
             ("prompt_eval_count", self.usage.prompt_tokens.or(read)),
             ("prompt_eval_duration", prompt_time.map(nanoseconds)),
             ("eval_count", self.usage.completion_tokens.or(timings.predicted_n)),
-            ("eval_duration", milliseconds(timings.predicted_ms).map(nanoseconds)),
+            ("eval_duration", answer_time.map(nanoseconds)),
         ] {
             if let Some(figure) = figure {
                 object[name] = json!(figure);

@@ -62,15 +62,12 @@ impl Runtime {
     /// numbers.
     fn failures(&self) -> Vec<(i64, KeptFailure)> {
         let earlier = (1..).zip(&self.board.earlier).map(|(number, failure)| (-number, failure.clone()));
-        let now = (self.started(), self.now());
         let of_mark = |mark: Mark| {
             let MarkedFailure { id, times, reason, hints } = mark.failure?;
-            let ago = now.1.since(mark.at).as_secs();
-            let up = now.1.since_start().as_secs();
             Some((
                 i64::try_from(id).ok()?,
                 KeptFailure {
-                    time: now.0.saturating_add(up).saturating_sub(ago),
+                    time: self.unix_time(mark.at),
                     kind: mark.kind.to_owned(),
                     name: mark.model.map(|model| self.entry(model).name.clone()),
                     times,

@@ -74,7 +74,11 @@ impl Marks {
             |mark: &&mut Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
         if let Some(mark) = failures.iter_mut().find(equal) {
             (mark.number, mark.at) = (number, at);
-            mark.failure.iter_mut().for_each(|failure| failure.times += 1);
+            // Its figures may be others by now.
+            if let Some(failure) = &mut mark.failure {
+                failure.times += 1;
+                (failure.reason, failure.hints) = (reason.clone(), hints.to_vec());
+            }
             return false;
         }
         drop(failures);
@@ -98,13 +102,14 @@ impl Marks {
         failures.iter().any(is_cause)
     }
 
-    /// The time of the newest failure that reads like this one, unless the model was ready since.
-    pub(super) fn stands(&self, model: ModelId, text: &str) -> Option<Moment> {
-        let failed =
-            self.failures.borrow().iter().filter(|mark| mark.text == text).map(|mark| mark.at).max()?;
+    /// The newest failure that reads like this one, unless the model was ready since.
+    pub(super) fn standing(&self, model: ModelId, text: &str) -> Option<Mark> {
+        let failures = self.failures.borrow();
+        let failed = failures.iter().filter(|mark| mark.text == text).max_by_key(|mark| mark.at)?;
         let marks = self.marks.borrow();
-        let was_ready = |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed;
-        (!marks.iter().any(was_ready)).then_some(failed)
+        let was_ready =
+            |mark: &Mark| mark.kind == "ready" && mark.model == Some(model) && mark.at > failed.at;
+        (!marks.iter().any(was_ready)).then(|| failed.clone())
     }
 
     /// True if a failure of this moment reads like this one.
@@ -156,8 +161,12 @@ mod tests {
         assert_eq!((all.len(), all[0].number), (1, 1000));
         let failure = all[0].failure.as_ref().unwrap();
         assert_eq!((failure.id, failure.times), (1, 1000));
+        let other = reason.clone().because(Reason::new("slow", "a answers 1 request"));
+        marks.fail(at(10), "refused", None, &other, &[]);
+        let last = marks.after(1000)[0].failure.clone().unwrap();
+        assert_eq!((last.times, last.reason), (1001, other), "the last figures stand");
         marks.fail(at(200), "refused", None, &reason, &[]);
-        assert_eq!(marks.after(1000).len(), 1, "minutes later it is another one");
+        assert_eq!(marks.after(1001).len(), 1, "minutes later it is another one");
     }
 
     #[test]
@@ -169,13 +178,14 @@ mod tests {
         marks.fail(at(1), "failed", Some(model), &died, &[]);
         assert!(marks.caused(at(2), &refused) && !marks.caused(at(100), &refused));
         assert!(!marks.caused(at(2), &Reason::new("no_room", "no room")));
-        assert_eq!((marks.stands(model, "a died"), marks.stands(model, "b died")), (Some(at(1)), None));
+        let stands = |text| marks.standing(model, text).map(|mark| mark.at);
+        assert_eq!((stands("a died"), stands("b died")), (Some(at(1)), None));
         marks.add(at(3), "ready", Some(ModelId(2)), String::new());
-        assert!(marks.stands(model, "a died").is_some());
+        assert!(stands("a died").is_some());
         marks.add(at(4), "ready", Some(model), String::new());
-        assert!(marks.stands(model, "a died").is_none());
+        assert!(stands("a died").is_none());
         marks.fail(at(5), "failed", Some(model), &died, &[]);
-        assert_eq!(marks.stands(model, "a died"), Some(at(5)));
+        assert_eq!(stands("a died"), Some(at(5)));
     }
 
     #[test]

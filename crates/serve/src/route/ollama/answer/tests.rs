@@ -43,6 +43,16 @@ fn a_whole_chat_has_its_text_its_thoughts_its_calls_and_the_engines_figures() {
 }
 
 #[test]
+fn the_load_of_an_answer_in_one_piece_ends_before_its_prompt() {
+    let mut answer = partial(Endpoint::Generate);
+    let engine = json!({"content": "x", "timings": {"prompt_ms": 200.0, "predicted_ms": 650.0}});
+    let text = take(&mut answer, &engine).unwrap();
+    let times = AnswerTimes { first_byte: Duration::from_millis(899), ..TIMES };
+    let whole = answer.whole(&text, times).unwrap();
+    assert_eq!(whole["load_duration"], 50_000_000, "900 ms less 200 ms and 650 ms");
+}
+
+#[test]
 fn a_completion_and_a_filled_gap_are_responses() {
     for (engine, reason) in [
         (json!({"choices": [{"text": "x", "finish_reason": "length"}]}), "length"),
