@@ -25,8 +25,7 @@ use serde_json::{Value, json};
 use crate::report::ErrorReport;
 use crate::screen;
 
-use address::KEY_HINT;
-pub(in crate::command) use address::with_hint;
+pub(in crate::command) use address::{KEY_HINT, with_hint};
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
 pub(crate) use download::{Download, download};
 pub(crate) use give_way::{Yield, give_way};
