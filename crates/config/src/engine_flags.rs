@@ -4,6 +4,7 @@ use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, FlagProblem, Options, ProgramKind, Warning};
 
 use crate::failure::ConfigError;
+use crate::roster::Launch;
 
 /// The flags of a command, for the memory plan, if its program is called like a llama-server. A program that
 /// only resembles one is not refused because of unknown flags, but a number is read alike by all: what is read of one in
@@ -22,16 +23,27 @@ pub(crate) fn engine_flags(
             found.push(error.into());
             continue;
         }
-        let problem = error.problem.to_string();
-        let join = if problem.ends_with('?') { " The" } else { "; the" };
-        let text = format!("{problem}{join} plan ignores this flag, and the engine may not start with it");
-        warnings.push(Warning::new(error.origin, text));
+        warnings.push(Warning::new(error.origin.clone(), ignored(&error.problem)));
     }
     // Address, port and keys are the user's own business in a command of theirs.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);
     judge(&options, warnings);
     warnings.extend(options.remarks());
     Some(options)
+}
+
+fn ignored(problem: &FlagProblem) -> String {
+    let problem = problem.to_string();
+    let join = if problem.ends_with('?') { " The" } else { "; the" };
+    format!("{problem}{join} plan ignores this flag, and the engine may not start with it")
+}
+
+/// What the plan of a user's own command leaves out: flags that are not known.
+pub fn flags_left_out(launch: &Launch) -> Vec<String> {
+    let Launch::Command { argv, options: Some(_), .. } = launch else { return Vec::new() };
+    let at = llama_server_in(argv).map_or(argv.len(), |at| at + 1);
+    let (_, faults) = Options::known_in(&argv[at..], |_| FlagOrigin::CommandLine);
+    faults.iter().map(|error| ignored(&error.problem)).collect()
 }
 
 /// The place of a llama-server in a command.

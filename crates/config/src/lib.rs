@@ -28,7 +28,7 @@ mod serve_values;
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
 pub use duration::parse as parse_duration;
-pub use engine_flags::llama_server_in;
+pub use engine_flags::{flags_left_out, llama_server_in};
 pub use engine_kind::{CardPart, CommandKind, Freeing, SglangReserve};
 pub use failure::{ConfigError, ConfigMistakes, ConfigProblem};
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};

@@ -89,7 +89,8 @@ pub(super) fn by_rules(facts: &Facts) -> Diagnosis {
 type RuleHit = (&'static DiagnosisRule, RuleFinding);
 
 fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
-    let found: Vec<RuleHit> = rules::all().filter_map(|rule| Some((rule, (rule.test)(facts)?))).collect();
+    let found = rules::all().filter_map(|rule| Some((rule, (rule.test)(facts)?)));
+    let found: Vec<RuleHit> = found.filter(|(_, finding)| !is_of_prose(finding, facts)).collect();
     // Rules run on every call: there are some 80, and each is a few comparisons.
     let mut candidates = weigh(found.iter().map(|(_, finding)| finding));
     let by_text = classified(facts, &candidates)
@@ -120,6 +121,11 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         reason: reason(&verdict, &also, &found, by_text.as_ref()),
         also,
     }
+}
+
+/// True for a finding that rests on the sentences of a document alone.
+fn is_of_prose(finding: &RuleFinding, facts: &Facts) -> bool {
+    !finding.quotes.is_empty() && finding.quotes.iter().all(|quote| facts.is_prose(quote))
 }
 
 /// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server

@@ -61,6 +61,8 @@ pub struct Facts {
     pub(crate) progress: LoadProgress,
     /// The last refusal on guard's page.
     pub(crate) guard: Option<RefusedAllocation>,
+    /// Documents, with the lines of their blocks of code.
+    documents: Vec<(LineOrigin, Vec<(u64, u64)>)>,
     /// Short reports as text, for the classifier.
     pub(crate) report: Vec<(LineOrigin, String)>,
 }
@@ -118,6 +120,17 @@ impl Facts {
     pub(crate) fn add_buffer(&mut self, purpose: Purpose, on_card: bool, size: Bytes) {
         let attempt = self.progress.attempt;
         push(&mut self.buffers, MOST_BUFFERS, PlacedBuffer { purpose, on_card, size, attempt });
+    }
+
+    pub(crate) fn add_document(&mut self, origin: LineOrigin, code: Vec<(u64, u64)>) {
+        push(&mut self.documents, MOST_OTHERS, (origin, code));
+    }
+
+    /// True for a line in a sentence of a document, which tells of messages and shows none.
+    pub(crate) fn is_prose(&self, quote: &Quote) -> bool {
+        let document = self.documents.iter().find(|(origin, _)| *origin == quote.origin);
+        let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&quote.line);
+        document.is_some_and(|(_, code)| !code.iter().any(is_in))
     }
 
     pub(crate) fn add_card_size(&mut self, size: Option<Bytes>) {

@@ -13,7 +13,7 @@ use super::formats::{self, PhraseHit};
 use super::line::{WINDOW, around};
 use super::pattern::Pattern;
 use super::refused::RefusedAllocation;
-use other_text::is_no_report;
+use other_text::{code_of_document, is_no_report};
 
 /// A line longer than this is read in pieces.
 const PIECE: usize = 1 << 16;
@@ -139,6 +139,9 @@ impl LogReader {
         let report = std::mem::take(&mut self.report);
         if report.len() <= SHORT {
             formats::read_report(&mut self.facts, &origin, &report);
+            if let Some(code) = code_of_document(&String::from_utf8_lossy(&report)) {
+                self.facts.add_document(origin.clone(), code);
+            }
             self.keep(origin, &report);
         }
         self.lines = 0;

@@ -141,7 +141,10 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
         Stage::Loading => "while loading",
         Stage::Serving => "while serving",
     };
-    let mut reason = Reason::new(code, format!("{}: {what} {when}", death.model))
+    let flag = finding.evidence.iter().find_map(|line| flag_in(line));
+    let flag = flag.filter(|_| finding.sign == CauseSign::UnknownFlag);
+    let named = flag.map_or(String::new(), |flag| format!(" at `{flag}`"));
+    let mut reason = Reason::new(code, format!("{}: {what}{named} {when}", death.model))
         .fact("exit", death.exit.to_string())
         .because_all(finding.evidence.iter().map(|line| said(line)));
     if let Some(asked) = finding.asked {
@@ -179,6 +182,28 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
         hints: hint(finding.sign).into_iter().collect(),
         diagnosis: Some(diagnosis),
     }
+}
+
+/// The name of the flag in a line about one, without its value: clients read it, and a value may be a secret.
+fn flag_in(line: &str) -> Option<&str> {
+    const LONGEST: usize = 48;
+    let words = line.split(|c: char| c.is_whitespace() || "\"'`=:,;".contains(c));
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte))
+    };
+    let is_flag = |word: &&str| word.len() <= LONGEST && word.strip_prefix("--").is_some_and(is_name);
+    words.clone().find(is_flag).or_else(|| {
+        // A short flag has a few letters; anything longer may be a value that begins with a hyphen.
+        let is_short = |word: &&str| {
+            word.strip_prefix('-').is_some_and(|name| {
+                name.len() <= 4 && !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic())
+            })
+        };
+        words.clone().find(is_short)
+    })
 }
 
 /// A line of llama.cpp at the level of information or debugging, as in `0.00.029.779 I slot release: …`, explains no

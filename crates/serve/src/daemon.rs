@@ -133,8 +133,9 @@ impl ConfigCheck {
         let answers = ExactAnswers::new(None);
         let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
         let known = runtime::MeasuredNeeds::of(&settings.config).known();
-        let models =
+        let mut models =
             runtime::forecast(&entries, settings.engine.as_deref(), &limits, asking.as_ref(), &known);
+        models.iter_mut().zip(&entries).for_each(|(model, entry)| model.warn_of_flags(entry));
         answers.end();
         Ok(Self { cards: limits, models })
     }

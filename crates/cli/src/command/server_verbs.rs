@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use crate::report::ErrorReport;
 use crate::screen;
 
+pub(in crate::command) use address::{KEY_HINT, with_hint};
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
 pub(crate) use download::{Download, download};
 pub(crate) use give_way::{Yield, give_way};
@@ -282,7 +283,7 @@ impl ServerAddress {
             message += &format!("\nhint: {}", hint["text"].as_str().unwrap_or_default());
         }
         if status == StatusCode::UNAUTHORIZED {
-            message += "\nhint: pass a key with --api-key, or in the variable PLIMSOLL_API_KEY";
+            message += KEY_HINT;
         }
         let code = problem["error"]["code"].as_str().unwrap_or_default().to_owned();
         Err(ServerVerbError::Refused { url, message, status, code })

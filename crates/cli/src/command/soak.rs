@@ -15,7 +15,7 @@ use plimsoll_probe::Sampler;
 use plimsoll_probe::process::MeasuredProcess;
 use tokio::task::LocalSet;
 
-use super::server_verbs::{LoadedServer, ServerAddress};
+use super::server_verbs::{LoadedServer, ServerAddress, with_hint};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen::{SoakReport, lasted};
 
@@ -113,8 +113,8 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), ErrorRepor
     let ServerAddress { url, api_key } = arguments.server.server()?;
     let named = url.to_string();
     let server = LoadTarget::meet(url, api_key, arguments.model.clone(), arguments.pid).await;
-    let server = server
-        .map_err(|failure| ErrorReport::new(format!("cannot list the models of {named}: {failure}")))?;
+    let failed = |failure| format!("cannot list the models of {named}: {}", with_hint(&failure));
+    let server = server.map_err(|failure| ErrorReport::new(failed(failure)))?;
     Ok((server, Figures::new(sampler).await))
 }
 

@@ -15,7 +15,7 @@ use plimsoll_probe::Sampler;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;
-use super::server_verbs::{LoadedServer, ServerAddress};
+use super::server_verbs::{LoadedServer, ServerAddress, with_hint};
 use super::soak::time;
 use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
@@ -65,7 +65,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
 async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<SweepPlan, String>), ErrorReport> {
     let ServerAddress { url, api_key } = arguments.server.server()?;
     let target = url.to_string();
-    let failed = |failure: LoadFailure| ErrorReport::new(format!("{target} does not answer: {failure}"));
+    let failed =
+        |failure: LoadFailure| ErrorReport::new(format!("{target} does not answer: {}", with_hint(&failure)));
     let sampler = Sampler::start()?;
     let server = LoadTarget::meet(url, api_key, arguments.model.clone(), arguments.pid);
     let server = server.await.map_err(failed)?;

@@ -199,3 +199,34 @@ fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
     assert!(told.contains("142339 MiB on H200 are held by other programs"), "{told}");
     assert!(!told.contains("each token of context"), "{told}");
 }
+
+#[test]
+fn a_rejected_flag_is_named_and_no_value_is() {
+    for (line, named) in [
+        ("error: invalid argument: --ctxsize", Some("--ctxsize")),
+        ("error: invalid argument: --api-key=sk-secret", Some("--api-key")),
+        ("error while handling argument \"--ctx-size\": stoi", Some("--ctx-size")),
+        ("error: unrecognized arguments: --no-such-flag secret", Some("--no-such-flag")),
+        ("error: invalid argument: -xy", Some("-xy")),
+        ("error: invalid argument: sk-secret", None),
+        ("error: invalid argument: -sk-Secret-1", None),
+        ("error: invalid argument: --Secret", None),
+        ("error: invalid argument: ", None),
+    ] {
+        let verdict = verdict(Exit::Code(1), false, &[line]);
+        let (End::Crashed { reason }, Some(CauseSign::UnknownFlag)) = (&verdict.end, verdict.sign) else {
+            panic!("{line}: {verdict:?}");
+        };
+        let at = named.map_or(String::new(), |flag| format!(" at `{flag}`"));
+        assert_eq!(
+            reason.text,
+            format!("alpha: the engine rejected its command line{at} while serving"),
+            "{line}"
+        );
+    }
+    let long = format!("error: invalid argument: --{}", "a".repeat(60));
+    assert_eq!(flag_in(&long), None);
+    // Another fault has no flag.
+    let verdict = verdict(Exit::Code(1), false, &["error loading model: --mmap"]);
+    assert!(format!("{:?}", verdict.end).contains("could not read its model while"), "{:?}", verdict.end);
+}

@@ -153,3 +153,17 @@ fn a_server_at_work_is_like_no_failure() {
     );
     assert_eq!((told.cause, told.confidence), (Other, 0.0), "{}", told.reason);
 }
+
+#[test]
+fn a_manual_names_failures_and_a_report_with_chapters_shows_one() {
+    let refusal = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\n\
+                   llama_kv_cache_init: failed to allocate buffer for kv cache\n";
+    let told =
+        format!("# Title\nIt prints `{}` on a Jetson.\n## A\n## B\n## C\n", refusal.replace('\n', " "));
+    assert_eq!(judged(&told, "").confidence, 0.0, "{}", judged(&told, "").reason);
+    let quoted = format!("{told}```console\n$ plimsoll doctor x.log\n    line 117: {refusal}```\n");
+    assert!(judged(&quoted, "").evidence.iter().all(|line| !line.text.contains("line 117")));
+    let report = format!("{told}```\n{refusal}```\n");
+    let found = judged(&report, "");
+    assert_eq!(found.cause, KvCacheTooLarge, "{}", found.reason);
+}

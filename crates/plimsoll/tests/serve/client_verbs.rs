@@ -90,6 +90,11 @@ fn a_wrong_key_and_a_missing_server_are_clear_errors() {
         error.contains("the request contains no valid API key\nhint: pass a key with --api-key"),
         "{error}"
     );
+    for verb in ["soak", "sweep"] {
+        let (status, error) = failed(&plimsoll(&daemon, "wrong", &[verb]));
+        assert_eq!(status, Some(1));
+        assert!(error.contains("no valid API key\nhint: pass a key with --api-key"), "{error}");
+    }
     let port = daemon.address.port();
     for place in [format!("{port}"), format!(":{port}"), format!("localhost:{port}")] {
         assert!(printed(&plimsoll(&daemon, "secret", &["ps", &place])).contains("alpha"), "{place}");

@@ -102,13 +102,43 @@ fn a_command_of_llama_server_runs_the_given_engine_where_the_path_has_none() {
         (run.status.code(), String::from_utf8_lossy(&run.stdout).into_owned())
     };
     let (status, said) = check(&[]);
-    assert!(
-        status == Some(1) && said.contains("no engine was found: there is no llama-server on PATH"),
-        "{said}"
-    );
+    // The plan needs no engine, and its figures are those of the newest build.
+    let told = " planned; cannot be loaded: a could not be started: no engine was found: there is no llama-server on PATH";
+    assert!(status == Some(1) && said.contains(told), "{said}");
+    let figure = |said: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix("model a  ")).expect("its line").to_owned();
+        line.split(" planned").next().expect("a figure").to_owned()
+    };
+    let without = figure(&said);
+    assert!(without.ends_with(" MiB") && said.contains("weights"), "{said}");
     let engine = fake_engine().display().to_string();
     let (status, said) = check(&["--engine", &engine]);
-    assert!(status == Some(0) && said.contains("model a  "), "{said}");
+    assert!(status == Some(0) && figure(&said) == without, "{said}");
+    // Both mistakes are told at once.
+    std::fs::write(folder.path().join("swap.yaml"), yaml.replace("m.gguf", "none.gguf")).expect("as before");
+    let (status, said) = check(&[]);
+    assert!(status == Some(1) && said.contains("No such file"), "{said}");
+    assert!(said.contains("no engine was found"), "{said}");
+}
+
+#[test]
+fn a_flag_that_the_plan_leaves_out_is_told_beside_the_figure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    plimsoll_specimens::write("tiny", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
+        .expect("the model can be written");
+    let engine = fake_engine().display().to_string();
+    let check = |flags: &str| {
+        let yaml = format!("models:\n  a:\n    cmd: llama-server --port ${{PORT}} -m m.gguf {flags}\n");
+        std::fs::write(folder.path().join("c.yaml"), yaml).expect("the folder can be written");
+        let check = ["serve", "c.yaml", "--check", "--card", "kind=host,total=10GiB", "--engine", &engine];
+        let (status, said, _) = plimsoll(folder.path(), &check);
+        assert_eq!(status, Some(0), "{said}");
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = check("--ctxsize 2048");
+    let told = "planned warning: unknown flag `--ctxsize`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it";
+    assert!(said.contains(told), "{said}");
+    assert!(!check("--ctx-size 2048").contains("warning"));
 }
 
 #[test]

@@ -100,6 +100,35 @@ fn a_unit_of_a_user_warns_of_what_is_not_there_and_of_models_that_are_not_served
 }
 
 #[test]
+fn a_unit_of_a_user_tells_of_boot_and_of_a_missing_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("a.toml");
+    let unit = |text: &str| {
+        std::fs::write(&config, text).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["serve", "--print-unit", "--user", config.to_str().unwrap()])
+            .env("PLIMSOLL_HOME", folder.path())
+            .env("PATH", "/nowhere")
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (text, error) = unit("[models.a]\nmodel = '/dev/null'\n");
+    assert!(text.lines().take(2).all(|line| line.starts_with('#')), "{text}");
+    assert!(text.contains("loginctl enable-linger"), "{text}");
+    assert!(error.contains("warning: no model will load: no engine was found"), "{error}");
+    for needs_none in [
+        "[models.a]\nprogram = '/bin/true'\nmodel = '/dev/null'\n",
+        "[engine]\ncommand = '/bin/true'\n[models.a]\nmodel = '/dev/null'\n",
+        "[models.a]\ncmd = '/bin/true ${PORT}'\n",
+    ] {
+        let (_, error) = unit(needs_none);
+        assert!(!error.contains("no engine"), "{needs_none}: {error}");
+    }
+}
+
+#[test]
 fn a_unit_of_the_machine_names_only_a_program_that_root_alone_may_change() {
     let output = serve(&["--print-unit"]);
     let (unit, error) =

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, Reason};
-use plimsoll_config::ConfiguredModel;
+use plimsoll_config::{ConfiguredModel, flags_left_out};
 use plimsoll_scheduler::place::{
     DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
 };
@@ -18,7 +18,7 @@ use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 use super::Runtime;
 use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
-use super::survey::{Asking, Patience, look, profile};
+use super::survey::{Asking, FoundProgram, Patience, look_with, profile};
 use crate::route::ModelProfile;
 use crate::task::spawn_blocking;
 
@@ -48,6 +48,18 @@ impl Forecast {
     pub(crate) fn never_fits(&self) -> bool {
         self.never
     }
+
+    /// Warns of flags that the figure leaves out. A start has told of them with their lines.
+    pub(crate) fn warn_of_flags(&mut self, entry: &ConfiguredModel) {
+        let left_out = flags_left_out(&entry.launch).into_iter();
+        self.warnings.extend(left_out.map(|text| Reason::new("flag_left_out", text)));
+    }
+
+    /// The same for a model whose engine is missing: it cannot be loaded, whatever it needs.
+    fn without_engine(self, missing: Reason) -> Self {
+        let text = format!("{}; cannot be loaded: {}", self.text, in_a_line(&missing));
+        Self { text, refused: Some(self.refused.unwrap_or(missing)), ..self }
+    }
 }
 
 /// Looks at every model as if it were the only one.
@@ -61,8 +73,16 @@ pub(crate) fn forecast(
     let ledger = Ledger::new(limits.to_vec());
     let cards: Vec<Card> = served(&ledger);
     let of = |entry: &ConfiguredModel| {
-        let demand = look(entry, engine, &cards, asking).map(|demand| known.instead(entry, demand));
-        foresee(entry, &cards, &ledger, demand)
+        let looked = |program: &FoundProgram| {
+            let demand = look_with(entry, program, &cards, asking);
+            foresee(entry, &cards, &ledger, demand.map(|demand| known.instead(entry, demand)))
+        };
+        match FoundProgram::of(entry, engine) {
+            Ok(program) => looked(&program),
+            Err(reason) if entry.launch.options().is_none() => foresee(entry, &cards, &ledger, Err(reason)),
+            // A plan needs no engine.
+            Err(reason) => looked(&FoundProgram::default()).without_engine(reason),
+        }
     };
     entries.iter().map(of).collect()
 }

@@ -13,6 +13,7 @@ mod profile;
 mod questions;
 mod remote;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -84,6 +85,28 @@ impl Runtime {
     }
 }
 
+/// The program of a model, as it would be started.
+#[derive(Debug, Default)]
+pub(super) struct FoundProgram {
+    /// What [`engine_command`] gives.
+    engine: Vec<String>,
+    /// The first word of the command line.
+    word: String,
+    path: PathBuf,
+}
+
+impl FoundProgram {
+    pub(super) fn of(entry: &ConfiguredModel, configured: Option<&[String]>) -> Result<Self, Reason> {
+        let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
+        let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
+        // The port does not matter here; only the program is looked up.
+        let line = command_line(entry, &engine, 0, None);
+        let word = line.into_iter().next().unwrap_or_default();
+        let path = find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref());
+        Ok(Self { path: path.map_err(|error| fail(&error))?, engine, word })
+    }
+}
+
 /// Surveys a model for `cards`, which are given as if they were empty.
 pub(super) fn look(
     entry: &ConfiguredModel,
@@ -91,13 +114,17 @@ pub(super) fn look(
     cards: &[Card],
     asking: Option<&Asking>,
 ) -> Result<Arc<dyn MemoryModel>, Reason> {
+    look_with(entry, &FoundProgram::of(entry, configured)?, cards, asking)
+}
+
+/// Surveys a model with this program; with none, a plan is that of the newest build that the formulas cover.
+pub(super) fn look_with(
+    entry: &ConfiguredModel,
+    FoundProgram { engine, word, path }: &FoundProgram,
+    cards: &[Card],
+    asking: Option<&Asking>,
+) -> Result<Arc<dyn MemoryModel>, Reason> {
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
-    let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
-    // The port does not matter here; only the program is looked up.
-    let line = command_line(entry, &engine, 0, None);
-    let program = line.first().map(String::as_str).unwrap_or_default();
-    let found = find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
-        .map_err(|error| fail(&error))?;
     let Some(options) = entry.launch.options() else {
         return Ok(match (entry.memory, entry.part()) {
             (Some(bytes), _) => Arc::new(DeclaredSize(bytes)),
@@ -112,14 +139,14 @@ pub(super) fn look(
         (Some(bytes), Err(_)) => (NamedDemand::default(), Arc::new(DeclaredSize(bytes))),
         (None, Err(error)) => return Err(fail(&error)),
         (memory, Ok((wish, flags))) => {
-            local_files::check(entry, &engine, &found, &wish).map_err(|error| fail(&error))?;
+            local_files::check(entry, engine, path, &wish).map_err(|error| fail(&error))?;
             let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
             match memory {
                 Some(bytes) => (named, Arc::new(DeclaredSize(bytes))),
                 None => {
-                    let single = single_program(entry, &engine);
+                    let single = single_program(entry, engine);
                     let asked = single.and_then(|file| ModelQuestions::new(entry, file, &flags, asking));
-                    let demand = planned(entry, flags, wish, program, (&named, cards), asked)?;
+                    let demand = planned(entry, flags, wish, word, (&named, cards), asked)?;
                     (named, demand)
                 }
             }

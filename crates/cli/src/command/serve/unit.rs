@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::{fs, io};
 
 use plimsoll_config::{ConfiguredModel, Launch};
+use plimsoll_launch::engine;
 use plimsoll_reclaim::{UnitError, program_for_root, quoted};
 
 /// The units that the packages install, with the program in `/usr/bin`.
@@ -15,6 +16,9 @@ const SYSTEM: &str = include_str!("../../../units/system.service");
 const MANUAL: &str = "Documentation=man:";
 const USER: &str = include_str!("../../../units/user.service");
 const START: &str = "ExecStart=";
+
+/// How a service of a user starts with the machine.
+const BOOT: &str = "# systemctl --user enable --now plimsoll starts it with your session; loginctl enable-linger, at boot and without one.\n";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PrintUnitError {
@@ -62,8 +66,11 @@ pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, 
         (true, None) => var_os("HOME").map(PathBuf::from),
     };
     let config = config.or_else(|| usual(of_user));
-    let warnings = config.map_or_else(Vec::new, |config| warnings(&config, start.as_deref()));
-    Ok(PrintedUnit { text: format!("# {place}\n{text}"), warnings })
+    let mut warnings = config.as_deref().map_or_else(Vec::new, |config| warnings(config, start.as_deref()));
+    // The service of the machine has a home of its own, in which another may have installed an engine.
+    warnings.extend(config.filter(|_| of_user).and_then(|config| without_engine(&config)));
+    let boot = if of_user { BOOT } else { "" };
+    Ok(PrintedUnit { text: format!("# {place}\n{boot}{text}"), warnings })
 }
 
 /// The configuration that the template names.
@@ -131,6 +138,19 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
         .chain(told)
         .chain(roster.models.iter().filter_map(program_out_of_reach))
         .collect()
+}
+
+/// Models that no engine runs: none is configured, on PATH or installed.
+fn without_engine(config: &Path) -> Option<String> {
+    let text = fs::read_to_string(config).ok()?;
+    let roster =
+        plimsoll_config::parse_each(&config.to_string_lossy(), &text, &|name| var(name).ok()).ok()?;
+    let needs = roster.models.iter().any(|model| match &model.launch {
+        Launch::LlamaServer { program, .. } => program.is_none(),
+        Launch::Command { argv, .. } => argv.first().is_some_and(|word| word == "llama-server"),
+    });
+    let missing = engine::find(None).err().filter(|_| needs && roster.serve.engine.is_none())?;
+    Some(format!("no model will load: {missing}"))
 }
 
 /// Folders in which systemd looks for programs, and those of a service (`systemd.exec(5)`, `PATH`).

@@ -1,8 +1,18 @@
 //! Addresses of running servers on the command line: alone, as an option, or in the environment.
 
-use plimsoll_lab::load::Target;
+use plimsoll_lab::load::{LoadFailure, Target};
 
 use crate::report::ErrorReport;
+
+/// What a server's refusal of a key is answered with.
+pub(in crate::command) const KEY_HINT: &str =
+    "\nhint: pass a key with --api-key, or in the variable PLIMSOLL_API_KEY";
+
+/// A failure in words; that of a key with the way to pass one.
+pub(in crate::command) fn with_hint(failure: &LoadFailure) -> String {
+    let hint = if matches!(failure, LoadFailure::Status { status: 401, .. }) { KEY_HINT } else { "" };
+    format!("{failure}{hint}")
+}
 
 /// The running server, and the key that it wants.
 #[derive(Clone, Debug, clap::Args)]
