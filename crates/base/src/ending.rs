@@ -47,8 +47,11 @@ pub enum End {
         /// `None` unless guard recorded a refused allocation.
         shortfall: Option<Shortfall>,
     },
-    /// There never was a process: the program is missing, is not executable, its port was taken.
+    /// It never began to load: the program is missing or rejects its command line, the model's file cannot be read, its
+    /// port was taken.
     Unstartable {
         reason: Reason,
+        /// Every other start ends in the same way until a file, the configuration or the machine is changed.
+        lasts: bool,
     },
 }

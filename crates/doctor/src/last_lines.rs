@@ -11,6 +11,8 @@ use super::sign::CauseSign;
 use super::sizes::after;
 
 const MOST_EVIDENCE: usize = 6;
+/// What llama-server says at the end of each failed load, whatever its cause.
+const CONSEQUENCE: &str = "failed to load model";
 
 /// Cause read from some lines, with the lines that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,15 @@ pub struct LastLinesFinding {
     pub free: Option<Bytes>,
     /// Name of the device in the engine's form: `device 0`, `CUDA1`, `GPU 0`.
     pub device: Option<String>,
+}
+
+impl LastLinesFinding {
+    /// True if a line names the fault, and not only its consequence.
+    pub(crate) fn names_fault(&self) -> bool {
+        let names =
+            |line: &String| rows_in(line).iter().any(|row| row.sign.is_some() && row.phrase != CONSEQUENCE);
+        self.evidence.iter().any(names)
+    }
 }
 
 /// Returns the weightiest sign in `lines`, the oldest line first; `None` if no line is known.

@@ -161,12 +161,17 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
             reason: reason.because_all(refused.map(RefusedAllocation::reason)).because_all(diagnosis.brief()),
             shortfall: refused.and_then(RefusedAllocation::shortfall),
         },
-        // These fail again at once, so another attempt is only worth making after a change.
-        CauseSign::PortTaken | CauseSign::NotStarted | CauseSign::MissingLibrary => {
-            End::Unstartable { reason }
-        }
         CauseSign::CardFault => End::Crashed { reason: reason.because_all(diagnosis.brief()) },
-        CauseSign::UnknownFlag | CauseSign::ModelFile => End::Crashed { reason },
+        // Another process has the port, and may leave it.
+        CauseSign::PortTaken => End::Unstartable { reason, lasts: false },
+        CauseSign::NotStarted | CauseSign::MissingLibrary => End::Unstartable { reason, lasts: true },
+        // What has served had a command line and a model that its engine accepts.
+        CauseSign::UnknownFlag | CauseSign::ModelFile if death.stage == Stage::Serving => {
+            End::Crashed { reason }
+        }
+        CauseSign::UnknownFlag => End::Unstartable { reason, lasts: true },
+        CauseSign::ModelFile if finding.names_fault() => End::Unstartable { reason, lasts: true },
+        CauseSign::ModelFile => End::Crashed { reason },
     };
     EngineVerdict {
         sign: Some(finding.sign),

@@ -98,6 +98,18 @@ pub enum LaunchError {
     LauncherGone,
 }
 
+impl LaunchError {
+    /// True if another start fails as well until something is changed; else the kernel lacked something for a moment.
+    pub fn lasts(&self) -> bool {
+        match self {
+            Self::FindProgram { .. } | Self::NotExecutable { .. } | Self::LauncherGone => true,
+            Self::Fork { .. } | Self::OutOfDescriptors { .. } | Self::Watch { .. } | Self::StartThread(_) => {
+                false
+            }
+        }
+    }
+}
+
 /// Handle of the launcher thread; clones share it.
 #[derive(Clone, Debug)]
 pub struct Launcher {

@@ -105,8 +105,10 @@ pub enum RequestRefusalKind {
     QueueFull,
     /// The request waited until its deadline.
     Deadline,
-    /// The survey or the engine failed, or the model is held back after repeated crashes.
+    /// The engine failed, or the model is held back after repeated crashes.
     LoadFailed,
+    /// Its files, its flags or its engine have a fault that stands in the way of every load.
+    Unstartable,
     /// The engine died under the request, twice.
     EngineDied,
     /// The engine closed the connection without an answer, and is healthy otherwise.

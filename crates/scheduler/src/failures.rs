@@ -29,6 +29,8 @@ pub(crate) struct FailureRecord {
     pub(crate) failed: bool,
     /// The last failure was that of a run that had been ready.
     pub(crate) died_serving: bool,
+    /// The last failure is repeated by every load until the operator changes something.
+    lasts: bool,
     /// Memory added to the demand on every card after runs that died out of memory.
     shortfall: Bytes,
     deaths: u32,
@@ -59,6 +61,12 @@ impl FailureRecord {
         self.strike(now, reason, self.strikes);
     }
 
+    /// The same of a load that fails again, whenever it is tried.
+    pub(crate) fn load_fails(&mut self, now: Moment, reason: Reason) {
+        self.load_failed(now, reason);
+        self.lasts = true;
+    }
+
     fn strike(&mut self, now: Moment, reason: Reason, waits: u32) {
         let wait = match waits.checked_sub(1) {
             // 2^6 s is above the longest wait already; a larger shift would overflow in a long crash loop.
@@ -73,7 +81,18 @@ impl FailureRecord {
     /// Records why the model does not run, without holding its next load back.
     pub(crate) fn note(&mut self, reason: Reason) {
         self.last_failure = Some(reason);
-        self.failed = true;
+        (self.failed, self.lasts) = (true, false);
+    }
+
+    /// Records what is wrong with the model's files or flags, as a check before the load found it.
+    pub(crate) fn found_fault(&mut self, reason: Reason) {
+        self.note(reason);
+        (self.died_serving, self.lasts) = (false, true);
+    }
+
+    /// True if no wait makes the next load succeed.
+    pub(crate) fn lasts(&self) -> bool {
+        self.failed && self.lasts
     }
 
     /// Records that there was no room for the model, which is no failure of the model itself.
@@ -237,12 +256,32 @@ mod tests {
 
     #[test]
     fn what_no_wait_mends_is_refused_without_a_time() {
-        let after = |code| {
-            let mut record = FailureRecord::default();
-            record.load_failed(at(0), Reason::new(code, "a file is missing"));
-            refusal::load_failed("b", &record, None).retry_after
+        let told = |record: &FailureRecord| {
+            let refusal = refusal::load_failed("b", record, record.held_back(at(0)));
+            (refusal.kind, refusal.retry_after)
         };
-        assert_eq!(after("unstartable"), None);
-        assert!(after("out_of_memory").is_some());
+        let second = Some(Duration::from_secs(1));
+        let mut record = FailureRecord::default();
+        record.load_fails(at(0), reason());
+        assert_eq!(told(&record), (RequestRefusalKind::Unstartable, None));
+        record.forgive();
+        record.load_failed(at(0), reason());
+        assert!(matches!(told(&record), (RequestRefusalKind::LoadFailed, Some(_))));
+        let mut record = FailureRecord::default();
+        record.load_failed(at(0), reason());
+        assert_eq!(told(&record), (RequestRefusalKind::LoadFailed, second));
+        record.found_fault(reason());
+        assert_eq!(told(&record), (RequestRefusalKind::Unstartable, None));
+        record.loaded();
+        assert_eq!(told(&record).0, RequestRefusalKind::LoadFailed, "it is mended");
+    }
+
+    #[test]
+    fn a_fault_of_the_files_is_not_told_as_the_death_of_an_engine() {
+        let mut record = FailureRecord::default();
+        record.run_failed(at(90), at(1), reason());
+        record.found_fault(Reason::new("unstartable", "the file is missing"));
+        let refusal = refusal::load_failed("b", &record, None);
+        assert_eq!((refusal.kind, refusal.reason.code), (RequestRefusalKind::Unstartable, "load_failed"));
     }
 }

@@ -7,8 +7,10 @@ mod pauses;
 mod run;
 mod slot;
 
-pub(crate) use run::{Drain, RunPhase, RunSleep, RunState, StartFigure};
+pub(crate) use run::{Drain, PartingCause, RunPhase, RunSleep, RunState, StartFigure};
 pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomSearch};
+
+use plimsoll_base::RunId;
 
 use super::effect::ModelState;
 use super::time::{ModelId, Moment};
@@ -82,6 +84,13 @@ impl ModelTable {
         let leaves = std::mem::replace(&mut slot.depth_wait, wait).is_some();
         self.waiting = self.waiting + usize::from(enters) - usize::from(leaves);
         enters || leaves
+    }
+
+    /// Takes a run off the victims of every model that waits.
+    pub(crate) fn spare(&mut self, run: RunId) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.spare(run);
+        }
     }
 
     pub(crate) fn mark_states_dirty(&mut self) {

@@ -47,6 +47,7 @@ pub(crate) fn unloaded(name: &str) -> RequestRefusal {
 }
 
 pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
+    let not_loaded = || format!("{name} could not be loaded");
     // A run that was ready and then died had no trouble with loading.
     let (kind, code, text) = match record.died_serving {
         true => (
@@ -54,19 +55,19 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
             "engine_died",
             format!("the engine of {name} died while it served requests"),
         ),
-        false => (RequestRefusalKind::LoadFailed, "load_failed", format!("{name} could not be loaded")),
+        false if record.lasts() => (RequestRefusalKind::Unstartable, "load_failed", not_loaded()),
+        false => (RequestRefusalKind::LoadFailed, "load_failed", not_loaded()),
     };
     let mut reason = Reason::new(code, text);
+    // A load that succeeded since makes the old failure irrelevant. It comes first: lines of the log show one cause.
+    reason = reason.because_all(record.standing_failure());
     if let Some(wait) = wait {
         let text = format!("the model is loaded again after {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
-    // A load that succeeded since makes the old failure irrelevant.
-    let standing = record.standing_failure();
-    // A file that is missing, or a flag with a wrong value, is there after any wait.
-    let lasts = standing.as_ref().is_some_and(|reason| reason.code == "unstartable");
-    let retry = (!lasts).then(|| wait.unwrap_or(LATER));
-    refusal(kind, retry, reason.because_all(standing))
+    // A file is as damaged, and a flag as unknown, after any wait.
+    let retry = (kind != RequestRefusalKind::Unstartable).then(|| wait.unwrap_or(LATER));
+    refusal(kind, retry, reason)
 }
 
 pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {

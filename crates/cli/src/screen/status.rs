@@ -168,7 +168,7 @@ fn card(card: &Value) -> Vec<String> {
 }
 
 fn model(model: &Value, now: Option<f64>) -> Vec<String> {
-    let idle = now.zip(model["last_used"].as_f64()).map(|(now, used)| ago(now - used));
+    let idle = now.zip(model["last_used"].as_f64()).map(|(now, used)| last_used(model, now - used));
     vec![
         model["name"].as_str().unwrap_or("?").to_owned(),
         state(model, now),
@@ -177,6 +177,14 @@ fn model(model: &Value, now: Option<f64>) -> Vec<String> {
         requests(model),
         idle.unwrap_or_else(|| "-".to_owned()),
     ]
+}
+
+/// The age of a model's last use; a request in progress uses it now.
+pub(super) fn last_used(model: &Value, age: f64) -> String {
+    match model["in_flight"].as_u64() {
+        None | Some(0) => ago(age),
+        Some(_) => "now".to_owned(),
+    }
 }
 
 /// A model's state, and its pin.
@@ -260,7 +268,7 @@ CARD         TOTAL     BUDGET   CLAIMED  FOREIGN       FREE
 RTX3090  24576 MiB  20480 MiB  9216 MiB      0 B  11264 MiB
 
 MODEL          STATE   CLAIMED  MEASURED              REQUESTS  LAST USED
-chat   ready, pinned  9216 MiB         -  1 running, 2 waiting   10 s ago
+chat   ready, pinned  9216 MiB         -  1 running, 2 waiting        now
 code        unloaded         -         -                     -          -
 ";
         assert_eq!(super::status(&status), expected);

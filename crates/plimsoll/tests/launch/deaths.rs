@@ -20,7 +20,7 @@ fn a_broken_model_is_told_from_want_of_memory() {
     assert_eq!((ended.exit, ended.cause), (Exit::Code(1), EndCause::OnItsOwn));
     let verdict = post_mortem("alpha", &ended, None);
     assert_eq!(verdict.sign, Some(CauseSign::ModelFile));
-    assert!(matches!(verdict.end, End::Crashed { .. }));
+    assert!(matches!(verdict.end, End::Unstartable { lasts: true, .. }));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_taken_port_is_no_fault_of_the_model() {
     let ended = death_of("fail=port_taken");
     let verdict = post_mortem("alpha", &ended, None);
     assert_eq!(verdict.sign, Some(CauseSign::PortTaken));
-    assert!(matches!(verdict.end, End::Unstartable { .. }));
+    assert!(matches!(verdict.end, End::Unstartable { lasts: false, .. }));
 }
 
 #[test]

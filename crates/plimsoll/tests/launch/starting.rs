@@ -71,7 +71,7 @@ fn a_program_that_cannot_be_executed_says_why() {
         let mut running = start(&launcher(), spec).await;
         let ended = running.ended().await;
         assert_eq!(ended.exit, Exit::Code(127));
-        let End::Unstartable { reason } = post_mortem("alpha", &ended, None).end else {
+        let End::Unstartable { reason, lasts: true } = post_mortem("alpha", &ended, None).end else {
             panic!("{ended:?}");
         };
         assert!(reason.to_string().contains("No such file or directory"), "{reason}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, Setup, alive, until};
+use crate::daemon::{Daemon, Setup, alive, fake_engine, until};
 use crate::http;
 use crate::http::{Answer, chat, chat_body, chat_stream};
 
@@ -46,15 +46,31 @@ fn told(error: &Value) -> String {
     error.to_string()
 }
 
+/// What no wait mends is 500 without a time, or clients would ask again and again.
+fn assert_no_retry(answer: &Answer) {
+    assert_eq!((answer.status, answer.header("retry-after")), (500, None), "{}", answer.text());
+    assert!(error(answer).get("retry_after").is_none(), "{}", answer.text());
+}
+
+/// What a wait may mend is 503 with a time.
+fn assert_retry(answer: &Answer) {
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(
+        answer.header("retry-after").is_some() && error(answer)["retry_after"].is_u64(),
+        "{}",
+        answer.text()
+    );
+}
+
 #[test]
 fn crash_at_load_is_told_with_the_engines_own_last_line() {
     let (daemon, neighbour) = beside_a_good_one("fail=crash_at_load", "");
     let answer = chat(daemon.address, "bad");
-    assert_eq!(answer.status, 503);
-    assert!(answer.header("retry-after").is_some());
+    assert_no_retry(&answer);
     let error = error(&answer);
     assert_eq!(error["code"], "load_failed", "{error}");
     assert!(told(&error).contains("status 1"), "{error}");
+    assert!(told(&error).contains("engine_model_file"), "{error}");
     neighbour.is_unhurt(&daemon);
     until("the failed run's claim is released", || daemon.running() == ["good"]);
 }
@@ -207,9 +223,56 @@ fn a_missing_engine_is_named_and_evicts_nobody() {
         .start();
     let neighbour = Neighbour::of(&daemon);
     let answer = chat(daemon.address, "bad");
-    assert_eq!(answer.status, 503);
+    assert_no_retry(&answer);
     assert!(told(&error(&answer)).contains("/nowhere/engine"), "{}", answer.text());
     neighbour.is_unhurt(&daemon);
+}
+
+#[test]
+fn a_fault_of_the_command_line_or_the_model_is_one_status_however_it_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = folder.path().join("llama-server");
+    std::os::unix::fs::symlink(fake_engine(), &server).unwrap();
+    let server = server.display();
+    let says = |text: &str| {
+        format!("cmd = ['sh', '-c', 'echo \"{text}\" >&2; exit 1', '${{PORT}}']\nmemory = '1MiB'")
+    };
+    let models = [
+        // The engine finds it.
+        ("flag", says("error: invalid argument: --ctxsize")),
+        ("file", says("llama_model_load: error loading model: failed to open GGUF file x.gguf")),
+        ("library", says("llama-server: error while loading shared libraries: libx.so.1")),
+        // Plimsoll finds it, in the same place of a configuration.
+        ("value", format!("cmd = '{server} --port ${{PORT}} -m /no/such.gguf -ctk q8'")),
+        ("missing", format!("cmd = '{server} --port ${{PORT}} -m /no/such.gguf'")),
+        ("program", "cmd = '/nowhere/engine --port ${PORT}'\nmemory = '1MiB'".to_owned()),
+    ];
+    let config: String = models.iter().map(|(name, rest)| format!("[models.{name}]\n{rest}\n")).collect();
+    let daemon = Setup::new().config(&config).start();
+    for (name, _) in &models {
+        // The second request comes while the next load is held back.
+        for _ in 0..2 {
+            let answer = chat(daemon.address, name);
+            assert_no_retry(&answer);
+            assert_eq!(error(&answer)["code"], "load_failed", "{name}: {}", answer.text());
+        }
+    }
+}
+
+#[test]
+fn a_load_that_failed_for_a_passing_reason_is_worth_another_try() {
+    let daemon = Setup::new()
+        .model("memory", "256MiB", "fail=oom_at_load", "")
+        .model("port", "256MiB", "fail=port_taken", "")
+        .model("signal", "256MiB", "fail=signal_at_load:KILL", "")
+        .config("[models.driver]\ncmd = ['sh', '-c', 'echo CUDA error: unspecified launch failure >&2; exit 1', '${PORT}']\nmemory = '1MiB'\n")
+        .config("[models.words]\ncmd = ['sh', '-c', 'echo failed to load model >&2; exit 1', '${PORT}']\nmemory = '1MiB'\n")
+        .start();
+    for name in ["memory", "port", "signal", "driver", "words"] {
+        for _ in 0..2 {
+            assert_retry(&chat(daemon.address, name));
+        }
+    }
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn nobody_reading_what_it_says_does_not_end_it() {
         .after("exec 2> >(exec true); sleep 0.2")
         .start();
     assert_eq!(chat(daemon.address, "a").status, 200);
-    assert_eq!(chat(daemon.address, "b").status, 503);
+    assert_eq!(chat(daemon.address, "b").status, 500);
     daemon.signal("HUP");
     assert_eq!(chat(daemon.address, "a").status, 200);
 }

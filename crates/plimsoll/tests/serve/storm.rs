@@ -17,7 +17,7 @@ const COPIES: usize = 125;
 /// What can be wrong with a model, and the answers that its clients may get.
 const KINDS: [(&str, &str, &[u16]); 8] = [
     ("good", "", &[200]),
-    ("crash", "fail=crash_at_load", &[503]),
+    ("crash", "fail=crash_at_load", &[500]),
     ("signal", "fail=signal_at_load:KILL", &[503]),
     ("oom", "fail=oom_at_load", &[503]),
     ("deep", "fail=oom_at_depth:1", &[503]),

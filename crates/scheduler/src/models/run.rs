@@ -33,6 +33,8 @@ pub(crate) struct RunState {
     /// Requests that were queued when it became ready and have not been sent to it yet.
     pub(crate) owed: usize,
     pub(crate) draining: Option<Drain>,
+    /// Why it leaves for good, where that is no other process's need.
+    pub(crate) parts_for: Option<PartingCause>,
     /// Time to live that a client set for this run.
     pub(crate) keep: Option<Duration>,
     /// Time since which the run counts as dead: it gets no more requests, and is killed if it does not end by
@@ -102,6 +104,20 @@ pub(crate) enum Drain {
     Leave,
 }
 
+// DECISION: the cause is kept from the decision on. A stop may come minutes later, and by then a new time to live or a new
+// wish to load the model would make another cause look like it.
+/// Cause for which a run leaves for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartingCause {
+    /// An operator unloads the model, or ends the server.
+    Hand,
+    /// It was idle for its time to live.
+    Idle {
+        ttl: Duration,
+    },
+    Reconfigured,
+}
+
 impl RunState {
     pub(crate) fn new(
         id: RunId,
@@ -121,6 +137,7 @@ impl RunState {
             stamp: 0,
             owed: 0,
             draining: None,
+            parts_for: None,
             keep: None,
             suspect: None,
             restarts: false,

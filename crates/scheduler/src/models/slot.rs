@@ -32,6 +32,7 @@ pub(crate) struct ModelSlot {
     pub(crate) pinned_until: Option<Moment>,
     /// Gone from the configuration; dropped once its run has ended.
     pub(crate) removed: bool,
+    /// Time at which a request was sent to it, or ended, last. A refused one never reached it.
     pub(crate) last_used: Option<Moment>,
     /// Time that its last load took.
     pub(crate) load_time: Duration,
@@ -204,6 +205,16 @@ impl ModelSlot {
         }
     }
 
+    /// Takes a run off its victims. Memory that it already waits for, of runs that were stopped, stays awaited.
+    pub(in crate::models) fn spare(&mut self, run: RunId) {
+        if let Some(wait) = &mut self.depth_wait {
+            wait.victims.retain(|victim| *victim != run);
+        }
+        if let Some(room) = self.room_mut() {
+            room.victims.retain(|victim| *victim != run);
+        }
+    }
+
     /// Returns the run if it is this one.
     pub(crate) fn run_mut(&mut self, id: RunId) -> Option<&mut RunState> {
         self.run.as_mut().filter(|run| run.id == id)
@@ -241,10 +252,17 @@ impl ModelSlot {
         self.run.as_mut()?.occupancy.as_mut().ok()
     }
 
-    /// The end of an idle run's time to live.
+    /// The end of an idle run's time to live. A run is in use while a request waits for its depth or for what it lent.
     pub(crate) fn idle_end(&self) -> Option<Moment> {
-        let idle_since = self.run.as_ref()?.idle_since()?;
-        Some(idle_since + self.time_to_live()?)
+        let run = self.run.as_ref().filter(|_| self.line.is_empty())?;
+        Some(run.idle_since()? + self.time_to_live()?)
+    }
+
+    /// Time since which a loaded run has had no request, even one that was told to stop since.
+    pub(crate) fn unused_since(&self) -> Option<Moment> {
+        let run = self.run.as_ref().filter(|run| run.in_flight() == 0)?;
+        // The model may have been used last before this run was loaded.
+        Some(run.ready_at?.max(self.last_used.unwrap_or(Moment::START)))
     }
 
     /// The same of a run that may be busy, as if it became idle now.

@@ -7,7 +7,7 @@ use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::event::ConfigChange;
 use crate::failures::FailureRecord;
-use crate::models::{Drain, ModelSlot, RequestedState};
+use crate::models::{ModelSlot, PartingCause, RequestedState};
 use crate::refusal;
 use crate::spec::ModelSpec;
 use crate::time::{ModelId, Moment};
@@ -52,7 +52,7 @@ impl Scheduler {
         }
         self.queue.forget_depths(&slot.line);
         self.cancel_search(id);
-        self.drain(id, Drain::Leave);
+        self.part(id, PartingCause::Reconfigured);
         self.seek(id);
     }
 
@@ -61,6 +61,7 @@ impl Scheduler {
             return self.add(id, spec);
         };
         slot.spec = spec;
+        self.spare_pinned(id);
         self.end_depth_wait(id);
         self.dispatch_queue(id);
         // A shorter time to live may already be over.
@@ -102,6 +103,7 @@ impl Scheduler {
         let now = self.clock.now();
         let Some(slot) = self.models.get_mut(id) else { return };
         slot.pinned_until = Some(until).filter(|until| *until > now);
+        self.spare_pinned(id);
         // Waiting models choose other victims now, or may choose this one again.
         self.mark_dirty();
         // The end of the pin is a timer, and without the pin a time to live may already be over.
@@ -125,7 +127,7 @@ impl Scheduler {
     fn withdraw(&mut self, id: ModelId, refusal: &RequestRefusal) {
         self.refuse_queue(id, refusal);
         self.cancel_search(id);
-        self.drain(id, Drain::Leave);
+        self.part(id, PartingCause::Hand);
     }
 
     pub(super) fn shutdown(&mut self) {

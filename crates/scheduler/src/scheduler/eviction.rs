@@ -247,6 +247,25 @@ impl Scheduler {
         }
     }
 
+    // DECISION: a pin spares a run from the moment that it is set, as long as the run was only chosen, and even if it drains.
+    // The search that follows may have to wait for a reading or for its turn, and the drain could end meanwhile. A run that
+    // was told to stop ends all the same, and so does one that leaves for its own model's sake; the pin is the next run's.
+    /// Calls off the choice of a pinned model's run as a victim.
+    pub(super) fn spare_pinned(&mut self, id: ModelId) {
+        let Some(slot) = self.models.get_mut(id).filter(|slot| slot.is_pinned()) else {
+            return;
+        };
+        let Some(run) = slot.run.as_mut().filter(|run| !run.leaves()) else {
+            return;
+        };
+        let (spared, drained) = (run.id, run.draining.take().is_some());
+        self.models.spare(spared);
+        if drained {
+            self.models.mark_states_dirty();
+            self.dispatch_queue(id);
+        }
+    }
+
     /// Calls off drains that no waiting model needs any more.
     pub(super) fn call_off_drains(&mut self) {
         let mut needed = self.state().victims_of(|_| true);

@@ -64,7 +64,7 @@ impl Scheduler {
             Ok(demand) => self.await_room(id, demand, Vec::new()),
             Err(reason) => {
                 if let Some(slot) = self.models.get_mut(id) {
-                    slot.record.note(reason);
+                    slot.record.found_fault(reason);
                     let refusal = refusal::load_failed(&slot.name, &slot.record, None);
                     self.refuse_queue(id, &refusal);
                 }

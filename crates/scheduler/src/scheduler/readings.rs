@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, CardId, RunId};
 
 use super::Scheduler;
 use crate::load_check::LoadCheck;
-use crate::models::RunState;
+use crate::models::{RunSleep, RunState};
 use crate::time::{ModelId, Moment};
 
 impl Scheduler {
@@ -17,13 +17,17 @@ impl Scheduler {
         };
         let name = Arc::clone(&slot.name);
         let ready = slot.run.as_ref().is_some_and(RunState::is_ready);
+        // What it gave up for its sleep is needed again with its next request.
+        let awake = slot.run.as_ref().is_some_and(|run| run.sleep == RunSleep::Awake);
         let ledger = &mut self.placements.ledger;
         ledger.measure(run_id, &name, used);
         // While it loads, its measured memory still grows, and the rest of the card must stay free for it.
-        if ready {
+        if ready && awake {
             ledger.settle(run_id);
         }
-        self.learn_from(id, used);
+        if awake {
+            self.learn_from(id, used);
+        }
         self.mark_dirty();
     }
 

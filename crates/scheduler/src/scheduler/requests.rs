@@ -22,8 +22,6 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(model).filter(|slot| !slot.removed) else {
             return self.refuse(id, refusal::unconfigured());
         };
-        // Counts for the time to live from the arrival on, or a long queue would let the model expire.
-        slot.last_used = Some(now);
         slot.pauses.end(now, slot.spec.hold, loaded);
         let most = slot.spec.max_requests;
         // The fast path: there is nothing to decide.
@@ -32,6 +30,7 @@ impl Scheduler {
         {
             run.send(stamp, most);
             let (run, leaves) = (run.id, run.leaves());
+            slot.last_used = Some(now);
             self.queue.insert_sent(id, request, run);
             if leaves {
                 self.has_served(model);
@@ -114,6 +113,10 @@ impl Scheduler {
         self.end_depth_wait(model);
         self.mark_dirty();
         self.dispatch_queue(model);
+        // While a request waited, the time to live of an idle run was not asked for.
+        if let Some(end) = self.models.get(model).and_then(ModelSlot::idle_end) {
+            self.arm(end.max(self.clock.now()));
+        }
     }
 
     pub(super) fn leave_depth(&mut self, model: ModelId, run: RunId, id: RequestId, tokens: Option<u64>) {
@@ -172,7 +175,7 @@ impl Scheduler {
 
     /// Sends queued requests to the run, as far as it takes them.
     pub(super) fn dispatch_queue(&mut self, model: ModelId) {
-        let stamp = self.runs.next_stamp();
+        let (now, stamp) = (self.clock.now(), self.runs.next_stamp());
         if self.is_lent(model) {
             return;
         }
@@ -185,6 +188,7 @@ impl Scheduler {
             run.send(stamp, most);
             let (id, satisfied, leaves) = (run.id, run.owed == 1, run.leaves());
             run.owed = run.owed.saturating_sub(1);
+            slot.last_used = Some(now);
             let Some(request) = self.queue.send_front(&mut slot.line, id) else {
                 return;
             };
@@ -372,7 +376,7 @@ impl Scheduler {
             && slot.run.is_none()
             && !slot.wanted()
         {
-            slot.record.note(reason);
+            slot.record.found_fault(reason);
         }
     }
 }

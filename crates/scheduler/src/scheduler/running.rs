@@ -8,7 +8,7 @@ use plimsoll_base::{CardId, End, Reason, RunId};
 use super::Scheduler;
 use super::out_of_memory::MemoryCause;
 use crate::effect::{SchedulerEffect, Stopping};
-use crate::models::{Drain, ModelSlot, RequestedState, RunPhase, RunState};
+use crate::models::{Drain, ModelSlot, PartingCause, RequestedState, RunPhase, RunState};
 use crate::refusal;
 use crate::time::{ModelId, Moment};
 
@@ -78,6 +78,14 @@ impl Scheduler {
         if idle {
             self.stop(id);
         }
+    }
+
+    /// Lets a run go for good. The first cause stands.
+    pub(super) fn part(&mut self, id: ModelId, cause: PartingCause) {
+        if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
+            run.parts_for.get_or_insert(cause);
+        }
+        self.drain(id, Drain::Leave);
     }
 
     pub(super) fn stop(&mut self, id: ModelId) {
@@ -167,6 +175,12 @@ impl Scheduler {
 
     fn ended_loading(&mut self, id: ModelId, run: &RunState, end: End) {
         let End::OutOfMemory { shortfall, .. } = &end else {
+            if matches!(end, End::Unstartable { lasts: true, .. })
+                && let Some(slot) = self.models.get_mut(id)
+            {
+                slot.record.load_fails(self.clock.now(), cause(end));
+                return self.after_crash(id);
+            }
             return self.load_failed(id, cause(end));
         };
         let found = self.memory_cause(run, shortfall.as_ref());
@@ -274,6 +288,6 @@ impl Scheduler {
 fn cause(end: End) -> Reason {
     match end {
         End::Expected => Reason::new("ended", "the engine exited successfully before it was asked to stop"),
-        End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => reason,
+        End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => reason,
     }
 }

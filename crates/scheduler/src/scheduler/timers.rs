@@ -7,7 +7,7 @@ use plimsoll_base::Reason;
 
 use super::Scheduler;
 use crate::effect::Stopping;
-use crate::models::{Drain, ModelSlot, RunPhase};
+use crate::models::{ModelSlot, PartingCause, RunPhase};
 use crate::time::{ModelId, Moment};
 
 /// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core
@@ -76,7 +76,11 @@ impl Scheduler {
                 );
                 self.kill_for(id, Reason::new("unresponsive", text));
             }
-            TimerAction::UnloadIdle => self.drain(id, Drain::Leave),
+            TimerAction::UnloadIdle => {
+                if let Some(ttl) = slot.time_to_live() {
+                    self.part(id, PartingCause::Idle { ttl });
+                }
+            }
         }
     }
 

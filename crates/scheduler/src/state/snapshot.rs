@@ -33,8 +33,11 @@ pub struct ModelView {
     pub run: Option<RunId>,
     pub in_flight: u32,
     pub queued: usize,
-    /// Time of the last request that came or went; None before the first.
+    /// Time at which a request was sent to the model, or ended, last; None before the first.
     pub last_used: Option<Moment>,
+    /// Time since which a loaded run has had no request; None for one that has, or that loads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Moment>,
     /// Time until which the run counts as busy between two requests; None if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Moment>,
@@ -147,6 +150,7 @@ impl StateRef<'_> {
             in_flight: run.map_or(0, |run| run.in_flight()),
             queued: slot.line.len(),
             last_used: slot.last_used,
+            idle_since: slot.unused_since(),
             idle_end: slot.run_end_if_idle(self.now),
             held_until: self.held_until(slot).filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),

@@ -3,9 +3,8 @@
 use plimsoll_base::{Reason, RunId};
 
 use super::StateRef;
-use crate::models::{Drain, ModelSlot, RunSleep};
+use crate::models::{Drain, ModelSlot, PartingCause, RunSleep};
 use crate::place::at_most;
-use crate::time::Moment;
 
 impl StateRef<'_> {
     /// The reason why `run` stops; None if it is unknown, or the run does not stop any more.
@@ -22,7 +21,8 @@ impl StateRef<'_> {
             let text = "the model's next request fits only after the caches of idle slots are freed";
             return Some(Reason::new("starts_afresh", text));
         }
-        if state.sleep == RunSleep::Lent && state.draining == Some(Drain::Leave) && !slot.line.is_empty() {
+        let lent = state.sleep == RunSleep::Lent && state.draining == Some(Drain::Leave);
+        if lent && state.parts_for.is_none() && !slot.line.is_empty() {
             let text = "pinned models have the memory that the engine freed when it fell asleep";
             return Some(Reason::new("starts_afresh", text));
         }
@@ -33,9 +33,13 @@ impl StateRef<'_> {
         newcomer
             .or_else(|| self.yielding.reason(run))
             .or_else(|| served(slot))
-            .or_else(|| reconfigured(slot))
-            .or_else(|| expired(slot, self.now))
-            .or_else(|| Some(Reason::new("unloaded", "the model was unloaded by hand")))
+            .or_else(|| parting(slot))
+            .or_else(|| {
+                Some(Reason::new(
+                    "makes_room",
+                    "its memory was needed by a model that is not waiting any more",
+                ))
+            })
     }
 
     /// The model or run that needs the memory.
@@ -66,14 +70,20 @@ impl StateRef<'_> {
     }
 }
 
-fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
+fn parting(slot: &ModelSlot) -> Option<Reason> {
     if slot.removed {
         let text = "the model is no longer in the configuration";
         return Some(Reason::new("unconfigured", text));
     }
-    // A replaced run is wanted again as soon as it has ended; nothing else wants a run that is up.
-    let text = "the model's configuration has changed";
-    (slot.load_wanted.is_some()).then(|| Reason::new("reconfigured", text))
+    Some(match slot.run.as_ref()?.parts_for? {
+        PartingCause::Hand => Reason::new("unloaded", "the model was unloaded by hand"),
+        PartingCause::Reconfigured => Reason::new("reconfigured", "the model's configuration has changed"),
+        PartingCause::Idle { ttl } => {
+            let ttl = ttl.as_secs_f64();
+            let text = format!("the model was idle for {ttl:.0} s, which is its ttl (time to live)");
+            Reason::new("idle", text)
+        }
+    })
 }
 
 fn served(slot: &ModelSlot) -> Option<Reason> {
@@ -86,13 +96,6 @@ fn served(slot: &ModelSlot) -> Option<Reason> {
     Some(Reason::new("max_requests", text))
 }
 
-fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
-    let ttl = slot.time_to_live()?;
-    let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
-    let text = format!("the model was idle for {:.0} s, which is its ttl (time to live)", ttl.as_secs_f64());
-    idle.then(|| Reason::new("idle", text))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -102,6 +105,7 @@ mod tests {
 
     use super::*;
     use crate::scheduler::Scheduler;
+    use crate::time::Moment;
     use crate::{
         CardLimit, ConfigChange, ModelId, ModelSpec, RequestId, SchedulerEffect, SchedulerEvent,
         SchedulerSettings,

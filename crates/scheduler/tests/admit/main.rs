@@ -24,6 +24,7 @@ mod script;
 mod sleeping;
 mod trust;
 mod turns;
+mod used;
 mod wait_lines;
 mod world;
 mod yields;

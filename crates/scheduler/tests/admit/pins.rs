@@ -87,6 +87,63 @@ fn a_victim_that_still_answers_is_kept_by_a_pin() {
     assert!(desk.stopped().is_empty());
 }
 
+/// A victim that drains, for a model whose next search has to wait for a reading of the cards.
+fn draining_victim() -> (Desk, plimsoll_scheduler::RequestId) {
+    let limit = |settings: &mut SchedulerSettings| settings.models_max = NonZeroUsize::new(1);
+    let mut desk = Desk::set_up(&[80], &[8, 8], |_, _| {}, limit);
+    desk.loaded(0);
+    let busy = desk.ask(0);
+    desk.pass(60);
+    desk.ask(1);
+    desk.surveyed(1);
+    desk.pass(60);
+    assert_eq!(desk.state(0), ModelState::Draining);
+    // The figures of the last reading are too old by now.
+    desk.reads = false;
+    desk.pass(60);
+    (desk, busy)
+}
+
+#[test]
+fn a_pin_keeps_a_draining_victim_before_the_cards_are_read() {
+    let (mut desk, busy) = draining_victim();
+    desk.pin(0, None);
+    assert_eq!(desk.state(0), ModelState::Ready);
+    desk.finish(busy);
+    assert!(desk.stopped().is_empty(), "{:?}", desk.stopped());
+    assert_eq!(desk.state(0), ModelState::Ready);
+}
+
+#[test]
+fn a_pin_of_the_configuration_keeps_a_draining_victim_too() {
+    let (mut desk, busy) = draining_victim();
+    let spec = ModelSpec { pinned: true, ..ModelSpec::new("m0") };
+    desk.send(SchedulerEvent::Configured(vec![(ModelId(0), ConfigChange::Retuned(spec))]));
+    desk.finish(busy);
+    assert!(desk.stopped().is_empty(), "{:?}", desk.stopped());
+}
+
+#[test]
+fn a_pin_does_not_keep_what_was_told_to_stop_or_leaves_by_hand() {
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    let run = desk.loaded(0);
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+    desk.pin(0, None);
+    assert_eq!(desk.state(0), ModelState::Stopping);
+    // What it was told to stop for stands, and its memory is still awaited.
+    desk.gone(run);
+    assert!(desk.started().is_some(), "{:?}", desk.effects);
+
+    let (mut desk, busy) = draining_victim();
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
+    desk.pin(0, None);
+    assert_eq!(desk.state(0), ModelState::Draining);
+    desk.finish(busy);
+    assert_eq!(desk.stopped().len(), 1);
+}
+
 #[test]
 fn a_pin_outlives_its_run_and_a_new_configuration_but_not_the_model() {
     let mut desk = Desk::new(&[10], &[8, 8]);

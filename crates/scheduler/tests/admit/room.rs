@@ -59,7 +59,7 @@ fn nobody_is_evicted_for_a_model_that_cannot_load() {
     assert_eq!(desk.stopped(), []);
     desk.survey_fails(1);
     assert_eq!(desk.stopped(), []);
-    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::LoadFailed);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::Unstartable);
     assert!(desk.refusals()[0].reason.to_string().contains("the file is missing"));
     assert_eq!(desk.state(0), ModelState::Ready);
 }

@@ -138,6 +138,34 @@ fn memory_kept_free_for_other_programs_comes_from_sleeping_engines_first() {
 }
 
 #[test]
+fn what_a_sleeping_engine_holds_is_not_taken_for_the_need_of_a_model_of_unknown_need() {
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    desk.unknown_need(0);
+    let run = desk.loaded(0);
+    desk.send(SchedulerEvent::Slept { run });
+    desk.holds(run, gib(1));
+    desk.ask(1);
+    desk.surveyed(1);
+    assert_eq!((desk.started(), desk.claimed()), (None, gib(10)), "it wakes with the next request");
+
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    desk.unknown_need(0);
+    let run = desk.loaded(0);
+    desk.send(SchedulerEvent::Slept { run });
+    desk.holds(run, gib(1));
+    let request = desk.ask(0);
+    assert_eq!(desk.dispatched(), [request]);
+    desk.holds(run, gib(6));
+    assert!(desk.claimed() >= gib(6) && desk.claimed() < gib(7), "{}", desk.claimed());
+    desk.send(SchedulerEvent::Finished { request, tokens: None });
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
+    desk.gone(run);
+    desk.ask(0);
+    desk.surveyed(0);
+    assert!(desk.started().is_some() && desk.claimed() >= gib(6), "its need was learned awake");
+}
+
+#[test]
 fn nothing_is_lent_of_an_engine_that_is_busy_or_not_measured_or_gone() {
     for (busy, held) in [(true, gib(1)), (false, Bytes::ZERO)] {
         let mut desk = Desk::new(&[10], &[8, 8]);

@@ -160,6 +160,8 @@ impl From<RequestRefusal> for HttpProblem {
             // 413 and not 503, because clients repeat a request after a 503, and this one can never succeed.
             RequestRefusalKind::NeverFits | RequestRefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
             RequestRefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            // As for a model whose configuration is wrong in itself: clients repeat a request after a 503.
+            RequestRefusalKind::Unstartable => StatusCode::INTERNAL_SERVER_ERROR,
             // The engine was reached and gave no answer, which is what 502 means (RFC 9110, section 15.6.3).
             RequestRefusalKind::Unanswered => StatusCode::BAD_GATEWAY,
             // 503 is also what llama-server answers while it loads, so its clients try again.

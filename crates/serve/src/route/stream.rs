@@ -4,6 +4,7 @@
 //! closed.
 
 mod joined;
+mod pace;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +15,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 
+use self::pace::Pace;
 use super::access_key::KeyUse;
 use super::connection::StallLimit;
 use super::model_service::Pass;
@@ -57,6 +60,7 @@ struct OpenRelay<P: Pass> {
     /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
     guard: Option<(EventGuard, EventDialect)>,
+    pace: Pace,
     /// The use of the client's key by this request.
     key_use: Option<Box<KeyUse>>,
     /// Last bytes of the answer.
@@ -93,6 +97,7 @@ impl<P: Pass> Relay<P> {
             // `EventGuard::feed` usually passes two pieces at most: what it held back, and the new one.
             ready: VecDeque::with_capacity(2),
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
+            pace: Pace::default(),
             tail: PromptTail::default(),
             fate: None,
             broken: None,
@@ -219,7 +224,11 @@ impl<P: Pass> OpenRelay<P> {
         loop {
             // Pieces first: an error event is queued behind what came before it.
             if let Some(piece) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(self.joined(piece, context)))));
+                let piece = self.joined(piece, context);
+                if self.guard.is_some() {
+                    self.pace.passed(piece.len(), Instant::now());
+                }
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             if let Some(broken) = self.broken.take() {
                 return Poll::Ready(Some(Err(broken)));
@@ -228,8 +237,14 @@ impl<P: Pass> OpenRelay<P> {
                 return Poll::Ready(None);
             }
             ready!(self.poll_fate(context));
-            if let Err(error) = ready!(self.poll_source(context)) {
-                return Poll::Ready(Some(Err(error)));
+            ready!(self.pace.poll(context));
+            match self.poll_source(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Pending => {
+                    self.pace.is_idle();
+                    return Poll::Pending;
+                }
             }
         }
     }

@@ -263,7 +263,7 @@ impl Runtime {
 
     /// Adds hints of extensions to a failed load.
     fn hint(&self, model: ModelId, refusal: &mut RequestRefusal) {
-        if refusal.kind == RequestRefusalKind::LoadFailed {
+        if matches!(refusal.kind, RequestRefusalKind::LoadFailed | RequestRefusalKind::Unstartable) {
             // They were collected before the load, which the scheduler knows nothing of.
             let hints = self.statuses.with(model, |status| status.hints.clone());
             refusal.hints.extend(hints);

@@ -324,7 +324,7 @@ impl Runtime {
         let (now, marks) = (self.now(), &self.board.marks);
         match &verdict.end {
             End::Expected => marks.add(now, "gone", Some(run.model), String::new()),
-            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
                 let mut hints = verdict.hints.clone();
                 let diagnosed = verdict.diagnosis.iter().flat_map(|diagnosis| &diagnosis.hints);
                 hints.extend(diagnosed.cloned());
@@ -344,7 +344,10 @@ impl Runtime {
 
 /// True where the model's own failure has a mark.
 fn is_of_a_failed_model(refusal: &RequestRefusal) -> bool {
-    matches!(refusal.kind, RequestRefusalKind::LoadFailed | RequestRefusalKind::EngineDied)
+    matches!(
+        refusal.kind,
+        RequestRefusalKind::LoadFailed | RequestRefusalKind::Unstartable | RequestRefusalKind::EngineDied
+    )
 }
 
 fn list(value: &mut Value) -> impl Iterator<Item = &mut Value> {

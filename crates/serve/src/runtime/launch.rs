@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use plimsoll_base::{Bytes, Card, CardKind, Reason};
+use plimsoll_base::{Bytes, Card, CardKind, End, Reason};
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_launch::engine::EngineError;
 use plimsoll_launch::{
@@ -80,17 +80,25 @@ struct Privacy {
 
 impl Starter<'_> {
     /// Starts the process; the reason names what is missing.
-    pub(super) async fn start(&self) -> Result<Started, Reason> {
+    pub(super) async fn start(&self) -> Result<Started, End> {
         let entry = &self.run.entry;
-        let found = self.find().await.map_err(|error| unstartable(&entry.name, &error))?;
+        let fail = |error: &dyn std::error::Error, lasts| End::Unstartable {
+            reason: unstartable(&entry.name, error),
+            lasts,
+        };
+        let found = self.find().await;
+        let found = found.map_err(|error| fail(&error, matches!(error, FindError::Engine(_))))?;
         self.run.file_bytes.set(found.files);
-        let vulkan = self.vulkan(found.program.clone()).await?;
+        let vulkan = self.vulkan(found.program.clone()).await;
+        let vulkan = vulkan.map_err(|reason| End::Unstartable { reason, lasts: true })?;
         let engine = found.engine;
         let privacy = Privacy { vulkan, ..self.private(found.private_program, found.takes_socket) };
         let slots = self.slots(privacy.program.clone()).await;
-        let (spec, key) = self.spec(&engine, &privacy, slots.as_deref())?;
+        let spec = self.spec(&engine, &privacy, slots.as_deref());
+        // A port, a random key, or the files of another user: none of them is the model's own.
+        let (spec, key) = spec.map_err(|reason| End::Unstartable { reason, lasts: false })?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
-        let (child, events) = spawned.map_err(|error| unstartable(&entry.name, &error))?;
+        let (child, events) = spawned.map_err(|error| fail(&error, error.lasts()))?;
         let Privacy { program, folder, .. } = privacy;
         Ok(Started { child, events, key, folder, program, slots })
     }

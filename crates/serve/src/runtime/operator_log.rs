@@ -153,7 +153,7 @@ impl Runtime {
     pub(super) fn log_end(&self, run: &super::run::EngineRun, end: &End) {
         match end {
             End::Expected => tracing::info!("gone {}", run.entry.name),
-            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
                 // Stored, so that the change of state that follows does not repeat it.
                 self.statuses.with(run.model, |status| status.told = Some(reason.clone()));
                 tracing::warn!("{}", in_a_line(reason));
@@ -187,9 +187,8 @@ pub(crate) fn label(cards: &[&Card], id: &CardId) -> String {
 
 fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
     let view = Scheduler::view(&state.scheduler, model, now);
-    // A model with requests in flight is in use, whenever the last one came.
-    let used = view.and_then(|view| view.last_used.filter(|_| view.in_flight == 0));
-    used.map_or_else(String::new, |used| format!(" (idle {:.0} s)", now.since(used).as_secs_f64()))
+    let since = view.and_then(|view| view.idle_since);
+    since.map_or_else(String::new, |since| format!(" (idle {:.0} s)", now.since(since).as_secs_f64()))
 }
 
 /// A reason and its chain of causes, the first at each branch.

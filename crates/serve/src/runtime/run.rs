@@ -251,12 +251,7 @@ impl Starter<'_> {
     async fn attempt(&self, orders: &mut mpsc::UnboundedReceiver<Stopping>) -> EngineVerdict {
         match self.start().await {
             Ok(started) => self.follow(started, orders).await,
-            Err(reason) => EngineVerdict {
-                sign: None,
-                end: End::Unstartable { reason },
-                hints: Vec::new(),
-                diagnosis: None,
-            },
+            Err(end) => EngineVerdict { sign: None, end, hints: Vec::new(), diagnosis: None },
         }
     }
 
@@ -393,7 +388,7 @@ impl Starter<'_> {
 fn fate(model: &str, end: &End) -> Reason {
     match end {
         End::Expected => Reason::new("stopped", format!("{model} was stopped")),
-        End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+        End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
             reason.clone()
         }
     }

@@ -4,7 +4,7 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_probe::{Machine, Reading};
 use serde_json::Value;
 
-use crate::screen::status::{ago, claimed, measured, requests, size, state};
+use crate::screen::status::{ago, claimed, last_used, measured, requests, size, state};
 
 /// What the screen shows at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -224,7 +224,7 @@ fn model_row(model: &Value, now: Option<f64>) -> TopRow {
             size(claim),
             size(measured),
             requests(model),
-            idle.map_or_else(|| "-".to_owned(), ago),
+            idle.map_or_else(|| "-".to_owned(), |age| last_used(model, age)),
         ],
         name,
         bytes: measured.or(claim).unwrap_or_default(),

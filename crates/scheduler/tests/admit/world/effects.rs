@@ -121,7 +121,7 @@ impl World {
             }
             Fate::NeverReady => {}
             Fate::Unstartable => {
-                let end = End::Unstartable { reason: Reason::new("missing", "no such file") };
+                let end = End::Unstartable { reason: Reason::new("missing", "no such file"), lasts: true };
                 self.later(self.now, Happening::Ends(run, end));
             }
         }

@@ -12,7 +12,7 @@ use super::OpenRelay;
 use crate::route::model_service::Pass;
 
 /// The most that is joined: a record of TLS.
-const MOST: usize = 16 * 1024;
+pub(super) const MOST: usize = 16 * 1024;
 
 impl<P: Pass> OpenRelay<P> {
     /// The piece with the events behind it that have arrived. An error is kept for the next call.

@@ -214,6 +214,7 @@ impl ModelService for StubService {
             in_flight: 1,
             queued: 2,
             last_used: None,
+            idle_since: None,
             idle_end: None,
             held_until: None,
             claim: Vec::new(),
