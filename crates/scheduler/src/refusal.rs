@@ -237,6 +237,9 @@ pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
             ("room", "the next request needs more memory than the model has now, and waits for that memory")
         }
+        (ModelState::Ready, _) if model.is_checked() => {
+            ("check", "the engine gave a request no answer, so it is being checked")
+        }
         (ModelState::Ready, _) => ("slot", "the model already serves as many requests as it accepts at once"),
         (ModelState::Draining | ModelState::Stopping, _) => {
             ("load", "the model is being stopped, and will be started again")

@@ -276,6 +276,11 @@ impl RunState {
         self.unanswered.len() >= SUSPECT_CLIENTS
     }
 
+    /// True while its health is checked, or after it has failed.
+    pub(crate) fn is_checked(&self) -> bool {
+        !self.held.is_empty() || self.suspect.is_some()
+    }
+
     /// Requests that waited for a health check, which has a result now.
     pub(crate) fn take_held(&mut self) -> Vec<RequestId> {
         std::mem::take(&mut self.held)

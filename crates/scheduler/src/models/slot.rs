@@ -163,6 +163,11 @@ impl ModelSlot {
         self.depth_wait.as_ref()
     }
 
+    /// True if requests wait for a check of the engine, and for no slot.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.line.is_empty() && self.run.as_ref().is_some_and(RunState::is_checked)
+    }
+
     pub(crate) fn depth_wait_mut(&mut self) -> Option<&mut DepthWait> {
         self.depth_wait.as_mut()
     }

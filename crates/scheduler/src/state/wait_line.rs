@@ -20,6 +20,9 @@ impl StateRef<'_> {
                 let line = format!("waiting for memory for the tokens of the next request for {name}");
                 line + &self.leaving(slot.victims())
             }
+            (ModelState::Ready, _) if slot.is_checked() => {
+                format!("waiting for the check of {name}'s engine, which gave a request no answer")
+            }
             (ModelState::Ready, _) => {
                 let run = slot.run.as_ref().map_or(0, RunState::in_flight);
                 format!("waiting for a free slot of {name}; it answers {} now", counted(run, "request"))

@@ -40,11 +40,15 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Time for the files of the run before, which may still be digested.
 const FILES_WITHIN: Duration = Duration::from_secs(5);
 
-/// Times to save and to restore a token, as measured last.
+/// Times to save and to restore a token, as measured last, and the least time to compute one.
+///
+/// DECISION: an engine that has restored a slot computes only the ends of its prompts, and each of those few tokens takes much
+/// longer than one of a whole prompt.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotCosts {
     save: Duration,
     restore: Duration,
+    compute: Option<Duration>,
 }
 
 /// Saved slots of all models.
@@ -134,6 +138,16 @@ impl WarmSlots {
 
     fn costs(&self, key: &str) -> SlotCosts {
         self.costs.borrow().get(key).copied().unwrap_or_default()
+    }
+
+    /// The least time that a token of a prompt has taken.
+    fn least(&self, of_run: &RunSlots, measured: Duration) -> Duration {
+        let restored = of_run.restored.borrow();
+        let before = restored.values().map(|slot| per(slot.prompt(), slot.tokens));
+        let known = before.chain(self.costs(&of_run.key).compute);
+        let least = known.fold(measured, Duration::min);
+        self.learn(&of_run.key, |costs| costs.compute = Some(least));
+        least
     }
 
     fn learn(&self, key: &str, learn: impl FnOnce(&mut SlotCosts)) {
@@ -245,7 +259,7 @@ impl Runtime {
             Ok(0) => tracing::info!("{name}: slot {id} was not restored within {:.1} s", spent.as_secs_f64()),
             Ok(tokens) => {
                 tracing::info!(
-                    "{name}: restored {tokens} tokens of slot {id} in {:.2} s; they took {:.1} s to compute",
+                    "{name}: restored {tokens} tokens of slot {id} in {:.2} s; to compute them takes about {:.1} s",
                     spent.as_secs_f64(),
                     saved.prompt().as_secs_f64()
                 );
@@ -271,6 +285,7 @@ impl Runtime {
         let deadline = Instant::now() + limit;
         let prompts = self.slots.prompts.borrow_mut().remove(&run.model).unwrap_or_default();
         let Some(each) = engine::time_per_token(engine).await else { return true };
+        let each = self.slots.least(of_run, each);
         let Some(mut slots) = engine::slots(engine).await else { return true };
         slots.retain(|slot| !slot.is_processing && slot.tokens > 0);
         // The most expensive first, should there be no time for all.
