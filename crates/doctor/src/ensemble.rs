@@ -46,18 +46,45 @@ pub(super) fn combine(
     }
     let ruled = candidates.iter().position(|candidate| candidate.cause == cause);
     let ruled = ruled.map(|at| candidates.remove(at));
-    let confidence = ruled.map_or(share, |ruled| ruled.confidence.max(share));
-    // All confidences together stay a share of the whole.
+    let confidence = ruled.map_or(share, |ruled| ruled.confidence.max(share)).min(MOST_INDIRECT);
+    // All confidences together stay a share of the whole, and no cause is likelier than the verdict.
+    let (others, room) = (candidates.iter().map(|other| other.confidence).sum::<f64>(), 1.0 - confidence);
+    let scale = if others > room { room / others } else { 1.0 };
     for other in candidates.iter_mut() {
-        other.confidence = other.confidence.min(1.0 - share);
+        other.confidence = (other.confidence * scale).min(confidence);
     }
     candidates.insert(
         0,
-        DiagnosisCandidate {
-            cause,
-            sub_cause: ruled.and_then(|ruled| ruled.sub_cause),
-            confidence: confidence.min(MOST_INDIRECT),
-        },
+        DiagnosisCandidate { cause, sub_cause: ruled.and_then(|ruled| ruled.sub_cause), confidence },
     );
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cause::Cause;
+    use super::super::facts::LineOrigin;
+    use super::*;
+
+    #[test]
+    fn no_cause_is_likelier_than_the_verdict_and_all_are_shares_of_a_whole() {
+        let words = "gpu driver model cache batch server process memory device card";
+        let report = [(LineOrigin::default(), words.to_owned())];
+        let text = TextClassifier::of(&report, None).unwrap();
+        assert!(text.most().1 < 0.45, "{:?}", text.most());
+        let ruled = |cause, confidence| DiagnosisCandidate { cause, sub_cause: None, confidence };
+        for known in [&[0.48, 0.48][..], &[0.49, 0.3, 0.2], &[0.45], &[]] {
+            let causes = [Cause::PoolGrowth, Cause::DriverOrHw, Cause::Leak];
+            let mut candidates: Vec<DiagnosisCandidate> =
+                causes.into_iter().zip(known).map(|(cause, confidence)| ruled(cause, *confidence)).collect();
+            assert!(combine(&mut candidates, &text, &Facts::default()));
+            assert_eq!(candidates[0].cause, text.most().0);
+            let whole: f64 = candidates.iter().map(|candidate| candidate.confidence).sum();
+            assert!(whole <= 1.0 + 1e-9, "{candidates:?}");
+            assert!(
+                candidates.iter().all(|other| other.confidence <= candidates[0].confidence),
+                "{candidates:?}"
+            );
+        }
+    }
 }

@@ -97,27 +97,74 @@ fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     assert_eq!(stderr, "");
 }
 
-/// Logs of different programs have no common cause, so each that shows another one is named.
+/// Logs of different programs have no common cause, so each has its own verdict.
 #[test]
-fn of_several_logs_each_with_another_cause_is_named() {
-    let logs =
-        ["kv_cache_too_large.h200.llama.log", "foreign_process.vllm.log", "kv_cache_too_large.llama.log"];
-    let [cache, foreign, same] = logs.map(log);
-    let output = doctor(&[&cache, &foreign, &same]).output().unwrap();
+fn several_logs_with_different_causes_are_diagnosed_one_by_one() {
+    let names =
+        ["kv_cache_too_large.h200.llama.log", "foreign_process.vllm.log", "other.unknown.nothing.log"];
+    let [cache, foreign, nothing] = names.map(log);
+    let output = doctor(&[&cache, &foreign, &nothing]).output().unwrap();
     let (text, _) = said(&output);
-    assert!(text.starts_with("kv_cache_too_large: "), "{text}");
-    let expected = format!("\n{foreign} alone shows foreign_process: other processes hold the memory");
-    assert!(
-        text.contains(&expected) && text.ends_with(&format!("hint: plimsoll doctor {foreign}\n")),
-        "{text}"
-    );
-    assert_eq!(text.matches(" alone shows ").count(), 1, "{text}");
-    let verdict = json(&doctor(&["--json", &cache, &foreign, &same]).output().unwrap());
-    assert_eq!(verdict["alone"][0]["log"], *foreign);
-    assert_eq!(verdict["alone"][0]["cause"], "foreign_process");
-    assert!(verdict["alone"][1].is_null(), "{verdict}");
+    assert!(text.starts_with("these logs show different causes\n"), "{text}");
+    assert_eq!(output.status.code(), Some(0));
+    for expected in [
+        format!("\n\n{cache}: kv_cache_too_large: the KV cache does not fit (9"),
+        format!("\n\n{foreign}: foreign_process: other processes hold the memory"),
+        format!("\n\n{nothing}: the evidence shows none of the known causes\n"),
+        format!("    {cache}:"),
+        "\nhint: ".to_owned(),
+    ] {
+        assert!(text.contains(&expected), "{expected:?} in {text}");
+    }
+    assert!(!text.contains("alone shows"), "{text}");
+    let verdict = json(&doctor(&["--json", &cache, &foreign, &nothing]).output().unwrap());
+    assert_eq!((&verdict["cause"], &verdict["confidence"]), (&"other".into(), &0.0.into()));
+    let alone = verdict["alone"].as_array().unwrap();
+    let causes: Vec<&Value> = alone.iter().map(|log| &log["cause"]).collect();
+    assert_eq!(causes, ["kv_cache_too_large", "foreign_process", "other"], "{verdict}");
+    assert_eq!(alone[1]["log"], *foreign);
+    assert!(!alone[0]["hints"].as_array().unwrap().is_empty(), "{verdict}");
     let one = json(&doctor(&["--json", &cache]).output().unwrap());
     assert!(one["alone"].is_null(), "{one}");
+    let unknown = doctor(&[&nothing, &nothing]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(3));
+}
+
+#[test]
+fn several_logs_of_one_failure_have_one_verdict() {
+    for (logs, cause) in [
+        (["kv_cache_too_large.h200.llama.log", "kv_cache_too_large.llama.log"], "kv_cache_too_large: "),
+        (["not_oom.killed.llama.log", "host_oom.host_oom_killer.dmesg.log"], "host_oom: "),
+        (["pool_growth.h200.llama.log", "other.unknown.nothing.log"], "pool_growth: "),
+    ] {
+        let [one, two] = logs.map(log);
+        for order in [[&*one, &*two], [&*two, &*one]] {
+            let (text, _) = said(&doctor(&order).output().unwrap());
+            assert!(text.starts_with(cause), "{text}");
+        }
+    }
+}
+
+/// Words of the joined text may be like those of reports of anything.
+#[test]
+fn no_words_of_other_logs_outvote_what_one_log_proves() {
+    let folder = tempfile::tempdir().unwrap();
+    let prose = folder.path().join("prose.txt");
+    std::fs::write(
+        &prose,
+        "Since the update the model answers slowly on this gpu; the new compute warning of llama is not the problem.\n",
+    )
+    .unwrap();
+    for name in std::fs::read_dir(data("logs")).unwrap() {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        let own = json(&doctor(&["--json", &log(&name)]).output().unwrap());
+        if own["confidence"].as_f64().unwrap() < 0.8 || !name.ends_with(".log") {
+            continue;
+        }
+        let both = json(&doctor(&["--json", &log(&name), prose.to_str().unwrap()]).output().unwrap());
+        let is_proven = both["confidence"].as_f64().unwrap() >= 0.8;
+        assert!(is_proven && both["cause"] == own["cause"], "{name}: {both}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod machine;
 mod planned;
 mod process;
 mod program;
+mod several;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnos
 use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
-use self::log::LogAlone;
+use self::several::{LogAlone, LogVerdict};
 use crate::report::{ErrorReport, NO_VERDICT, print_as};
 
 const MORE: &str = "\
@@ -30,13 +31,13 @@ Examples:
 
 With -- COMMAND, the program runs under guard, which only observes; the program's output passes through unchanged. Without FILE, --pid and COMMAND, this machine is examined.
 
-Exit status: 0 if a cause is named, or the machine or process was examined; 3 if the log contains no known message; 2 for bad input (no \
+Exit status: 0 if a cause is named, of several logs for any, or the machine or process was examined; 3 if the log contains no known message; 2 for bad input (no \
 such file or process); 1 if plimsoll fails. With -- COMMAND, the exit status of the program, 128 and more for a signal, and 125, 126 and 127 as with `plimsoll run`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Logs of one failure, the oldest first; - is stdin. A log that shows another cause alone is named after the verdict
+    /// Logs of one failure, the oldest first; - is stdin. Logs that show different causes are diagnosed one by one
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     logs: Vec<PathBuf>,
     /// Examine a running process
@@ -85,18 +86,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     }
     // After the rules, because a plan is only made for causes that a smaller setting can fix.
     planned::add(&mut diagnosis, &arguments.command);
-    let alone = log::alone(&arguments.logs, &diagnosis)?;
+    let verdict = LogVerdict::of(diagnosis, log::each(&arguments.logs)?);
     let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
-    let json = shown_as_json(&diagnosis, &findings.seen, &alone)?;
+    let json = shown_as_json(&verdict, &findings.seen)?;
     print_as(arguments.json.as_deref(), &json, || {
-        let words = in_words(&diagnosis, &findings.seen, failed, arguments.pid.is_some());
-        alone.iter().fold(words, |words, log| words + &log.in_words())
+        let words = in_words(&verdict.diagnosis, &findings.seen, failed, arguments.pid.is_some());
+        let of_log = if verdict.differ { LogAlone::in_full } else { LogAlone::in_short };
+        verdict.alone.iter().fold(words, |words, log| words + &of_log(log))
     })?;
     // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.
-    let named = diagnosis.confidence > 0.0 || arguments.logs.is_empty();
-    let verdict = if named { ExitCode::SUCCESS } else { ExitCode::from(NO_VERDICT) };
+    let named = verdict.is_named() || arguments.logs.is_empty();
+    let status = if named { ExitCode::SUCCESS } else { ExitCode::from(NO_VERDICT) };
     // `doctor -- COMMAND` stands in for the command in scripts, so its status wins over the verdict's.
-    Ok(findings.status.unwrap_or(verdict))
+    Ok(findings.status.unwrap_or(status))
 }
 
 /// The verdict is the end of a process, which one that is alive has not met: a line about a child of it. Nor has a
@@ -106,14 +108,14 @@ fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
         || matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
 }
 
-fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason], alone: &[LogAlone]) -> Result<Value, ErrorReport> {
-    let mut json = serde_json::to_value(diagnosis)?;
+fn shown_as_json(verdict: &LogVerdict, seen: &[Reason]) -> Result<Value, ErrorReport> {
+    let mut json = serde_json::to_value(&verdict.diagnosis)?;
     if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
         // Left out when empty, so that the JSON of a log is the same as that of `serve`.
         fields.insert("seen".to_owned(), serde_json::to_value(seen)?);
     }
-    if let (Value::Object(fields), false) = (&mut json, alone.is_empty()) {
-        fields.insert("alone".to_owned(), alone.iter().map(LogAlone::as_json).collect());
+    if let (Value::Object(fields), false) = (&mut json, verdict.alone.is_empty()) {
+        fields.insert("alone".to_owned(), verdict.alone.iter().map(LogAlone::in_json).collect());
     }
     Ok(json)
 }

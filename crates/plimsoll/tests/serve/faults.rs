@@ -2,6 +2,7 @@
 //!
 //! In every test the model `good` runs before the fault and must answer after it, from the same process.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -272,6 +273,36 @@ fn a_load_that_failed_for_a_passing_reason_is_worth_another_try() {
         for _ in 0..2 {
             assert_retry(&chat(daemon.address, name));
         }
+    }
+}
+
+#[test]
+fn a_missing_file_of_a_declared_model_is_named_and_evicts_nobody() {
+    for (flags, missing) in [
+        ("-m /nowhere/ghost.gguf", "/nowhere/ghost.gguf"),
+        ("-m /dev/null --lora /nowhere/lora.gguf", "/nowhere/lora.gguf"),
+    ] {
+        let text = format!(
+            "[models.bad]\nprogram = '{}'\nflags = '{flags}'\nmemory = '700MiB'\n",
+            fake_engine().display()
+        );
+        let daemon = Setup::new().model("good", "700MiB", "", "").config(&text).start();
+        daemon
+            .told(&format!("model bad   cannot be loaded: bad could not be started: cannot open {missing}"));
+        let neighbour = Neighbour::of(&daemon);
+        let answer = chat(daemon.address, "bad");
+        assert_no_retry(&answer);
+        assert!(told(&error(&answer)).contains(missing), "{}", answer.text());
+        neighbour.is_unhurt(&daemon);
+        let mut check = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let check =
+            check.args(["serve", "--check", "--card", "kind=host,total=1GiB"]).arg(daemon.config_file());
+        let output = check.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.code() == Some(1) && said.contains(&format!("cannot open {missing}")),
+            "{said}"
+        );
     }
 }
 

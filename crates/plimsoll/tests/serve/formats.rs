@@ -54,9 +54,9 @@ fn a_preset_of_llama_server_is_served_as_it_is() {
             "version = 1\n\
              ;plimsoll: engine = {}\n\
              [*]\nctx-size = 2048\n;plimsoll: memory = 100MiB\n\
-             [alpha]\nmodel = /nowhere/alpha.gguf\nalias = first,erste\nload-on-startup = true\n\
+             [alpha]\nmodel = /dev/null\nalias = first,erste\nload-on-startup = true\n\
              [beta]\nhf-repo = user/beta\n;plimsoll: unlisted = on\n;plimsoll: pin = on\n\
-             [gamma]\nm = /nowhere/gamma.gguf\nc = 512\nmodels-max = 1\n",
+             [gamma]\nm = /dev/null\nc = 512\nmodels-max = 1\n",
             fake_engine().display()
         ))
         .start();
@@ -163,13 +163,13 @@ fn what_a_model_without_memory_needs_is_not_known_and_it_is_alone() {
 #[test]
 fn relative_models_are_those_beside_the_daemon_as_with_llama_server() {
     let daemon = Setup::new()
-        .config("[models.a]\nmodel = 'no/such.gguf'\nmemory = '1MiB'\n")
+        .config("[models.a]\nmodel = 'tests/serve/main.rs'\nmemory = '1MiB'\n")
         .argument("--engine")
         .argument(&fake_engine().to_string_lossy())
         .start();
     answers(&daemon, "a");
     let arguments = get(daemon.address, "/v1/models/a").json()["status"]["args"].to_string();
-    assert!(arguments.contains(r#""--model","no/such.gguf""#), "{arguments}");
+    assert!(arguments.contains(r#""--model","tests/serve/main.rs""#), "{arguments}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn what_the_command_line_takes_is_taken_from_the_file_and_changes_at_a_restart()
             log.path().display()
         )
     };
-    let models = "[engine]\ncommand = 'ENGINE'\n[models.a]\nmodel = 'a.gguf'\nmemory = '100MiB'\n"
+    let models = "[engine]\ncommand = 'ENGINE'\n[models.a]\nmodel = '/dev/null'\nmemory = '100MiB'\n"
         .replace("ENGINE", &fake_engine().display().to_string());
     let daemon = Setup::with_cards(&[]).config(&(keys("24MiB") + &models)).start();
     daemon.told("card  own  1000 MiB available of 1024 MiB");

@@ -99,8 +99,8 @@ fn a_model_that_its_flags_keep_off_the_cards_sees_none_by_any_runtime() {
         // llama.cpp computes large batches on a card all the same.
         ("n-gpu-layers = 0", true),
         // These use a card in spite of the flag.
-        ("device = none\nmodel-draft = draft.gguf", true),
-        ("device = none\nmmproj = projector.gguf", true),
+        ("device = none\nmodel-draft = /dev/null", true),
+        ("device = none\nmmproj = /dev/null", true),
         ("device = none\noverride-tensor = blk=CUDA0", true),
     ] {
         let daemon = four_cards(preset(&format!("no-mmproj = true\n{lines}")));

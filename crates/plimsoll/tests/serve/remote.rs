@@ -73,7 +73,7 @@ fn a_model_on_a_server_that_never_answers_keeps_no_other_model_waiting() {
         .named("models.ini")
         .config(&format!(
             "version = 1\n;plimsoll: engine = {}\n[far]\nhf-repo = user/model-GGUF\n\
-             [near]\nmodel = /nowhere/near.gguf\n;plimsoll: memory = 100MiB\n",
+             [near]\nmodel = /dev/null\n;plimsoll: memory = 100MiB\n",
             fake_engine().display()
         ))
         .variable("HF_ENDPOINT", &address)

@@ -97,7 +97,7 @@ fn others_reach_it_only_with_keys_or_when_told() {
 #[test]
 fn an_engine_takes_only_requests_that_come_through_us() {
     let daemon = Setup::new()
-        .config("[serve]\nengine-ports = true\n[models.a]\nmodel = 'x.gguf'\nmemory = '1MiB'\n")
+        .config("[serve]\nengine-ports = true\n[models.a]\nmodel = '/dev/null'\nmemory = '1MiB'\n")
         .argument("--engine")
         .argument(&fake_engine().to_string_lossy())
         .start();

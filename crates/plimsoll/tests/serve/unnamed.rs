@@ -112,7 +112,7 @@ fn it_listens_on_several_addresses() {
 #[test]
 fn tools_are_those_of_a_model_that_has_them() {
     let model = |name: &str, flags: &str| {
-        format!("[models.{name}]\nmodel = 'x.gguf'\nmemory = '1MiB'\nflags = '{flags}'\n")
+        format!("[models.{name}]\nmodel = '/dev/null'\nmemory = '1MiB'\nflags = '{flags}'\n")
     };
     let daemon = Setup::new()
         .config(&(model("plain", "") + &model("tooled", "--tools all")))

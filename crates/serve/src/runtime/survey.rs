@@ -5,6 +5,7 @@
 
 mod asking;
 pub(super) mod host_cache;
+mod local_files;
 pub(crate) mod named;
 mod part;
 mod planned;
@@ -95,7 +96,7 @@ pub(super) fn look(
     // The port does not matter here; only the program is looked up.
     let line = command_line(entry, &engine, 0, None);
     let program = line.first().map(String::as_str).unwrap_or_default();
-    find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
+    let found = find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
         .map_err(|error| fail(&error))?;
     let Some(options) = entry.launch.options() else {
         return Ok(match (entry.memory, entry.part()) {
@@ -111,6 +112,7 @@ pub(super) fn look(
         (Some(bytes), Err(_)) => (NamedDemand::default(), Arc::new(DeclaredSize(bytes))),
         (None, Err(error)) => return Err(fail(&error)),
         (memory, Ok((wish, flags))) => {
+            local_files::check(entry, &engine, &found, &wish).map_err(|error| fail(&error))?;
             let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
             match memory {
                 Some(bytes) => (named, Arc::new(DeclaredSize(bytes))),
