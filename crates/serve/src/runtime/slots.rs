@@ -392,3 +392,22 @@ fn per(time: Duration, tokens: u64) -> Duration {
     let nanos = time.as_nanos() / u128::from(tokens.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_restored_prompts_do_not_make_a_token_dearer() {
+        let (warm, second) = (WarmSlots::default(), Duration::from_secs(1));
+        let run = |restored: &[SavedSlot]| RunSlots {
+            key: "key".to_owned(),
+            folder: PathBuf::new(),
+            restored: RefCell::new((0..).zip(restored.iter().cloned()).collect()),
+        };
+        let saved = SavedSlot::new("key", 1000, 2000, Vec::new());
+        assert_eq!(warm.least(&run(&[saved]), second), Duration::from_millis(2), "as the prompt took");
+        assert_eq!(warm.least(&run(&[]), second), Duration::from_millis(2), "it was known before");
+        assert_eq!(warm.least(&run(&[]), Duration::from_millis(1)), Duration::from_millis(1));
+    }
+}
