@@ -21,7 +21,7 @@ use self::model::{entry, words};
 use self::reader::ReadDocument;
 use super::failure::{ConfigError, ConfigProblem};
 use super::key::{ConfiguredKey, KeyRight, KeySecret};
-use super::roster::{Configuration, RefusedModel};
+use super::roster::Configuration;
 use super::serve_settings::ServeSettings;
 use super::serve_values::{card, web_origin};
 
@@ -59,15 +59,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> (Configuration, Vec<ConfigEr
         if damaged.iter().any(|at| (start..end).contains(at)) {
             found.retain(ConfigError::is_of_its_own_words);
         }
-        match RefusedModel::of(entry, found) {
-            Ok(entry) => roster.models.push(entry),
-            Err(refused) => {
-                if !refused.is_of_flags() {
-                    mistakes.extend(refused.errors().cloned());
-                }
-                roster.refused.push(*refused);
-            }
-        }
+        mistakes.extend(roster.add(entry, found));
     }
     // The default may be a model, or an alias, that was left out.
     if !damaged.is_empty() {

@@ -16,7 +16,7 @@ use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use self::grammar::{PresetLine, Section};
 use super::failure::{ConfigError, ConfigProblem};
-use super::roster::{Configuration, ConfiguredModel, Launch, RefusedModel};
+use super::roster::{Configuration, ConfiguredModel, Launch};
 
 /// llama.cpp's name for the section before the first header.
 const DEFAULT: &str = "default";
@@ -66,15 +66,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<(Configuration, Vec<C
         for line in ours.iter().copied().chain(&section.ours) {
             found.extend(ours::apply(file, line, &mut entry).err());
         }
-        match RefusedModel::of(entry, found) {
-            Ok(entry) => roster.models.push(entry),
-            Err(refused) => {
-                if !refused.is_of_flags() {
-                    mistakes.extend(refused.errors().cloned());
-                }
-                roster.refused.push(*refused);
-            }
-        }
+        mistakes.extend(roster.add(entry, found));
     }
     // Of a file without models, and what no model may be served with.
     mistakes.extend(of_global.into_iter().filter(|mistake| !mistake.is_of_a_flag()));

@@ -48,7 +48,7 @@ impl RefusedModel {
     }
 
     /// True if the other models can be served.
-    pub(crate) fn is_of_flags(&self) -> bool {
+    fn is_of_flags(&self) -> bool {
         self.errors().all(ConfigError::is_of_a_flag)
     }
 
@@ -58,6 +58,21 @@ impl RefusedModel {
 }
 
 impl Configuration {
+    /// Takes an entry, or what is refused of it; returns its mistakes unless all are of flags, which refuse it alone.
+    pub(crate) fn add(&mut self, entry: ConfiguredModel, found: Vec<ConfigError>) -> Vec<ConfigError> {
+        match RefusedModel::of(entry, found) {
+            Ok(entry) => {
+                self.models.push(entry);
+                Vec::new()
+            }
+            Err(refused) => {
+                let of_all = refused.errors().filter(|_| !refused.is_of_flags()).cloned().collect();
+                self.refused.push(*refused);
+                of_all
+            }
+        }
+    }
+
     /// The configuration if every model of it can be served.
     pub fn whole(self) -> Result<Self, ConfigMistakes> {
         let found = self.refused.iter().flat_map(RefusedModel::errors).cloned().collect();

@@ -7,9 +7,8 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
 use crate::failure::{FlagError, FlagProblem, quoted};
-use crate::number::leading_integer;
 use crate::origin::FlagOrigin;
-use crate::value::{FlagValue, truth};
+use crate::value::{FlagValue, leading_integer, truth};
 use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, RemoteSource, SplitMode};
 
 /// `kv_cache_types`.

@@ -1,19 +1,11 @@
-//! Whole numbers as `std::stoi` reads them, and values of which it reads only the beginning: `-c 64k` is 64.
+//! Numbers of which llama-server reads only the beginning: `-c 64k` is 64.
 
 use crate::failure::{FlagProblem, quoted};
 use crate::table::{Flag, FlagArity};
+use crate::value::leading_integer;
 
 /// Flags whose value is a number of MiB.
 const IN_MIB: [&str; 3] = ["--cache-ram", "--moe-cache-mib", "--attention-max-batch"];
-
-/// `std::stoi`: leading blanks, a sign, digits; the rest is left over. `None` without digits or out of range.
-pub(crate) fn leading_integer(text: &str) -> Option<(i32, &str)> {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, rest) = text.split_at(text.len() - unsigned.len() + digits);
-    number.parse().ok().filter(|_| digits > 0).map(|number| (number, rest))
-}
 
 impl Flag {
     /// Checks that llama-server reads the whole of `text`; `spelling` is the flag as it was given.

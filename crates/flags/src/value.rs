@@ -20,3 +20,12 @@ pub fn truth(text: &str) -> Option<bool> {
         _ => None,
     }
 }
+
+/// `std::stoi`: leading blanks, a sign, digits; the rest is left over. `None` without digits or out of range.
+pub(crate) fn leading_integer(text: &str) -> Option<(i32, &str)> {
+    let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(text.len() - unsigned.len() + digits);
+    number.parse().ok().filter(|_| digits > 0).map(|number| (number, rest))
+}

@@ -3,13 +3,10 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use http::header::CONTENT_RANGE;
-use http::{HeaderValue, Response, StatusCode};
+use http::HeaderValue;
 use plimsoll_fleet::SeatToken;
 
-use super::model_service::Pass;
 use super::problem::HttpProblem;
-use super::reply::{self, Reply, ReplyBody};
 
 /// What another host asks for.
 #[derive(Debug)]
@@ -38,18 +35,3 @@ pub(crate) enum FileAnswer {
 }
 
 pub(crate) type FileAnswered = Pin<Box<dyn Future<Output = Result<FileAnswer, HttpProblem>>>>;
-
-impl FileAnswer {
-    pub(super) fn reply<P: Pass>(self) -> Reply<P> {
-        match self {
-            Self::List(list) => reply::json(&list),
-            Self::Begun => reply::empty(StatusCode::ACCEPTED),
-            Self::Part { range, bytes } => {
-                let mut reply = Response::new(ReplyBody::Whole(bytes));
-                *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
-                reply.headers_mut().insert(CONTENT_RANGE, range);
-                reply
-            }
-        }
-    }
-}

@@ -123,8 +123,8 @@ impl<H: ModelService> HttpServer<H> {
                 let listener = self.service.news()?;
                 return Ok(reply::feed("application/x-ndjson", ReplyBody::Feed(listener, self.ending())));
             }
-            HostRequest::Files => return Ok(self.service.give_files(&head).await?.reply()),
-            HostRequest::Copy => return Ok(self.service.copy_files(&head)?.reply()),
+            HostRequest::Files => return Ok(reply::files(self.service.give_files(&head).await?)),
+            HostRequest::Copy => return Ok(reply::files(self.service.copy_files(&head)?)),
         };
         let named = head.headers.get(MODEL).and_then(|name| str::from_utf8(name.as_bytes()).ok());
         let model = named.and_then(|name| self.service.resolve(name)).ok_or_else(|| {

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{
-    CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
@@ -17,6 +18,7 @@ use super::connection::{ClientConnection, StallLimit};
 use super::feed::{Ending, FeedListener};
 use super::headers;
 use super::heartbeat::{Beat, Heartbeat};
+use super::host_request::FileAnswer;
 use super::logs::LogStream;
 use super::model_service::Pass;
 use super::ollama::progress::PullStream;
@@ -70,6 +72,20 @@ pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> 
     let mut reply = own(kind, feed);
     headers::forbid_buffering(reply.headers_mut());
     reply
+}
+
+/// The answer to a host that asks about files.
+pub(super) fn files<P: Pass>(answer: FileAnswer) -> Reply<P> {
+    match answer {
+        FileAnswer::List(list) => json(&list),
+        FileAnswer::Begun => empty(StatusCode::ACCEPTED),
+        FileAnswer::Part { range, bytes } => {
+            let mut reply = Response::new(ReplyBody::Whole(bytes));
+            *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
+            reply.headers_mut().insert(CONTENT_RANGE, range);
+            reply
+        }
+    }
 }
 
 pub(crate) fn problem<P: Pass>(problem: &HttpProblem, shape: ErrorShape) -> Reply<P> {
