@@ -54,7 +54,7 @@ function Requests({ model }: { model: Model }) {
   if (used === null) return <span class="none">none yet</span>;
   return (
     <>
-      idle <Since at={used} />
+      idle <Since at={model.idle_since ?? used} />
     </>
   );
 }

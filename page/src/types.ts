@@ -61,6 +61,7 @@ export type Model = {
   in_flight: number;
   queued: number;
   last_used: number | null;
+  idle_since?: number;
   held_until?: number;
   claim: Share[];
   alone: boolean;

@@ -240,6 +240,9 @@ pub(crate) fn wait_cause(model: &ModelSlot) -> (&'static str, &'static str) {
         (ModelState::Ready, _) if model.is_checked() => {
             ("check", "the engine gave a request no answer, so it is being checked")
         }
+        (ModelState::Ready, _) if model.is_counting() => {
+            ("check", "the tokens of the model's next request are being counted")
+        }
         (ModelState::Ready, _) => ("slot", "the model already serves as many requests as it accepts at once"),
         (ModelState::Draining | ModelState::Stopping, _) => {
             ("load", "the model is being stopped, and will be started again")

@@ -172,6 +172,8 @@ fn an_engine_that_stands_still_hurts_only_its_own_clients_and_can_be_ended() {
     let order = json!({"model": "still"});
     assert_eq!(post(daemon.address, "/models/unload", &order).status, 200);
     until("it is killed", || !alive(engine));
+    daemon.told("INFO stop still (idle ");
+    daemon.told("INFO kill still (idle ");
     assert_ne!(engine_of(&chat(daemon.address, "still")), engine);
 }
 

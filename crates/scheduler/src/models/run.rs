@@ -40,8 +40,6 @@ pub(crate) struct RunState {
     /// Time since which the run counts as dead: it gets no more requests, and is killed if it does not end by
     /// itself.
     pub(crate) suspect: Option<Moment>,
-    /// The run stops so that the memory of its idle slots is freed too.
-    pub(crate) restarts: bool,
     pub(crate) sleep: RunSleep,
     /// Its claim when it fell asleep, which it needs to wake.
     pub(crate) needs_awake: Vec<Share>,
@@ -109,13 +107,22 @@ pub(crate) enum Drain {
 /// Cause for which a run leaves for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartingCause {
-    /// An operator unloads the model, or ends the server.
+    /// An operator unloads the model.
     Hand,
     /// It was idle for its time to live.
     Idle {
         ttl: Duration,
     },
+    /// It was sent as many requests as its engine may have.
+    Served {
+        most: u32,
+    },
     Reconfigured,
+    Unconfigured,
+    /// The next request needs the memory of its idle slots too.
+    Afresh,
+    /// Pinned models have what it freed when it fell asleep.
+    Lent,
 }
 
 impl RunState {
@@ -140,7 +147,6 @@ impl RunState {
             parts_for: None,
             keep: None,
             suspect: None,
-            restarts: false,
             sleep: RunSleep::Awake,
             needs_awake: Vec::new(),
             killed_for: None,
@@ -177,14 +183,17 @@ impl RunState {
         // The request wakes the engine, which then takes its whole claim.
         self.sleep = RunSleep::Awake;
         self.sent = self.sent.saturating_add(1);
-        if self.has_served(most) {
-            self.draining = Some(Drain::Leave);
+        if let Some(most) = most.filter(|most| self.sent >= *most) {
+            self.part(PartingCause::Served { most });
         }
     }
 
-    /// True if it was sent all requests that it may be sent.
-    pub(crate) fn has_served(&self, most: Option<u32>) -> bool {
-        most.is_some_and(|most| self.sent >= most)
+    /// Lets it go for good, unless it was told to stop already. The first cause stands.
+    pub(crate) fn part(&mut self, cause: PartingCause) {
+        if !matches!(self.phase, RunPhase::Stopping { .. }) {
+            self.draining = Some(Drain::Leave);
+            self.parts_for.get_or_insert(cause);
+        }
     }
 
     /// One request fewer is in flight.

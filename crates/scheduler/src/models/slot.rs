@@ -247,6 +247,12 @@ impl ModelSlot {
         self.spec.concurrency.unwrap_or(u32::MAX)
     }
 
+    /// True if the run has a free slot, and its next request is only looked at before it is sent.
+    pub(crate) fn is_counting(&self) -> bool {
+        let free = |run: &RunState, occupancy: &Occupancy| run.is_open(self.limit()) && !occupancy.is_full();
+        self.depth_wait.is_none() && self.tracked().is_some_and(|(run, occupancy)| free(run, occupancy))
+    }
+
     /// The run, if its depth is tracked.
     pub(crate) fn tracked(&self) -> Option<(&RunState, &Occupancy)> {
         let run = self.run.as_ref()?;

@@ -32,6 +32,9 @@ pub(super) fn never(
             format!("{name} is not allowed to use some of the cards that its flags name")
         }
         (true, _) => format!("{name} is not allowed to use any card of this machine"),
+        (_, true) if is_only_kept(ledger, tenants) => {
+            format!("{name} does not fit beside the memory that is kept free for other programs")
+        }
         (_, true) => format!("{name} does not fit beside the memory that other models and processes hold"),
         (_, false) => format!(
             "{name} would not fit on the cards that it may use even if those cards were \
@@ -67,6 +70,15 @@ pub(super) fn never(
         hints.extend(placements.take(1).flat_map(|placement| after_measurement(ledger, placement)));
     }
     NoPlacement { crowded_out, reason, hints }
+}
+
+/// True if no process and no pinned model holds memory of the cards that a yield keeps free.
+fn is_only_kept(ledger: &Ledger, tenants: &[CardTenant]) -> bool {
+    let held = |account: &Account| {
+        !account.foreign().is_zero() || account.claims().iter().any(|claim| stays(tenants, claim.run))
+    };
+    let accounts = ledger.accounts();
+    accounts.iter().any(|account| !account.kept_now().is_zero()) && !accounts.iter().any(held)
 }
 
 /// The refusal of a model beside pinned ones that are as many as may be loaded.

@@ -71,7 +71,7 @@ impl Scheduler {
     }
 
     fn remove(&mut self, id: ModelId) {
-        self.withdraw(id, &refusal::unconfigured());
+        self.withdraw(id, &refusal::unconfigured(), PartingCause::Unconfigured);
         if let Some(slot) = self.models.get_mut(id) {
             slot.removed = true;
         }
@@ -96,7 +96,7 @@ impl Scheduler {
     pub(super) fn unload_wanted(&mut self, id: ModelId) {
         let Some(slot) = self.models.get(id) else { return };
         let refusal = refusal::unloaded(&slot.name);
-        self.withdraw(id, &refusal);
+        self.withdraw(id, &refusal, PartingCause::Hand);
     }
 
     pub(super) fn pin_wanted(&mut self, id: ModelId, until: Moment) {
@@ -124,10 +124,10 @@ impl Scheduler {
     }
 
     /// Refuses all requests that wait for the model, and lets its run go.
-    fn withdraw(&mut self, id: ModelId, refusal: &RequestRefusal) {
+    fn withdraw(&mut self, id: ModelId, refusal: &RequestRefusal, cause: PartingCause) {
         self.refuse_queue(id, refusal);
         self.cancel_search(id);
-        self.part(id, PartingCause::Hand);
+        self.part(id, cause);
     }
 
     pub(super) fn shutdown(&mut self) {
@@ -138,7 +138,7 @@ impl Scheduler {
         self.closing = Some(end);
         self.arm(end);
         for id in self.models.ids() {
-            self.withdraw(id, &refusal::shutting_down());
+            self.withdraw(id, &refusal::shutting_down(), PartingCause::Hand);
             // A survey under way will be ignored, so its model would be shown as queued for ever.
             if self.models.get_mut(id).is_some_and(ModelSlot::void_survey) {
                 self.set_seeking(id, RequestedState::Nothing);

@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
-use crate::models::{DepthWait, Drain, ModelSlot};
+use crate::models::{DepthWait, ModelSlot, PartingCause};
 use crate::place::{CardStanding, Reservations};
 use crate::state::depth_need::DepthNeed;
 use crate::time::{ModelId, Moment};
@@ -29,7 +29,7 @@ impl Scheduler {
         if need.asleep && !self.state().within_reach(id, &need.needs) {
             // Pinned models have its memory for good: it may fit on another card.
             self.set_depth_wait(id, None);
-            return self.drain(id, Drain::Leave);
+            return self.part(id, PartingCause::Lent);
         }
         if !self.state().within_reach(id, &need.needs) {
             return self.beyond_reach(id, &need, reserved);
@@ -60,10 +60,7 @@ impl Scheduler {
         // llama-server frees a kept sequence only when another takes its slot, so that only a restart empties
         // all slots.
         if need.in_flight == 0 {
-            if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
-                run.restarts = true;
-            }
-            self.drain(id, Drain::Leave);
+            self.part(id, PartingCause::Afresh);
         }
     }
 

@@ -65,7 +65,8 @@ impl Scheduler {
             return;
         };
         // A run that leaves for good is not called off when the model that it makes room for is gone.
-        if run.draining != Some(Drain::Leave) {
+        let told = matches!(run.phase, RunPhase::Stopping { .. });
+        if run.draining != Some(Drain::Leave) && !told {
             run.draining = Some(cause);
         }
         let idle = match run.phase {
@@ -80,12 +81,12 @@ impl Scheduler {
         }
     }
 
-    /// Lets a run go for good. The first cause stands.
+    /// Lets a run go for good.
     pub(super) fn part(&mut self, id: ModelId, cause: PartingCause) {
         if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
-            run.parts_for.get_or_insert(cause);
+            run.part(cause);
+            self.drain(id, Drain::Leave);
         }
-        self.drain(id, Drain::Leave);
     }
 
     pub(super) fn stop(&mut self, id: ModelId) {

@@ -32,7 +32,7 @@ pub struct ModelOutlook {
 /// The wait of a model's requests, or of an operator, for the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitView {
-    /// `load`, `room` or `slot`.
+    /// `check`, `load`, `room` or `slot`.
     pub cause: &'static str,
     pub reason: Reason,
     /// Start of the longest wait.

@@ -3,7 +3,7 @@
 use plimsoll_base::{Reason, RunId};
 
 use super::StateRef;
-use crate::models::{Drain, ModelSlot, PartingCause, RunSleep};
+use crate::models::{Drain, PartingCause};
 use crate::place::at_most;
 
 impl StateRef<'_> {
@@ -17,29 +17,19 @@ impl StateRef<'_> {
         if self.closing {
             return Some(Reason::new("shutting_down", "the daemon is shutting down"));
         }
-        if state.restarts {
-            let text = "the model's next request fits only after the caches of idle slots are freed";
-            return Some(Reason::new("starts_afresh", text));
+        if state.draining == Some(Drain::Leave) {
+            return state.parts_for.map(parting);
         }
-        let lent = state.sleep == RunSleep::Lent && state.draining == Some(Drain::Leave);
-        if lent && state.parts_for.is_none() && !slot.line.is_empty() {
-            let text = "pinned models have the memory that the engine freed when it fell asleep";
-            return Some(Reason::new("starts_afresh", text));
+        if state.suspect.is_some() {
+            let text = "the engine left requests unanswered and is taken for dead";
+            return Some(Reason::new("unresponsive", text));
         }
-        // A run may have expired and be a victim at once; the model that needs its memory is the better
-        // reason.
-        let evicted = state.draining == Some(Drain::Evict);
-        let newcomer = evicted.then(|| self.newcomer(run)).flatten();
-        newcomer
-            .or_else(|| self.yielding.reason(run))
-            .or_else(|| served(slot))
-            .or_else(|| parting(slot))
-            .or_else(|| {
-                Some(Reason::new(
-                    "makes_room",
-                    "its memory was needed by a model that is not waiting any more",
-                ))
-            })
+        state.draining?;
+        let needed = self.newcomer(run).or_else(|| self.yielding.reason(run));
+        needed.or_else(|| {
+            let text = "its memory was needed by a model that is not waiting any more";
+            Some(Reason::new("makes_room", text))
+        })
     }
 
     /// The model or run that needs the memory.
@@ -70,30 +60,30 @@ impl StateRef<'_> {
     }
 }
 
-fn parting(slot: &ModelSlot) -> Option<Reason> {
-    if slot.removed {
-        let text = "the model is no longer in the configuration";
-        return Some(Reason::new("unconfigured", text));
-    }
-    Some(match slot.run.as_ref()?.parts_for? {
-        PartingCause::Hand => Reason::new("unloaded", "the model was unloaded by hand"),
-        PartingCause::Reconfigured => Reason::new("reconfigured", "the model's configuration has changed"),
+fn parting(cause: PartingCause) -> Reason {
+    let (code, text) = match cause {
+        PartingCause::Hand => ("unloaded", "the model was unloaded by hand"),
+        PartingCause::Reconfigured => ("reconfigured", "the model's configuration has changed"),
+        PartingCause::Unconfigured => ("unconfigured", "the model is no longer in the configuration"),
+        PartingCause::Afresh => {
+            ("starts_afresh", "the model's next request fits only after the caches of idle slots are freed")
+        }
+        PartingCause::Lent => {
+            ("starts_afresh", "pinned models have the memory that the engine freed when it fell asleep")
+        }
         PartingCause::Idle { ttl } => {
             let ttl = ttl.as_secs_f64();
             let text = format!("the model was idle for {ttl:.0} s, which is its ttl (time to live)");
-            Reason::new("idle", text)
+            return Reason::new("idle", text);
         }
-    })
-}
-
-fn served(slot: &ModelSlot) -> Option<Reason> {
-    let most = slot
-        .spec
-        .max_requests
-        .filter(|most| slot.run.as_ref().is_some_and(|run| run.has_served(Some(*most))))?;
-    let text =
-        format!("the engine has had {most} requests, its `max-requests`, and starts anew with the next one");
-    Some(Reason::new("max_requests", text))
+        PartingCause::Served { most } => {
+            let text = format!(
+                "the engine has had {most} requests, its `max-requests`, and starts anew with the next one"
+            );
+            return Reason::new("max_requests", text);
+        }
+    };
+    Reason::new(code, text)
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ impl StateRef<'_> {
             (ModelState::Ready, _) if slot.is_checked() => {
                 format!("waiting for the check of {name}'s engine, which gave a request no answer")
             }
+            (ModelState::Ready, _) if slot.is_counting() => {
+                format!("waiting for the count of the tokens of the next request for {name}")
+            }
             (ModelState::Ready, _) => {
                 let run = slot.run.as_ref().map_or(0, RunState::in_flight);
                 format!("waiting for a free slot of {name}; it answers {} now", counted(run, "request"))
@@ -53,7 +56,10 @@ impl StateRef<'_> {
         let ahead = self.models.iter().filter(|(other, slot)| *other != id && slot.room().is_some());
         let ahead = ahead.filter(|(_, other)| self.waits_since(other) < self.waits_since(slot)).count();
         let patience = (self.waits_since(slot) + self.settings.patience).since(self.now).as_secs();
+        let accounts = room.cards.iter().filter_map(|card| self.ledger.account(card));
+        let is_held = accounts.into_iter().any(|account| !account.claims().is_empty());
         match (ahead, patience) {
+            (0, _) if !is_held => line + &self.kept_free(),
             (0, 0) => line,
             (0, left) => format!("{line}; the models there may go on for {} s", left + 1),
             (ahead, _) => {
@@ -97,6 +103,8 @@ impl StateRef<'_> {
                 Some(live) if live.is_loading() => {
                     format!("; {name} leaves after its load and first answers")
                 }
+                // It was chosen, and may go on until its protection ends.
+                Some(live) if live.takes_requests() => format!("; {name} leaves after its first answers"),
                 Some(live) if live.in_flight() == 1 => format!("; {name} leaves when its answer ends"),
                 Some(live) if live.in_flight() > 1 => {
                     format!("; {name} leaves when its {} answers end", live.in_flight())

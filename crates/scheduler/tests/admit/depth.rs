@@ -100,6 +100,9 @@ fn a_bound_that_is_covered_needs_no_count_and_one_that_is_not_is_counted() {
     let second = desk.ask(0);
     sound(&mut desk, second, run, depth(900, false));
     assert_eq!(desk.soundings(), [(second, true)], "the engine counts");
+    let line = desk.scheduler.wait_line(ModelId(0), desk.now);
+    assert_eq!(line.as_deref(), Some("waiting for the count of the tokens of the next request for m0"));
+    assert_eq!(desk.scheduler.wait_cause(ModelId(0)), Some("check"));
     sound(&mut desk, second, run, depth(200, true));
     assert_eq!(desk.dispatched(), [second]);
     assert_eq!(claim(&desk), gib(6), "the claim is raised just so far");

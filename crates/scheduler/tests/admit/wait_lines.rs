@@ -1,8 +1,11 @@
 //! Tests of the line that says what a request waits for.
 
-use plimsoll_scheduler::ModelId;
+use std::time::Duration;
 
-use crate::desk::{Desk, PATIENCE};
+use plimsoll_base::CardId;
+use plimsoll_scheduler::{ModelId, SchedulerEvent};
+
+use crate::desk::{Desk, PATIENCE, gib};
 
 fn line(desk: &Desk, model: u32) -> String {
     desk.scheduler.wait_line(ModelId(model), desk.now).unwrap()
@@ -33,6 +36,35 @@ fn each_step_to_an_answer_is_told() {
         line(&desk, 1),
         "waiting for 6144 MiB on card0; the memory of an engine that ended comes back"
     );
+}
+
+#[test]
+fn a_victim_that_may_still_go_on_does_not_leave_now() {
+    let mut desk = Desk::new(&[10], &[6, 6]);
+    desk.ask(0);
+    desk.surveyed(0);
+    let run = desk.started().unwrap();
+    desk.ask(1);
+    desk.surveyed(1);
+    desk.pass(PATIENCE);
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves after its load and first answers");
+    desk.ready(run);
+    desk.pass(0);
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves after its first answers");
+    desk.pass(PATIENCE);
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves when its answer ends");
+}
+
+#[test]
+fn memory_that_no_model_holds_is_not_told_as_that_of_models() {
+    let mut desk = Desk::new(&[10], &[6]);
+    let until = desk.now + Duration::from_secs(30);
+    desk.send(SchedulerEvent::YieldWanted { card: CardId::new("card0"), bytes: gib(8), until });
+    desk.ask(0);
+    desk.surveyed(0);
+    let (cause, reason) = desk.scheduler.wait_reason(ModelId(0)).unwrap();
+    assert_eq!((cause, &*reason.text), ("room", "the model still waits for memory"));
+    assert_eq!(reason.because[0].text, "a yield keeps 8192 MiB of card0 free for other programs");
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn what_cannot_wait_for_its_end_is_refused_with_that_reason() {
     desk.surveyed(0);
     let refusals = desk.refusals();
     assert_eq!(refusals[0].kind, RequestRefusalKind::NoRoom);
+    assert!(refusals[0].reason.text.contains("kept free for other programs"), "{}", refusals[0].reason);
     let told = format!("{:?}", refusals[0].reason);
     assert!(told.contains("a yield to other programs keeps free 8192 MiB"), "{told}");
     let hints = format!("{:?}", refusals[0].hints);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Card, CardId, End, Placement, Reason};
 use plimsoll_scheduler::{
-    ModelId, ModelState, ModelView, Moment, RequestRefusal, RunId, Scheduler, SchedulerEffect,
+    ModelId, ModelState, ModelView, Moment, RequestRefusal, RunId, Scheduler, SchedulerEffect, Stopping,
 };
 
 use super::{Runtime, SchedulerState};
@@ -27,7 +27,7 @@ impl Runtime {
     pub(super) fn log_effect(&self, effect: &SchedulerEffect) {
         match effect {
             SchedulerEffect::Start { model, placement, .. } => self.log_start(*model, placement),
-            SchedulerEffect::Stop { run, .. } => self.log_stop(*run),
+            SchedulerEffect::Stop { run, how } => self.log_stop(*run, *how),
             SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
             SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.log_failure(*model),
             // A load that ended before it began lacked room.
@@ -61,7 +61,7 @@ impl Runtime {
         }
     }
 
-    fn log_stop(&self, run: RunId) {
+    fn log_stop(&self, run: RunId, how: Stopping) {
         let state = self.state.borrow();
         let Some(model) = state.runs.get(&run).map(|run| run.model) else {
             return;
@@ -70,7 +70,12 @@ impl Runtime {
         let name = &state.registry.entry(model).name;
         let why = state.scheduler.stop_reason(run, self.now());
         let why = why.map_or_else(String::new, |reason| format!(": {}", in_a_line(&reason)));
-        tracing::info!("stop {name}{}{why}", idle(&state, model, self.now()));
+        // A process that has not ended after its stop is killed, again and again until it is gone.
+        let act = match how {
+            Stopping::Graceful => "stop",
+            Stopping::Kill => "kill",
+        };
+        tracing::info!("{act} {name}{}{why}", idle(&state, model, self.now()));
     }
 
     /// Logs why a model does not run, unless the end of its run was just logged.

@@ -169,6 +169,7 @@ impl World {
         let (now, model, is_first) = (moment(self.now), engine.model, !engine.told_to_stop);
         let pinned = self.scheduler.view(model, now).is_some_and(|view| view.pinned);
         let reason = self.scheduler.stop_reason(run, now).map(|reason| reason.code);
+        assert!(reason.is_some(), "{model:?} is stopped without a reason");
         assert!(
             !pinned || !is_first || !matches!(reason, Some("makes_room" | "idle" | "yields")),
             "{model:?}: {reason:?}"
