@@ -35,8 +35,8 @@ pub(crate) mod warden;
 pub(crate) mod watch;
 
 const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no (such \
-    as a model that does not fit), 2 for bad input, 3 for no verdict. `run` and `doctor -- COMMAND` end \
-    with the exit status of their program.";
+    as a model that does not fit), 2 for bad input, 3 for no verdict. `run`, `watch -- COMMAND` and \
+    `doctor -- COMMAND` end with the exit status of their program.";
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory", after_help = STATUSES)]

@@ -135,6 +135,8 @@ pub struct ModelParams {
     pub attention_buffer: Option<Bytes>,
     /// ik_llama.cpp's `-fmoe` and `-no-fmoe`; `None` when not given.
     pub fused_experts: Option<bool>,
+    /// `--repack`: the CPU backend copies quantised weights into a layout of its own.
+    pub cpu_repack: bool,
     /// ik_llama.cpp's `-rtr`: weights in host memory are copied into another order.
     pub repack: bool,
 }
@@ -214,6 +216,7 @@ impl ModelParams {
             latent_attention: None,
             attention_buffer: None,
             fused_experts: None,
+            cpu_repack: true,
             repack: false,
         }
     }

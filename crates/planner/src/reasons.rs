@@ -1,8 +1,10 @@
 //! Explanation of a plan: one tree of reasons for each card, and notes on how certain the numbers are.
 
-use plimsoll_base::{Bytes, Card, CardKind, Order, Reason};
+use plimsoll_base::{Bytes, Card, CardKind, Order, Reason, Source};
 use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};
+use plimsoll_model::Tensor;
 
+use crate::layout::is_input;
 use crate::{
     EngineKind, LatentAttention, PlanCalculator, PlanPrice, PlanRequest, PlanTerm, RequestCost, Terms,
     calibration,
@@ -98,6 +100,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
     reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
+    reasons.extend(repacked_by_cpu(request, cost));
     reasons.extend(tensors.then(|| Reason::new("tensor_split_estimated", split)));
     let assumed = |(index, card): &(usize, &Card)| {
         let computes = calculator.uses(*index) && card.kind == CardKind::Cuda;
@@ -183,6 +186,25 @@ fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
                 `-cram MIB` sets the limit, and `-cram 0` turns it off"
         );
         Reason::new("prompt_cache_not_counted", text)
+    })
+}
+
+/// Weights that llama.cpp's CPU backend copies (`ggml-cpu/repack.cpp @ b10605`); which types, the processor decides. Mapped
+/// weights then take memory twice.
+fn repacked_by_cpu(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
+    let (wish, model) = (request.wish, request.model);
+    let on_host = request.cards.iter().zip(&cost.cards).any(|(card, terms)| {
+        card.kind == CardKind::Host && matches!(terms.weights.source, Source::Formula(_))
+    });
+    let is_copied = |tensor: &&Tensor| tensor.kind.quantised() && !is_input(&tensor.name);
+    let copied: Bytes = model.tensors.iter().filter(is_copied).map(|tensor| tensor.bytes).sum();
+    let may = on_host && wish.mmap && wish.cpu_repack && request.engine.kind == EngineKind::LlamaCpp;
+    (may && !copied.is_zero()).then(|| {
+        let text = format!(
+            "on some processors llama-server copies quantised weights into another layout, which takes up to {copied} \
+            beyond this plan; `--no-repack` turns it off, and `plimsoll plan --exact` asks the engine itself"
+        );
+        Reason::new("weights_may_be_repacked", text).fact("bytes", copied)
     })
 }
 

@@ -1,4 +1,4 @@
-//! Tests of measured CUDA context sizes in a plan.
+//! Tests of measured CUDA context sizes in a plan, and of what a plan says of the engine's own changes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};
@@ -109,4 +109,40 @@ fn a_budget_counts_the_context_as_it_was_opened() {
         &[MeasuredContext { opened: Some(Bytes::mib(222)), ..row("Fake 9000", 10_605) }],
     );
     assert_eq!(plan.cards[0].terms.context.bytes, Some(Bytes::mib(321)), "by the driver all of it");
+}
+
+fn text_of(plan: &Plan, code: &str) -> Option<String> {
+    plan.reasons.iter().find(|reason| reason.code == code).map(|reason| reason.text.clone())
+}
+
+#[test]
+fn fit_may_reduce_only_what_the_flags_leave_open() {
+    let small: Card = "name=small,total=1GiB,free=600MiB,cc=8.6".parse().unwrap();
+    let told =
+        |flags: &str| text_of(&planned_on(flags, std::slice::from_ref(&small), &[]), "engine_may_shrink");
+    let own = "; its own estimate omits the pool and the CUDA context";
+    for (flags, open) in [
+        ("--fit on", "-ngl and -c (to no less than 4096)"),
+        ("-c 65536", "-ngl"),
+        ("-ngl 99", "-c (to no less than 4096)"),
+        ("-ngl 99 -fitc 1024", "-c (to no less than 1024)"),
+    ] {
+        let expected = format!("--fit is on, so llama-server may reduce {open}{own}");
+        assert_eq!(told(flags), Some(expected), "{flags}");
+    }
+    assert_eq!((told("-c 65536 -ngl 99"), told("--fit off")), (None, None));
+}
+
+#[test]
+fn a_plan_for_the_processor_says_that_it_may_copy_quantised_weights() {
+    let host: Card = "name=host,kind=host,total=64GiB".parse().unwrap();
+    let told = |flags: &str, card: &Card| {
+        text_of(&planned_on(flags, std::slice::from_ref(card), &[]), "weights_may_be_repacked")
+    };
+    let said = told("-c 4096", &host).unwrap();
+    assert!(said.contains("MiB beyond this plan; `--no-repack`"), "{said}");
+    for flags in ["-c 4096 --no-repack", "-c 4096 -nr", "-c 4096 --no-mmap"] {
+        assert_eq!(told(flags, &host), None, "{flags}");
+    }
+    assert_eq!(told("-c 4096", &"name=a,total=64GiB,cc=8.6".parse().unwrap()), None);
 }

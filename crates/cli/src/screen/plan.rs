@@ -79,7 +79,12 @@ fn host(plan: &Plan) -> String {
         .filter(|(_, bytes)| !bytes.is_zero())
         .map(|(name, bytes)| format!("{name} {bytes}"))
         .collect();
-    format!("host memory: {} ({})", plan.host.peak, parts.join(", "))
+    // The verdict of the whole, where every card has room.
+    let verdict = match !plan.fits && plan.cards.iter().all(|card| card.fits) {
+        true => "does not fit, ",
+        false => "",
+    };
+    format!("host memory: {verdict}{} ({})", plan.host.peak, parts.join(", "))
 }
 
 fn growth(plan: &Plan) -> String {
@@ -103,7 +108,7 @@ fn largest(plan: &Plan) -> String {
         Some(trained) if tokens == trained => format!("{each}, the longest that the model was trained for"),
         Some(trained) if tokens > trained && tokens == plan.context => {
             return format!(
-                "largest context that was tried: {tokens}; longer ones are beyond what the model was trained for"
+                "largest context that was tried: {tokens}, beyond the {trained} tokens that the model was trained for"
             );
         }
         Some(trained) if tokens > trained => format!("{each} (the model was trained for {trained} tokens)"),

@@ -42,6 +42,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--image-max-tokens", |wish, given| put(&mut wish.image_tokens, given.natural().map(Some))),
     ("--mlock", |wish, _| put(&mut wish.mmap, Ok(false))),
     ("--direct-io", |wish, _| put(&mut wish.mmap, Ok(false))),
+    ("--repack", |wish, given| put(&mut wish.cpu_repack, Ok(given.on()))),
     ("--mmap", |wish, given| put(&mut wish.mmap, Ok(given.on()))),
     ("--load-mode", |wish, given| put(&mut wish.mmap, given.load_mode_maps())),
     ("--device", |wish, given| put(&mut wish.devices, given.names())),

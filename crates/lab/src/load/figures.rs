@@ -44,15 +44,15 @@ impl Figures {
         self.process.map(|(process, _)| process)
     }
 
-    /// Finds the server's process again if it is unknown or has ended. Returns true if the process has
-    /// changed.
+    /// Finds the server's process again if it is unknown or has ended. Returns true if there is another one; one that is
+    /// gone keeps its readings.
     pub async fn follow(&mut self, server: &LoadTarget) -> bool {
         if self.process.is_some_and(|(process, _)| process.lives()) {
             return false;
         }
-        let before = self.process();
-        self.process = server.process().await.map(|process| (process, process.gauge()));
-        self.process() != before
+        let Some(process) = server.process().await else { return false };
+        let before = self.process.replace((process, process.gauge()));
+        before.is_none_or(|(before, _)| before != process)
     }
 
     /// One measurement: the memory of each figure, by its name.

@@ -166,7 +166,7 @@ impl SoakRun<'_> {
         sleep(CALM).await;
         if self.figures.follow(self.server).await {
             // Two processes have different baselines; a trend across both would be meaningless.
-            let note = "the server runs in a new process; the analysis starts again from this measurement";
+            let note = "the engine runs in a new process; the analysis starts again from this measurement";
             self.results.note(note.to_owned());
             self.results.begin_series();
         }

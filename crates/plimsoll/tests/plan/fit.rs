@@ -233,7 +233,10 @@ fn the_largest_context_is_held_to_the_hosts_memory() {
     assert!(said.contains(&format!("a context of {largest} tokens fits in the host's memory")), "{said}");
     let (status, said) = with_host(model, "1GiB", &fit);
     assert!(status == Some(1) && said.contains("does not fit as requested"), "{said}");
-    assert!(said.contains("nothing fits") && !said.contains("--ctx-size"), "{said}");
+    assert!(said.contains("nothing fits: ") && !said.contains("--ctx-size"), "{said}");
+    assert!(said.contains("; on the cards alone, a context of ") && !said.contains(" with -ub "), "{said}");
+    let (status, said) = with_host(model, "1GiB", &partly);
+    assert!(status == Some(1) && said.contains("host memory: does not fit, "), "{said}");
 }
 
 #[test]

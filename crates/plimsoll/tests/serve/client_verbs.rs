@@ -180,6 +180,16 @@ fn a_second_load_is_told_what_the_model_does() {
 }
 
 #[test]
+fn a_load_after_an_unload_waits_for_the_model_to_leave() {
+    let daemon = Setup::new().model("alpha", "612MiB", "drain_ms=300", "").start();
+    assert_eq!(chat(daemon.address, "alpha").status, 200);
+    printed(&plimsoll(&daemon, "", &["unload", "--all"]));
+    let loaded = printed(&plimsoll(&daemon, "", &["load", "alpha"]));
+    assert!(loaded.starts_with("alpha is "), "{loaded}");
+    until("it is up again", || daemon.running() == ["alpha"]);
+}
+
+#[test]
 fn an_engine_that_ends_at_once_is_an_answer_of_load() {
     let daemon = Setup::new().model("alpha", "612MiB", "fail=crash_at_load", "").start();
     let (status, error) = failed(&plimsoll(&daemon, "", &["load", "alpha"]));

@@ -285,9 +285,9 @@ impl RunState {
         self.unanswered.len() >= SUSPECT_CLIENTS
     }
 
-    /// True while requests wait for a health check.
+    /// True while its health is checked, or after it has failed.
     pub(crate) fn is_checked(&self) -> bool {
-        !self.held.is_empty()
+        !self.held.is_empty() || self.suspect.is_some()
     }
 
     /// Requests that waited for a health check, which has a result now.

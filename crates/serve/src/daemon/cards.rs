@@ -3,7 +3,7 @@
 //! They come from the user's `--card` descriptions, from the GPUs found in the machine, or, without a GPU,
 //! from the host's memory.
 
-use plimsoll_base::{Bytes, Card, CardKind};
+use plimsoll_base::{Bytes, Card, CardId, CardKind};
 use plimsoll_probe::Machine;
 use plimsoll_scheduler::CardLimit;
 
@@ -25,16 +25,37 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
     if described.is_empty() {
         return present.into_iter().map(|card| whole(card, reserve)).chain(beside).collect();
     }
-    let limit = |wanted: &Card| {
-        let same =
-            |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
-        let mut card = present.iter().find(same).unwrap_or(wanted).clone();
-        // No driver says that an engine is built, or told, to do without virtual memory: that is the user's
-        // to know.
-        card.legacy_pool |= wanted.legacy_pool;
-        CardLimit { budget: Some(wanted.total), reserve: reserve.unwrap_or_default(), card }
+    let mut limits: Vec<CardLimit> = Vec::with_capacity(described.len() + 1);
+    for wanted in described {
+        let limit = limit(wanted, &present, &limits);
+        limits.push(CardLimit { reserve: reserve.unwrap_or_default(), ..limit });
+    }
+    limits.into_iter().chain(beside).collect()
+}
+
+/// A described card beside those that were described before it: of equal cards each description means another one.
+///
+/// DECISION: of a card that is not here nothing more will be known than its description, so its free memory is all that it
+/// will ever have, as in a plan.
+fn limit(wanted: &Card, present: &[Card], before: &[CardLimit]) -> CardLimit {
+    let is_taken = |id: &CardId| before.iter().any(|limit| limit.card.id == *id);
+    let same = |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
+    let here = present.iter().filter(same).find(|card| !is_taken(&card.id));
+    let budget = match here {
+        None if wanted.kind == CardKind::Cuda => wanted.total.min(wanted.free),
+        _ => wanted.total,
     };
-    described.iter().map(limit).chain(beside).collect()
+    let mut card = here.unwrap_or(wanted).clone();
+    for number in 2.. {
+        if !is_taken(&card.id) {
+            break;
+        }
+        card.id = CardId::new(&format!("{}#{number}", wanted.id));
+    }
+    // No driver says that an engine is built, or told, to do without virtual memory: that is the user's
+    // to know.
+    card.legacy_pool |= wanted.legacy_pool;
+    CardLimit { budget: Some(budget), reserve: Bytes::ZERO, card }
 }
 
 /// Warns of described cards that are none of the machine's. Only a check may plan for another machine.
@@ -145,5 +166,19 @@ mod tests {
         let limit = chosen("name=H200,total=20GiB,pool=legacy");
         assert_eq!((limit.card.id.as_str(), limit.budget), ("GPU-1", Some(Bytes::gib(20))));
         assert!(limit.card.legacy_pool && !chosen("name=H200,total=20GiB").card.legacy_pool);
+    }
+
+    #[test]
+    fn equal_cards_are_told_apart_and_one_that_is_not_here_has_what_its_description_leaves_free() {
+        let there = |uuid: &str| format!("name=H200,total=141GiB,uuid={uuid}").parse::<Card>().unwrap();
+        let cards = vec![there("GPU-1"), there("GPU-2")];
+        let machine = Machine { cards, host: None, unified: false, driver: None, notes: Vec::new() };
+        let wanted: Card = "name=H200,total=20GiB,free=18GiB".parse().unwrap();
+        let limits = choose(&[wanted.clone(), wanted.clone(), wanted], None, machine);
+        let chosen: Vec<_> = limits.iter().map(|limit| (limit.card.id.as_str(), limit.budget)).collect();
+        let (here, absent) = (Some(Bytes::gib(20)), Some(Bytes::gib(18)));
+        assert_eq!(chosen[..2], [("GPU-1", here), ("GPU-2", here)]);
+        assert_eq!(chosen[2].1, absent);
+        assert!(!["GPU-1", "GPU-2"].contains(&chosen[2].0));
     }
 }

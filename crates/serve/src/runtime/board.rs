@@ -16,7 +16,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Hint, Placement, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Hint, Order, Placement, Reason};
 use plimsoll_doctor::EngineVerdict;
 use plimsoll_probe::{HOST_CARD, HostMemory, Reading, resident};
 use plimsoll_scheduler::{
@@ -331,7 +331,18 @@ impl Runtime {
         let demand = self.statuses.with(model, |status| status.demand.clone());
         let served = self.settings.served().into_iter();
         let cards: Vec<Card> = served.filter(|card| placement.cards().any(|id| *id == card.id)).collect();
-        demand.map(|demand| demand.terms(&cards)).unwrap_or_default()
+        let mut planned = demand.map(|demand| demand.terms(&cards)).unwrap_or_default();
+        // Mapped weights are page cache, which is not measured: what is there is of the other terms first.
+        let hosts = self.settings.cards().filter(|card| card.kind == CardKind::Host);
+        let hosts: Vec<&CardId> = hosts.map(|card| &card.id).collect();
+        for (_, terms) in planned.iter_mut().filter(|(card, _)| hosts.contains(&card)) {
+            terms.order_by_key(|(term, _)| match *term {
+                "prompts" => 2,
+                "weights" => 1,
+                _ => 0,
+            });
+        }
+        planned
     }
 }
 

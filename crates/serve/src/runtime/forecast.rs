@@ -8,7 +8,7 @@ mod parts;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Placement, Reason};
 use plimsoll_config::{ConfiguredModel, flags_left_out};
 use plimsoll_scheduler::place::{
     DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
@@ -209,8 +209,13 @@ fn foresee(
             let text = format!("is refused: {}", in_a_line(&never.reason));
             Forecast { never: true, ..forecast(text, Some(never.reason), never.hints) }
         }
-        _ => {
-            let (text, parts) = need(entry, cards, &*demand);
+        verdict => {
+            let placement = match &verdict {
+                PlacementVerdict::Fits(placement) => Some(placement),
+                _ => None,
+            };
+            let own = taken(entry, cards, &*demand, placement);
+            let (text, parts) = need(entry, &own, &*demand);
             Forecast { parts, note: parts::note(&*demand), ..forecast(text, None, Vec::new()) }
         }
     }
@@ -237,8 +242,22 @@ fn verdict(
     place(&query, ledger, &Reservations::default(), &[])
 }
 
-/// The need in a sentence, and its parts.
-fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> (String, Vec<String>) {
+/// The cards among which a placement divides the model; else the one that is asked about.
+fn taken(
+    entry: &ConfiguredModel,
+    cards: &[Card],
+    demand: &dyn MemoryModel,
+    placement: Option<&Placement>,
+) -> Vec<Card> {
+    let is_taken = |card: &&Card| {
+        card.kind != CardKind::Host && placement.is_some_and(|placement| !placement.on(&card.id).is_zero())
+    };
+    let divided: Vec<Card> = cards.iter().filter(is_taken).cloned().collect();
+    if divided.len() > 1 { divided } else { asked(entry, cards, demand) }
+}
+
+/// The need on these cards in a sentence, and its parts.
+fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (String, Vec<String>) {
     // A number would be made up.
     if demand.alone() {
         let text = "memory need unknown: the model is loaded alone on a card until its memory is measured";
@@ -250,26 +269,24 @@ fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> (S
             "as measured before".to_owned()
         }
         (false, None) if entry.part().is_some() => "by the flags of its command".to_owned(),
-        (false, None) if demand.reported(&asked(entry, cards, demand)) => "as the engine reports".to_owned(),
+        (false, None) if demand.reported(own) => "as the engine reports".to_owned(),
         (false, None) => "planned".to_owned(),
         (false, Some(context)) => {
             format!("planned with its context lowered to {context}: the configured context fits on no card")
         }
     };
-    // One card is enough for a figure; more would need a plan for every set.
-    let own = asked(entry, cards, demand);
-    let shares = match demand.on(&own) {
+    let shares = match demand.on(own) {
         Ok(shares) => shares,
         Err(reason) => return (in_a_line(&reason), Vec::new()),
     };
-    let beside = parts::beside(&shares, &own);
+    let beside = parts::beside(&shares, own);
     let total = shares.iter().map(|(_, bytes)| *bytes).sum::<Bytes>().saturating_sub(beside);
     let of_host = match beside.is_zero() {
         true => String::new(),
         false => format!(", and {beside} of host memory"),
     };
-    let text = format!("{total} {said}{of_host}{}", growth(entry, &own, total, demand));
-    (text, parts::lines(&shares, &own, demand))
+    let text = format!("{total} {said}{of_host}{}", growth(entry, own, total, demand));
+    (text, parts::lines(&shares, own, demand))
 }
 
 /// The part of its need that grows with depth, if that is tracked.

@@ -40,11 +40,15 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Time for the files of the run before, which may still be digested.
 const FILES_WITHIN: Duration = Duration::from_secs(5);
 
-/// Times to save and to restore a token, as measured last.
+/// Times to save and to restore a token, as measured last, and the least time to compute one.
+///
+/// DECISION: an engine that has restored a slot computes only the ends of its prompts, and each of those few tokens takes much
+/// longer than one of a whole prompt.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotCosts {
     save: Duration,
     restore: Duration,
+    compute: Option<Duration>,
 }
 
 /// Saved slots of all models.
@@ -134,6 +138,16 @@ impl WarmSlots {
 
     fn costs(&self, key: &str) -> SlotCosts {
         self.costs.borrow().get(key).copied().unwrap_or_default()
+    }
+
+    /// The least time that a token of a prompt has taken.
+    fn least(&self, of_run: &RunSlots, measured: Duration) -> Duration {
+        let restored = of_run.restored.borrow();
+        let before = restored.values().map(|slot| per(slot.prompt(), slot.tokens));
+        let known = before.chain(self.costs(&of_run.key).compute);
+        let least = known.fold(measured, Duration::min);
+        self.learn(&of_run.key, |costs| costs.compute = Some(least));
+        least
     }
 
     fn learn(&self, key: &str, learn: impl FnOnce(&mut SlotCosts)) {
@@ -245,7 +259,7 @@ impl Runtime {
             Ok(0) => tracing::info!("{name}: slot {id} was not restored within {:.1} s", spent.as_secs_f64()),
             Ok(tokens) => {
                 tracing::info!(
-                    "{name}: restored {tokens} tokens of slot {id} in {:.2} s; they took {:.1} s to compute",
+                    "{name}: restored {tokens} tokens of slot {id} in {:.2} s; to compute them takes about {:.1} s",
                     spent.as_secs_f64(),
                     saved.prompt().as_secs_f64()
                 );
@@ -271,6 +285,7 @@ impl Runtime {
         let deadline = Instant::now() + limit;
         let prompts = self.slots.prompts.borrow_mut().remove(&run.model).unwrap_or_default();
         let Some(each) = engine::time_per_token(engine).await else { return true };
+        let each = self.slots.least(of_run, each);
         let Some(mut slots) = engine::slots(engine).await else { return true };
         slots.retain(|slot| !slot.is_processing && slot.tokens > 0);
         // The most expensive first, should there be no time for all.
@@ -376,4 +391,23 @@ fn times(each: Duration, tokens: u64) -> Duration {
 fn per(time: Duration, tokens: u64) -> Duration {
     let nanos = time.as_nanos() / u128::from(tokens.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_restored_prompts_do_not_make_a_token_dearer() {
+        let (warm, second) = (WarmSlots::default(), Duration::from_secs(1));
+        let run = |restored: &[SavedSlot]| RunSlots {
+            key: "key".to_owned(),
+            folder: PathBuf::new(),
+            restored: RefCell::new((0..).zip(restored.iter().cloned()).collect()),
+        };
+        let saved = SavedSlot::new("key", 1000, 2000, Vec::new());
+        assert_eq!(warm.least(&run(&[saved]), second), Duration::from_millis(2), "as the prompt took");
+        assert_eq!(warm.least(&run(&[]), second), Duration::from_millis(2), "it was known before");
+        assert_eq!(warm.least(&run(&[]), Duration::from_millis(1)), Duration::from_millis(1));
+    }
 }

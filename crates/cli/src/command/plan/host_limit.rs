@@ -82,7 +82,8 @@ impl Room {
         let is_context = answer.dimension == Dimension::Context;
         let found = is_context.then(|| self.context_within(options, most, planned)).flatten();
         let Some((tokens, plan)) = found else {
-            answer.text = format!("nothing fits: {}, and {}", answer.text, doubt.text);
+            answer.text = format!("nothing fits: {}; on the cards alone, {}", doubt.text, answer.text);
+            answer.trades.clear();
             // Weights that are read from disk for each token are no answer to paste.
             (answer.best, answer.change) = (None, None);
             return Ok(());

@@ -25,7 +25,15 @@ pub(crate) struct Load {
 
 pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
     let Load { model, server } = arguments;
-    let answer = server.ask_json(Method::POST, "/models/load", &json!({ "model": model }));
+    let order = || server.ask_json(Method::POST, "/models/load", &json!({ "model": model }));
+    let (mut answer, ordered) = (order(), Instant::now());
+    // One that was told to leave is gone in a moment, unless it still answers.
+    while answer.as_ref().is_err_and(|error| error.has_code("model_leaves"))
+        && ordered.elapsed() < DECIDED_WITHIN
+    {
+        thread::sleep(BETWEEN_LOOKS);
+        answer = order();
+    }
     // What was wished is so already, or is under way.
     let was_loaded = answer.as_ref().is_err_and(|error| error.has_code("model_running"));
     if !was_loaded {
