@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::daemon::{Setup, alive, built, until};
 use crate::guarded::{model, on_fake_cuda};
@@ -13,6 +13,12 @@ use crate::http::{chat, get, post};
 use crate::real::driver;
 
 const MIB: u64 = 1 << 20;
+
+/// Claim of alpha on the GPU. That on the host follows measurements, whose time is not the test's.
+fn on_cards(status: &Value) -> Vec<Value> {
+    let claim = model(status, "alpha")["claim"].as_array().cloned().unwrap_or_default();
+    claim.into_iter().filter(|share| share["card"] != "host").collect()
+}
 
 /// A request after which the engine `abort`s: its words ask for memory, and guard, which watches no engine here, has
 /// no page that says so. Returns after the engine is gone.
@@ -24,7 +30,7 @@ fn a_hanging_abort_is_noticed(abort: &str, health_is_well: bool) {
     let setup = Setup::with_cards(&[]).model("alpha", "1GiB", &script, "guard = { mode = \"off\" }");
     let daemon = on_fake_cuda(setup, &driver);
     assert_eq!(chat(daemon.address, "alpha").status, 200);
-    let claim = model(&daemon.status(), "alpha")["claim"].clone();
+    let claim = on_cards(&daemon.status());
     let engine = daemon.engines()[0];
     let address = daemon.address;
     let deep = thread::spawn(move || {
@@ -43,7 +49,7 @@ fn a_hanging_abort_is_noticed(abort: &str, health_is_well: bool) {
     let answer = deep.join().unwrap();
     assert_eq!(answer.status, 200, "the next run answers: {}", answer.text());
     assert_ne!(daemon.engines()[0], engine);
-    assert_eq!(model(&daemon.status(), "alpha")["claim"], claim, "its words taught nothing");
+    assert_eq!(on_cards(&daemon.status()), claim, "its words taught nothing");
     let sleeps = |pid: &u32| crate::daemon::command_line(*pid).starts_with("sleep 1000");
     assert!(!crate::daemon::descendants(daemon.pid()).iter().any(sleeps), "its debugger is gone, too");
 }
