@@ -66,7 +66,9 @@ impl Configuration {
                 Vec::new()
             }
             Err(refused) => {
-                let of_all = refused.errors().filter(|_| !refused.is_of_flags()).cloned().collect();
+                // Asked once: a file can hold a mistake in every word.
+                let is_of_flags = refused.is_of_flags();
+                let of_all = refused.errors().filter(|_| !is_of_flags).cloned().collect();
                 self.refused.push(*refused);
                 of_all
             }
