@@ -55,10 +55,11 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
     fits.then(|| RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]))
 }
 
-/// A snapshot of the allocator with idle blocks among live ones.
+/// A snapshot of the allocator that lists idle blocks.
 fn blocks_between(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::TorchSnapshot)?;
-    let text = "the allocator's snapshot shows idle blocks between blocks in use, and the allocator cannot \
-        release such blocks";
+    // A snapshot in a report is cut off mostly, so that the line alone does not show its neighbours.
+    let text = "the allocator's snapshot lists idle blocks, and the allocator cannot release those that lie between \
+        blocks in use";
     Some(RuleFinding::new(Cause::FragmentationCachingAllocator, Strong, text, [line]))
 }
