@@ -19,6 +19,8 @@ use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
 /// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 pub const RELEASE: &str = "2026.10.11549";
 /// SHA-256 of the release's Linux wheels on PyPI: x86-64, aarch64.
+/// Folder for the settings of a rustup, removed with the rest of the scratch.
+const RUSTUP: &str = "rustup";
 const WHEELS: [&str; 2] = [
     "c54e7d13520ecc989c63dc99d55de3065e2f343a91f43f053d16b5e62077c261",
     "e2a3e79e775515de4ad197e667f874070446ef9ac9cf2044bc9866bc4c72289e",
@@ -155,7 +157,7 @@ fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -
     remove(place)?;
     fs::create_dir(&scratch).map_err(disk("make", &scratch))?;
     progress(InstallStep::MakeVenv);
-    make_venv(&scratch.join("venv"))?;
+    make_venv(&scratch)?;
     progress(InstallStep::FetchWheel);
     fetch_wheel(&scratch)?;
     progress(InstallStep::WriteAdapter);
@@ -171,8 +173,15 @@ fn remove(directory: &Path) -> Result<(), InstallError> {
     }
 }
 
-fn make_venv(venv: &Path) -> Result<(), InstallError> {
-    let ended = match run(Command::new("python3").args(["-m", "venv"]).arg(venv), VENV_LIMIT) {
+/// pip asks `rustc` for its version, also while a venv is made, and a rustup writes settings into the home for that.
+fn with_rustup_in(mut python: Command, scratch: &Path) -> Command {
+    python.env("RUSTUP_HOME", scratch.join(RUSTUP));
+    python
+}
+
+fn make_venv(scratch: &Path) -> Result<(), InstallError> {
+    let mut python = with_rustup_in(Command::new("python3"), scratch);
+    let ended = match run(python.args(["-m", "venv"]).arg(scratch.join("venv")), VENV_LIMIT) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(InstallError::FindPython),
         ended => ended.map_err(disk("run", Path::new("python3")))?,
     };
@@ -196,11 +205,9 @@ fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
     let flags = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"];
     // No source package: building one needs a compiler and takes minutes.
     let pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
-    let mut pip = Command::new(python_of(scratch));
-    // pip asks `rustc` for its version, and a rustup writes settings into the home for that.
-    pip.env("RUSTUP_HOME", scratch.join("rustup"));
+    let mut pip = with_rustup_in(Command::new(python_of(scratch)), scratch);
     let fetched = run(pip.args(flags).args(pinned).arg(&requirements), FETCH_LIMIT);
-    remove(&scratch.join("rustup"))?;
+    remove(&scratch.join(RUSTUP))?;
     let fetched = fetched.map_err(disk("run", &python_of(scratch)))?;
     if !fetched.succeeded() {
         return Err(InstallError::FetchWheel { said: said(&fetched) });
