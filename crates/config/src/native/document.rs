@@ -93,7 +93,7 @@ pub(super) struct Serve {
     /// Folder for models that `plimsoll download` and `POST /models` fetch, in the layout of Hugging Face's cache. Its
     /// models are served beside those of this file. Without it, models are not downloaded.
     pub(super) downloads: Option<FileText>,
-    /// File to which the output of the engines is appended.
+    /// File to which the lines of the log and the output of the engines are appended.
     pub(super) log_file: Option<FileText>,
     /// Guard settings for models on CUDA cards that set none of their own.
     pub(super) guard: GuardSettings,
