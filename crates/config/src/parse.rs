@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll_flags::quoted;
+use plimsoll_base::Order;
+use plimsoll_flags::{FlagOrigin, quoted};
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
@@ -69,7 +70,7 @@ fn checked(
         "toml" => native::parse(&file, text),
         _ => return refused(ConfigProblem::TellFormat),
     };
-    mistakes.extend(names_differ(&roster.models).err());
+    mistakes.extend(doubled_names(&roster));
     mistakes.extend(roster.models.iter().filter_map(|model| listens_here(model).err()));
     mistakes.extend(default_exists(&file, &roster).err());
     Ok((roster, mistakes))
@@ -94,23 +95,26 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     text.contains('\0').then_some(("the file contains a zero byte", "save the file as UTF-8"))
 }
 
-/// A name leads to one model: no two models share a name or an alias.
-fn names_differ(models: &[ConfiguredModel]) -> Result<(), ConfigError> {
-    let mut taken: HashMap<&str, &ConfiguredModel> = HashMap::new();
-    for entry in models {
-        // Aliases count as names: a request for one must lead to exactly one model.
-        for name in std::iter::once(&entry.name).chain(&entry.aliases) {
-            if let Some(other) = taken.insert(name, entry) {
-                let problem = ConfigProblem::NameModel {
-                    name: quoted(name),
-                    other: quoted(&other.name),
-                    first: other.origin.0.clone(),
-                };
-                return Err(ConfigError::new(entry.origin.0.clone(), problem));
-            }
+/// Names and aliases that lead to a second model. Those of a refused one count: its mistake will be mended.
+fn doubled_names(roster: &Configuration) -> Vec<ConfigError> {
+    let served = roster.models.iter().map(|model| (&model.name, &model.aliases, &model.origin.0));
+    let refused = roster.refused.iter().map(|model| (&model.name, &model.aliases, &model.origin.0));
+    let mut entries: Vec<_> = served.chain(refused).collect();
+    entries.order_by_key(|(.., origin)| origin.line());
+    let mut taken: HashMap<&String, (&String, &FlagOrigin)> = HashMap::new();
+    let mut found = Vec::new();
+    for (model, aliases, origin) in entries {
+        for name in std::iter::once(model).chain(aliases) {
+            let Some(&(other, first)) = taken.get(name) else {
+                taken.insert(name, (model, origin));
+                continue;
+            };
+            let problem =
+                ConfigProblem::NameModel { name: quoted(name), other: quoted(other), first: first.clone() };
+            found.push(ConfigError::new(origin.clone(), problem));
         }
     }
-    Ok(())
+    found
 }
 
 /// The default model is one of the file's models.

@@ -35,6 +35,7 @@ pub struct RefusedModel {
     pub others: Vec<ConfigError>,
     /// Its model file, with the place that names it.
     pub file: Option<Setting>,
+    pub origin: ConfiguredPlacement,
 }
 
 impl RefusedModel {
@@ -43,8 +44,8 @@ impl RefusedModel {
         let mut found = found.into_iter();
         let Some(error) = found.next() else { return Ok(entry) };
         let file = entry.launch.model_file().cloned();
-        let (name, aliases) = (entry.name, entry.aliases);
-        Err(Box::new(Self { name, aliases, error, others: found.collect(), file }))
+        let ConfiguredModel { name, aliases, origin, .. } = entry;
+        Err(Box::new(Self { name, aliases, error, others: found.collect(), file, origin }))
     }
 
     /// True if the other models can be served.

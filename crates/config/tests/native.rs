@@ -214,6 +214,18 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
 }
 
 #[test]
+fn a_name_is_doubled_beside_a_model_with_a_wrong_flag_too() {
+    let text = "[models.a]\nmodel='m'\nflags='-c 4k'\n[models.b]\nmodel='n'\naliases=['a']\n\
+        [models.c]\nmodel='o'\naliases=['b']\n";
+    let mistakes = plimsoll_config::parse_all("p.toml", text, &|_| None).unwrap_err().to_string();
+    for told in
+        ["`-c 4k`", "p.toml:4: the name `a` is already used by `a`", "p.toml:7: the name `b` is already"]
+    {
+        assert!(mistakes.contains(told), "{mistakes}");
+    }
+}
+
+#[test]
 fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     let roster = roster("[models.a]\nmodel = 'm'\nflags = '--port 1 -c 8192'\n");
     assert_eq!(roster.models[0].launch.options().unwrap().to_argv(), ["--model", "m", "--ctx-size", "8192"]);

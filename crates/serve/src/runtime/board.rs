@@ -303,9 +303,9 @@ impl Runtime {
     fn mark_failed(&self, model: ModelId) {
         let view = self.state.borrow().scheduler.view(model, self.now());
         let failure = view.and_then(|view| view.last_failure);
-        let marks = &self.board.marks;
+        let (now, marks) = (self.now(), &self.board.marks);
         let is_told =
-            |failure: &Reason| marks.told(model, &failure.text) || marks.caused(self.now(), failure);
+            |failure: &Reason| marks.just_told(now, model, &failure.text) || marks.caused(now, failure);
         if let Some(failure) = failure.filter(|failure| !is_told(failure)) {
             self.mark_failure("failed", Some(model), &failure, &[]);
         }

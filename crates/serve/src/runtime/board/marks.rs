@@ -13,6 +13,8 @@ const MARKS: usize = 512;
 pub(super) const FAILURES: usize = 32;
 /// Time within which an equal failure is counted instead of listed again.
 const APART: Duration = Duration::from_secs(60);
+/// Time within which a model's state follows the end of its engine, which has a mark already.
+const MOMENT: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Mark {
@@ -112,10 +114,11 @@ impl Marks {
         (!marks.iter().any(was_ready)).then(|| failed.clone())
     }
 
-    /// True if the model's last failure reads like this one.
-    pub(super) fn told(&self, model: ModelId, text: &str) -> bool {
+    /// True if the model's last failure is of this moment and reads like this one.
+    pub(super) fn just_told(&self, now: Moment, model: ModelId, text: &str) -> bool {
         let failures = self.failures.borrow();
-        failures.iter().rev().find(|mark| mark.model == Some(model)).is_some_and(|mark| mark.text == text)
+        let last = failures.iter().filter(|mark| mark.model == Some(model)).max_by_key(|mark| mark.at);
+        last.is_some_and(|mark| mark.text == text && now.since(mark.at) < MOMENT)
     }
 
     /// Marks and failures that changed after mark `number`, oldest first.
@@ -209,6 +212,7 @@ mod tests {
         assert_eq!(marks.after(0).len(), MARKS + FAILURES);
         let new = marks.after(marks.last() - 2);
         assert_eq!(new.iter().map(|mark| mark.kind).collect::<Vec<_>>(), ["load", "failed"]);
-        assert!(marks.told(ModelId(1999), "1999") && !marks.told(ModelId(1999), "1998"));
+        let told = |second, text| marks.just_told(at(second), ModelId(1999), text);
+        assert!(told(1, "1999") && !told(1, "1998") && !told(10, "1999"));
     }
 }
