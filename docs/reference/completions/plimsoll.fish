@@ -286,7 +286,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l least -d 'Ign
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l pid -d 'Process id of the server, if it is not found by its port' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l json -d 'Print the result as JSON (plimsoll.soak/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l html -d 'Write the result as an HTML page with plots' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l fresh -d 'Begin each prompt with a unique number, so that prompt caches have no effect'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l fresh -d 'Begin each prompt with a number that is unique in this run, so that no prompt is answered from a cache; llama-server\'s prompt cache then grows to its --cache-ram'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l url -d 'The same as an option' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l api-key -d 'API key of the server' -r

@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer with --for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     round: Option<u64>,
-    /// Begin each prompt with a unique number, so that prompt caches have no effect
+    /// Begin each prompt with a number that is unique in this run, so that no prompt is answered from a cache; llama-server's prompt cache then grows to its --cache-ram
     #[arg(long)]
     fresh: bool,
     /// Time limit for one answer
@@ -79,7 +79,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = super::runtime()?;
-    let results = LocalSet::new().block_on(&runtime, held(arguments))?;
+    let mut results = LocalSet::new().block_on(&runtime, held(arguments))?;
+    results.fresh = arguments.fresh;
     let report = SoakReport::new(&results, f64::from(arguments.least));
     // Files before stdout: a closed stdout must not cost the result of hours.
     if let Some(path) = &arguments.html {

@@ -130,6 +130,9 @@ impl<'a> SoakReport<'a> {
 
     fn headline(&self) -> String {
         match (self.finds_a_leak(), self.results.broke_off, self.without_verdict()) {
+            (true, _, _) if self.results.fresh => {
+                "It leaks, or its prompt cache still fills; with `-cram 0` only a leak is left".to_owned()
+            }
             (true, _, _) => "It leaks".to_owned(),
             (false, true, _) => "The server no longer answers".to_owned(),
             (false, false, Some(why)) => format!("No verdict: {why}"),

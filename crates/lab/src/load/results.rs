@@ -42,6 +42,8 @@ pub struct SoakResults {
     pub looks: u64,
     /// True if the server stopped answering.
     pub broke_off: bool,
+    /// Each prompt was new to the engine, whose prompt cache keeps them until it is full.
+    pub fresh: bool,
     /// Events, each with the number of requests at that time.
     pub notes: Vec<(u64, String)>,
 }
