@@ -246,6 +246,14 @@ pub const PORT: &str = "${PORT}";
 pub const PID: &str = "${PID}";
 
 impl Launch {
+    /// True if it names no engine of its own: flags alone, or a command that begins with the bare name `llama-server`.
+    pub fn names_no_engine(&self) -> bool {
+        match self {
+            Self::LlamaServer { program, .. } => program.is_none(),
+            Self::Command { argv, .. } => argv.first().is_some_and(|word| word == "llama-server"),
+        }
+    }
+
     /// Returns the command line that serves `name` on `port` of the loopback; `engine` is the program for
     /// models that give only flags, and `socket` the Unix socket that it listens on instead.
     pub fn command_line(

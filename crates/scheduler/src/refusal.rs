@@ -1,15 +1,14 @@
 //! Refusals of requests by the scheduler: error messages, causes and retry times.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
-use plimsoll_base::{Advice, Bytes, Card, Hint, Order, Reason, Share, Slots};
+use plimsoll_base::{Advice, Card, Hint, Reason, Share, Slots};
 
 use super::depth::RequestDepth;
 use super::effect::{RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
 use super::models::ModelSlot;
-use crate::place::{Ledger, NoPlacement};
+use crate::place::{Ledger, NoPlacement, held, kept_from_models, largest_first};
 
 /// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
@@ -185,24 +184,9 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     let Some(account) = ledger.account(&card.id) else {
         return Vec::new();
     };
-    let total = account.card().total;
-    let mut causes = Vec::new();
-    if let Some(budget) = account.budget().filter(|budget| *budget < total) {
-        let text = format!("the budget is {budget} of the card's {total}");
-        causes.push((total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget)));
-    }
-    for (code, bytes, text) in [
-        ("foreign", account.foreign(), "the system and other processes hold"),
-        ("reserve", account.reserve(), "the reserve is"),
-        ("yield", account.kept_now(), "a yield to other programs keeps free"),
-        ("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"),
-    ] {
-        if bytes > Bytes::ZERO {
-            causes.push((bytes, Reason::new(code, format!("{text} {bytes}")).fact(code, bytes)));
-        }
-    }
-    causes.order_by_key(|(bytes, _)| Reverse(*bytes));
-    causes.into_iter().map(|(_, reason)| reason).collect()
+    let mut causes = kept_from_models(account);
+    causes.push(held("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"));
+    largest_first(causes).collect()
 }
 
 /// A request that would fit instead.

@@ -172,21 +172,14 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
 fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
     let pinned = || account.claims().iter().filter(|claim| stays(tenants, claim.run));
     // Only pinned claims are listed: all others could be stopped, so they are not the reason.
-    let held: Bytes = pinned().map(|claim| claim.bytes).sum();
-    let mut causes = withheld(account);
-    causes.extend(
-        [
-            ("foreign", account.foreign(), "the system and other processes hold"),
-            ("yield", account.kept_now(), "a yield to other programs keeps free"),
-        ]
-        .map(|(code, bytes, text)| (bytes, Reason::new(code, format!("{text} {bytes}")).fact(code, bytes))),
-    );
+    let of_pinned: Bytes = pinned().map(|claim| claim.bytes).sum();
+    let mut causes = kept_from_models(account);
     causes.extend(pinned().map(|claim| {
         let text = format!("the pinned model {} holds {}", claim.holder, claim.bytes);
         let reason = Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes);
         (claim.bytes, reason)
     }));
-    lacking(account, need, alone, account.capacity().saturating_sub(held), causes)
+    lacking(account, need, alone, account.capacity().saturating_sub(of_pinned), causes)
 }
 
 /// The share of a card that nothing else uses.
@@ -196,24 +189,43 @@ fn on_empty_card(account: &Account, need: Bytes, alone: bool) -> Reason {
 
 /// What settings withhold from models, with its size.
 fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
-    let (total, reserve) = (account.card().total, account.reserve());
+    let total = account.card().total;
     // A budget of the whole card explains nothing.
     let budget = account.budget().filter(|budget| *budget < total).map(|budget| {
         let text = format!("the budget is {budget} of the card's {total}");
         (total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget))
     });
-    let reserve =
-        (reserve, Reason::new("reserve", format!("the reserve is {reserve}")).fact("reserve", reserve));
-    budget.into_iter().chain([reserve]).collect()
+    budget.into_iter().chain([held("reserve", account.reserve(), "the reserve is")]).collect()
 }
 
-/// DECISION: the largest cause comes first, because a line has room for one.
+/// Memory of a card that no model gets, by cause, with its size: what settings withhold, and what others hold.
+pub(crate) fn kept_from_models(account: &Account) -> Vec<(Bytes, Reason)> {
+    let mut causes = withheld(account);
+    causes.push(held("foreign", account.foreign(), "the system and other processes hold"));
+    causes.push(held("yield", account.kept_now(), "a yield to other programs keeps free"));
+    causes
+}
+
+/// A cause with its size, which the text ends in.
+pub(crate) fn held(code: &'static str, bytes: Bytes, text: &str) -> (Bytes, Reason) {
+    (bytes, Reason::new(code, format!("{text} {bytes}")).fact(code, bytes))
+}
+
+/// The causes that hold any memory.
+///
+/// DECISION: the largest comes first, because a line has room for one.
+pub(crate) fn largest_first(mut causes: Vec<(Bytes, Reason)>) -> impl Iterator<Item = Reason> {
+    causes.retain(|(bytes, _)| !bytes.is_zero());
+    causes.order_by_key(|(bytes, _)| Reverse(*bytes));
+    causes.into_iter().map(|(_, reason)| reason)
+}
+
 fn lacking(
     account: &Account,
     need: Bytes,
     alone: bool,
     available: Bytes,
-    mut causes: Vec<(Bytes, Reason)>,
+    causes: Vec<(Bytes, Reason)>,
 ) -> Reason {
     let (name, total) = (&account.card().name, account.card().total);
     let text = match alone {
@@ -231,14 +243,12 @@ fn lacking(
             format!("{name} has {available} available, but the model needs {need}{more}")
         }
     };
-    causes.retain(|(bytes, _)| !bytes.is_zero());
-    causes.order_by_key(|(bytes, _)| Reverse(*bytes));
     Reason::new("on_card", text)
         .fact("card", account.card().id.as_str())
         .fact("need", need)
         .fact("total", total)
         .fact("available", available)
-        .because_all(causes.into_iter().map(|(_, reason)| reason))
+        .because_all(largest_first(causes))
 }
 
 fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowded_out: bool) -> Vec<Hint> {

@@ -70,9 +70,8 @@ fn a_pin_with_an_end_is_over_then_and_the_time_to_live_counts_again() {
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
 }
 
-#[test]
-fn a_victim_that_still_answers_is_kept_by_a_pin() {
-    let mut desk = Desk::new(&[10], &[8, 8]);
+/// Lets model 0 drain for model 1; returns the request that it still answers.
+fn drain(desk: &mut Desk) -> plimsoll_scheduler::RequestId {
     desk.loaded(0);
     let busy = desk.ask(0);
     desk.pass(60);
@@ -80,6 +79,13 @@ fn a_victim_that_still_answers_is_kept_by_a_pin() {
     desk.surveyed(1);
     desk.pass(60);
     assert_eq!(desk.state(0), ModelState::Draining);
+    busy
+}
+
+#[test]
+fn a_victim_that_still_answers_is_kept_by_a_pin() {
+    let mut desk = Desk::new(&[10], &[8, 8]);
+    let busy = drain(&mut desk);
     desk.pin(0, None);
     assert_eq!(desk.state(0), ModelState::Ready);
     assert_eq!(desk.refusals().len(), 1);
@@ -91,13 +97,7 @@ fn a_victim_that_still_answers_is_kept_by_a_pin() {
 fn draining_victim() -> (Desk, plimsoll_scheduler::RequestId) {
     let limit = |settings: &mut SchedulerSettings| settings.models_max = NonZeroUsize::new(1);
     let mut desk = Desk::set_up(&[80], &[8, 8], |_, _| {}, limit);
-    desk.loaded(0);
-    let busy = desk.ask(0);
-    desk.pass(60);
-    desk.ask(1);
-    desk.surveyed(1);
-    desk.pass(60);
-    assert_eq!(desk.state(0), ModelState::Draining);
+    let busy = drain(&mut desk);
     // The figures of the last reading are too old by now.
     desk.reads = false;
     desk.pass(60);

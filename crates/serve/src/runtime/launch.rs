@@ -356,12 +356,8 @@ pub(crate) fn engine_command(
     entry: &ConfiguredModel,
     configured: Option<&[String]>,
 ) -> Result<Vec<String>, EngineError> {
-    let needs_one = match &entry.launch {
-        Launch::LlamaServer { program, .. } => program.is_none(),
-        Launch::Command { argv, .. } => {
-            argv.first().is_some_and(|word| word == LLAMA_SERVER) && engine::on_search_path().is_none()
-        }
-    };
+    let is_command = matches!(entry.launch, Launch::Command { .. });
+    let needs_one = entry.launch.names_no_engine() && !(is_command && engine::on_search_path().is_some());
     match needs_one {
         true => {
             let (program, arguments) = match configured {
@@ -392,9 +388,6 @@ pub(crate) fn command_line(
     }
     line
 }
-
-/// The name of a program that an installed engine stands in for.
-const LLAMA_SERVER: &str = "llama-server";
 
 /// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
 pub(crate) fn single_program(entry: &ConfiguredModel, engine: &[String]) -> Option<PathBuf> {

@@ -145,10 +145,7 @@ fn without_engine(config: &Path) -> Option<String> {
     let text = fs::read_to_string(config).ok()?;
     let roster =
         plimsoll_config::parse_each(&config.to_string_lossy(), &text, &|name| var(name).ok()).ok()?;
-    let needs = roster.models.iter().any(|model| match &model.launch {
-        Launch::LlamaServer { program, .. } => program.is_none(),
-        Launch::Command { argv, .. } => argv.first().is_some_and(|word| word == "llama-server"),
-    });
+    let needs = roster.models.iter().any(|model| model.launch.names_no_engine());
     let missing = engine::find(None).err().filter(|_| needs && roster.serve.engine.is_none())?;
     Some(format!("no model will load: {missing}"))
 }
