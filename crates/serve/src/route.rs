@@ -57,6 +57,7 @@ mod peer;
 mod peer_port;
 mod problem;
 mod reply;
+mod small_write;
 mod sse;
 mod stream;
 mod stream_source;

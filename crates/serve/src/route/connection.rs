@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::auth::ShownKey;
 use super::limits::Limits;
+use super::small_write::joined;
 use super::tunnel::Tunnel;
 
 /// A client that takes nothing of its answer for this long is given up.
@@ -280,7 +281,10 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try(context, |stream| stream.try_write_vectored(pieces))
+        self.poll_try(context, |stream| {
+            joined(pieces, |message| stream.try_write(message))
+                .unwrap_or_else(|| stream.try_write_vectored(pieces))
+        })
     }
 
     fn is_write_vectored(&self) -> bool {

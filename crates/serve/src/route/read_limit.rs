@@ -12,6 +12,8 @@ use std::task::{Context, Poll, ready};
 use plimsoll_launch::EngineStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::small_write::joined;
+
 /// The limit of one connection, shared with its reader. Zero is no limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadLimit(Rc<Cell<usize>>);
@@ -58,7 +60,11 @@ impl AsyncWrite for LimitedStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+        let stream = &mut self.get_mut().stream;
+        match joined(slices, |message| Pin::new(&mut *stream).poll_write(context, message)) {
+            Some(written) => written,
+            None => Pin::new(stream).poll_write_vectored(context, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
