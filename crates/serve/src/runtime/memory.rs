@@ -19,6 +19,8 @@ use crate::task::{spawn_blocking, spawn_local};
 const PERIOD: Duration = Duration::from_secs(1);
 /// The same where idle models leave for other processes: one that grows must not have used up what is left to it.
 const SHORT_PERIOD: Duration = Duration::from_millis(200);
+/// Time from the end of a load to a reading, unless the engine is told to stop before.
+const AFTER_LOAD: Duration = Duration::from_millis(10);
 /// Share of a run's memory that must be free again: drivers keep a little, and other processes allocate in
 /// the meantime.
 const BACK: (u64, u64) = (3, 4);
@@ -49,9 +51,20 @@ pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Sh
 
 impl Runtime {
     /// Replaces the last reading, for what is counted from it. The scheduler gets the next one of [`watch`].
-    pub(super) fn read_after_load(&self) {
-        let runtime = self.me();
+    pub(super) fn read_after_load(&self, run: &Rc<EngineRun>) {
+        // Memory of the host comes back with the process, and nothing is counted.
+        let mut given =
+            run.placement().cards().filter_map(|id| self.settings.cards().find(|card| card.id == *id));
+        if given.all(|card| card.kind == CardKind::Host) {
+            return;
+        }
+        let (runtime, run) = (self.me(), Rc::clone(run));
         spawn_local(async move {
+            // The thread that reads would share the processors with the first request.
+            tokio::select! {
+                () = tokio::time::sleep(AFTER_LOAD) => {}
+                () = run.told.notified() => {}
+            }
             let reading = runtime.sampler.read().await;
             runtime.reading.replace(reading);
         });

@@ -63,6 +63,8 @@ pub(crate) struct EngineRun {
     pub(super) needs_wake: Cell<bool>,
     /// Held while it is woken.
     pub(super) waking: tokio::sync::Mutex<()>,
+    /// It was told to stop.
+    pub(super) told: Notify,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
@@ -101,6 +103,7 @@ impl EngineRun {
             asleep: Cell::new(false),
             needs_wake: Cell::new(false),
             waking: tokio::sync::Mutex::default(),
+            told: Notify::new(),
             orders,
             inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
@@ -110,6 +113,7 @@ impl EngineRun {
     }
 
     pub(super) fn stop(&self, how: Stopping) {
+        self.told.notify_one();
         let _ = self.orders.send(how);
     }
 
@@ -364,7 +368,7 @@ impl Starter<'_> {
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
         // The last reading may lie within the load. What has to be free again after this run is counted from one that
         // does not: from less used memory than there was, more would be awaited than can come back.
-        self.runtime.read_after_load();
+        self.runtime.read_after_load(self.run);
         self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);
