@@ -12,6 +12,7 @@ use plimsoll_flags::{Warning, quoted};
 use crate::engine_flags::own_llama_server;
 use crate::engine_kind::CommandKind;
 use crate::roster::{Configuration, ConfiguredModel, Launch};
+use crate::shell::is_of_a_shell;
 
 const LOOPBACK: &str = "127.0.0.1";
 const HOST_FLAG: &str = "--host";
@@ -25,7 +26,7 @@ impl Configuration {
     /// Moves engines of users' commands to the loopback where that is one flag of a llama-server, and warns of all
     /// others that the network reaches.
     pub fn confine(&mut self) {
-        let told = self.models.iter_mut().filter_map(confined);
+        let told = self.models.iter_mut().filter(|model| !is_of_a_shell(model)).filter_map(confined);
         self.warnings.extend(told.collect::<Vec<_>>());
     }
 }

@@ -144,8 +144,8 @@ pub enum ConfigProblem {
     BlankKey { key: &'static str },
     #[error("the section of model `{model}` names no model file; {remedy}")]
     FindModel { model: String, remedy: &'static str },
-    #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
-    FindCommand { model: String },
+    #[error("model `{model}` has no command; add {remedy}")]
+    FindCommand { model: String, remedy: &'static str },
     #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
     NameModel { name: String, other: String, first: FlagOrigin },
     #[error("macro `{name}`: {why}; {remedy}")]

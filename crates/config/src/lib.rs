@@ -25,6 +25,7 @@ mod preset;
 mod roster;
 mod serve_settings;
 mod serve_values;
+mod shell;
 
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;

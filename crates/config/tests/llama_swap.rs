@@ -299,10 +299,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "macros:\n  a: [1]\n",
             "config.yaml:2: macro `a`: the value is not a string, number or boolean; write one value",
         ),
-        (
-            "models:\n  a:\n    proxy: http://x\n",
-            "config.yaml:2: model `a` has no command; add `cmd`, or `model` and `flags`",
-        ),
+        ("models:\n  a:\n    proxy: http://x\n", "config.yaml:2: model `a` has no command; add `cmd`"),
         (
             "models:\n  a:\n    cmd: p\n",
             "config.yaml:2: `cmd` does not use `${PORT}`, and `proxy` is not set; use `${PORT}` in `cmd`, or set `proxy`",

@@ -85,25 +85,15 @@ fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
             let text = format!("the memory of `{name}` cannot be planned, so it gets a card to itself");
             tell(text, "set `memory` to what it takes, for example \"6GiB\"");
         }
-        let is_shell =
-            |word: &&String| matches!(word.as_str(), "&&" | "||" | "|" | ";" | ">" | ">>" | "2>&1" | "&");
-        if let Some(word) = argv.iter().find(is_shell) {
-            let text =
-                format!("no shell runs the command of `{name}`, so `{word}` is an argument of the program");
-            tell(text, "write `sh -c 'exec …'`, or leave it out");
-        }
-        if let Some((variable, _)) = argv.first().and_then(|word| word.split_once('=')) {
-            let text =
-                format!("no shell runs the command of `{name}`, so its program would be `{variable}=…`");
-            tell(text, "set the variable in `env`");
-        }
         let program = argv.first().map(|program| base_name(program)).unwrap_or_default();
         if stop.is_none() && CONTAINERS.contains(&program) {
             let text = format!("stopping `{name}` ends {program}, but maybe not its container");
             tell(text, "run it with --rm and --init, and set `stop`, for example \"docker stop NAME\"");
         }
     }
-    for path in model.launch.paths().filter(|path| !path.starts_with('/')) {
+    // Of a command, `~` is told among what only a shell understands.
+    let is_told = |path: &str| matches!(model.launch, Launch::Command { .. }) && path.starts_with("~/");
+    for path in model.launch.paths().filter(|path| !path.starts_with('/') && !is_told(path)) {
         let text =
             format!("the relative path {path} of `{name}` starts at the folder in which plimsoll serve runs");
         tell(text, "write the absolute path; `~` is not expanded");

@@ -90,6 +90,7 @@ fn file(
     configuration.models.iter_mut().for_each(llama_server::unfold);
     // After it, since an engine of flags alone listens where the daemon tells it.
     configuration.confine();
+    configuration.tell_shell_words();
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)
 }

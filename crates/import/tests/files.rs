@@ -158,7 +158,7 @@ groups:
   swap.yaml:6: a variable has no `=`; write `NAME=VALUE`
   swap.yaml:8: macro `env.UNSET`: the variable is not set; set it in the environment of the server
   swap.yaml:9: macro `env.UNSET`: the variable is not set; set it in the environment of the server
-  swap.yaml:10: model `c` has no command; add `cmd`, or `model` and `flags`
+  swap.yaml:10: model `c` has no command; add `cmd`
   swap.yaml:10: `one` is not a valid value for `aliases`; write a list of strings
   swap.yaml:11: `perhaps` is not a valid value for `unlisted`; write true or false
   swap.yaml:13: `d` is not a valid value for `members`; write a list of strings

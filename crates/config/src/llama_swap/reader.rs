@@ -116,7 +116,8 @@ impl LlamaSwapReader<'_> {
             return Ok(Vec::new());
         };
         let YamlTree::List(items) = &node.tree else {
-            return Err(self.bad(key, node, "a list of strings"));
+            let expected = if key == "env" { "a list: `- NAME=VALUE`" } else { "a list of strings" };
+            return Err(self.bad(key, node, expected));
         };
         let text = |item: &Node| match &item.tree {
             YamlTree::Scalar(text) => Ok((text.clone(), item.line)),
