@@ -104,6 +104,7 @@ impl<'a> PlanCalculator<'a> {
     pub(super) fn repacked(&self) -> RepackedBytes {
         let add = |sum: RepackedBytes, of: &EngineContext<'_>| RepackedBytes {
             copies: sum.copies + of.repacked.copies,
+            sure: sum.sure + of.repacked.sure,
             locked: sum.locked + of.repacked.locked,
         };
         [Some(&self.main), self.draft.as_ref()].into_iter().flatten().fold(RepackedBytes::default(), add)

@@ -59,10 +59,9 @@ impl<'a> EngineContext<'a> {
         if flash.may_move(request, &graph) && !compute::attends_at_home(request, &graph) {
             graph.flash = Flash::MOVED;
         }
-        let repacked = match weights {
-            Some(_) => repack::repacked(request, model, &layout, weights::tied_output(model)),
-            None => RepackedBytes::default(),
-        };
+        let repacked = loads_prediction_layers
+            .map(|all| repack::repacked(request, model, &layout, all, weights::tied_output(model)));
+        let repacked = repacked.unwrap_or_default();
         Ok(Self { model, graph, matrices: pool::matrices(model, &layout), layers, weights, repacked, layout })
     }
 }

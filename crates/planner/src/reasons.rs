@@ -189,7 +189,7 @@ fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
 
 /// Weights that llama.cpp's CPU backend copies, and their pages of the mapped file.
 fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Option<Reason> {
-    let RepackedBytes { copies, locked } = calculator.repacked();
+    let RepackedBytes { copies, sure, locked } = calculator.repacked();
     let (wish, processor) = (calculator.request.wish, calculator.request.processor);
     if copies.is_zero() || !matches!(cost.host.weights.source, Source::Formula(_)) {
         return None;
@@ -198,7 +198,13 @@ fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Optio
         Some(processor) => format!("the processor of this machine ({})", processor.words()),
         None => format!("a processor with {}, which is assumed", Processor::ASSUMED.words()),
     };
-    let copied = format!("llama-server copies {copies} of the weights into a layout for {with}");
+    // A build for any x86-64 or Arm may not use all that the processor has.
+    let amount = match sure == copies {
+        true => copies.to_string(),
+        false if sure.is_zero() => format!("up to {copies}"),
+        false => format!("{sure} to {copies}, as it is built,"),
+    };
+    let copied = format!("llama-server copies {amount} of the weights into a layout for {with}");
     let beside = match (wish.mmap, locked.is_zero()) {
         (false, _) => "the plan counts them once, as they are read into that layout".to_owned(),
         (true, true) => {

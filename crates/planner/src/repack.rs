@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};
 
 use crate::layout::is_input;
-use crate::{DeviceLayout, EngineKind, PlanRequest, TensorDevice};
+use crate::{DeviceLayout, EngineKind, PlanRequest, TensorDevice, weights};
 
 /// Instructions of a processor that decide which weights are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,11 @@ impl Processor {
             dotprod: has("asimddp"),
             i8mm: has("i8mm"),
         })
+    }
+
+    /// What builds for less than this processor use of it: those of x86 AVX2 alone, those of Arm NEON alone.
+    fn least(self) -> Self {
+        Self { avx512: false, amx: false, dotprod: false, i8mm: false, ..self }
     }
 
     /// The instructions in words, the strongest of each kind.
@@ -109,15 +114,18 @@ impl Repacking {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RepackedBytes {
     pub(crate) copies: Bytes,
+    /// Of them, what a build for less than the processor copies too.
+    pub(crate) sure: Bytes,
     /// Pages of copied weights that a lock keeps in memory.
     pub(crate) locked: Bytes,
 }
 
-/// Sums the copies of one model; `tied` is the matrix that is loaded a second time as the output.
+/// Sums the copies of one model; `all` is true where its prediction layers are loaded too, and `tied` is the matrix that is loaded a second time as the output.
 pub(crate) fn repacked(
     request: &PlanRequest<'_>,
     model: &Model,
     layout: &DeviceLayout,
+    all: bool,
     tied: Option<&Tensor>,
 ) -> RepackedBytes {
     let repacking = Repacking::of(request, layout);
@@ -125,16 +133,24 @@ pub(crate) fn repacked(
         !is_input(&tensor.name) && layout.tensor(tensor) == TensorDevice::Host && repacking.copies(tensor)
     };
     let second = tied.filter(|tied| layout.output == TensorDevice::Host && repacking.copies(tied));
-    let mut sum =
-        RepackedBytes { copies: second.map_or(Bytes::ZERO, |tied| tied.bytes), ..RepackedBytes::default() };
+    let in_any_build = |tensor: &Tensor| {
+        let sure = repacking.processor.is_some_and(|processor| processor.least().copies(tensor));
+        if sure { tensor.bytes } else { Bytes::ZERO }
+    };
+    let mut sum = RepackedBytes {
+        copies: second.map_or(Bytes::ZERO, |tied| tied.bytes),
+        sure: second.map_or(Bytes::ZERO, in_any_build),
+        locked: Bytes::ZERO,
+    };
     // A lock reaches from the first to the last weight of a file that is not copied (`llama-mmap.cpp:grow_to @ b10605`).
     let (mut file, mut between, mut begun) = (None, Bytes::ZERO, false);
-    for tensor in &model.tensors {
+    for tensor in model.tensors.iter().filter(|tensor| weights::is_loaded(model, tensor, all)) {
         if file != Some(tensor.file) {
             (file, between, begun) = (Some(tensor.file), Bytes::ZERO, false);
         }
         if is_copied(tensor) {
             sum.copies += tensor.bytes;
+            sum.sure += in_any_build(tensor);
             between += if begun { tensor.bytes } else { Bytes::ZERO };
         } else if layout.tensor(tensor) == TensorDevice::Host {
             sum.locked += std::mem::take(&mut between);

@@ -26,10 +26,7 @@ pub(super) fn weights(
     let mut add = |place: TensorDevice, tensor: &Tensor| {
         weights.add(place, tensor.bytes, row_padding(tensor.kind, tensor.shape[0]));
     };
-    let ends = model.hyper.layers.saturating_sub(model.hyper.nextn_layers);
-    let loaded =
-        |tensor: &&Tensor| loads_prediction_layers || tensor.layer().is_none_or(|layer| layer < ends);
-    for tensor in model.tensors.iter().filter(loaded) {
+    for tensor in model.tensors.iter().filter(|tensor| is_loaded(model, tensor, loads_prediction_layers)) {
         if tensor.layer().is_none() && is_rope_factor(&tensor.name) {
             // TENSOR_DUPLICATED: every device with a layer has its own copy.
             let mut places: Vec<_> = (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect();
@@ -48,6 +45,12 @@ pub(super) fn weights(
         }
     }
     weights
+}
+
+/// False for the prediction layers of a model that is loaded without them.
+pub(super) fn is_loaded(model: &Model, tensor: &Tensor, loads_prediction_layers: bool) -> bool {
+    let ends = model.hyper.layers.saturating_sub(model.hyper.nextn_layers);
+    loads_prediction_layers || tensor.layer().is_none_or(|layer| layer < ends)
 }
 
 /// The token embedding where it also serves as the output matrix, which makes it a second tensor on the output's device.

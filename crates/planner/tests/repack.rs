@@ -174,6 +174,13 @@ fn the_processor_decides_which_weights_are_copied() {
 
 #[test]
 fn a_plan_says_what_is_copied_and_on_what_that_rests() {
+    // The measured engine is built for AVX2, and copies no Q8_0 whatever its machine has.
+    let amx = Processor { avx512: true, amx: true, ..AVX2 };
+    let on_amx = |model: &Model| told(&planned(model, "-c 512", HOST, Some(amx))).unwrap().1;
+    let (q8, q4) = (on_amx(&model(&row_of("q8_0"))), on_amx(&model(&row_of("q4_0"))));
+    assert!(q8.contains("copies up to 1901 MiB of the weights") && q8.contains("(AMX)"), "{q8}");
+    assert!(q4.contains("copies 1006 MiB of the weights"), "{q4}");
+    assert!(on_amx(&oss()).contains(", as it is built, of the weights"), "{}", on_amx(&oss()));
     let row = row_of("q4_0");
     let model = model(&row);
     let text = |flags: &str, card: &str, processor| {
