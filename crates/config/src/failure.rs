@@ -130,6 +130,8 @@ pub enum ConfigProblem {
     Parse(String),
     #[error("unknown key `{key}` in {place}; {}", .nearest.as_ref().map_or("remove it".to_owned(), |near| format!("did you mean `{near}`?")))]
     FindKey { key: String, place: String, nearest: Option<String> },
+    #[error("`{key}` is {kind}; write {expected}")]
+    ReadKind { key: String, kind: &'static str, expected: &'static str },
     #[error("`{value}` is not a valid value for `{key}`; write {expected}")]
     ReadValue { key: String, value: String, expected: &'static str },
     #[error(

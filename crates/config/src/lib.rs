@@ -21,6 +21,7 @@ mod log;
 mod native;
 mod parse;
 mod pattern;
+mod ports;
 mod preset;
 mod roster;
 mod serve_settings;

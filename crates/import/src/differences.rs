@@ -1,6 +1,6 @@
 //! Differences between the servers: what behaves otherwise although every setting was understood.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
@@ -56,7 +56,6 @@ pub(crate) fn of_file(path: &Path, configuration: &mut Configuration, used: &BTr
         all.push(Warning::new(FlagOrigin::file(&name.into(), 0), text).hint(hint));
     }
     all.extend(configuration.models.iter_mut().flat_map(of_model));
-    all.extend(shared_ports(&configuration.models));
     configuration.warnings.append(&mut all);
 }
 
@@ -99,24 +98,4 @@ fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
         tell(text, "write the absolute path; `~` is not expanded");
     }
     all
-}
-
-/// Models that were never loaded at once may share a port; here they may be loaded at once.
-fn shared_ports(models: &[ConfiguredModel]) -> Vec<Warning> {
-    let mut users: BTreeMap<u16, Vec<&ConfiguredModel>> = BTreeMap::new();
-    for model in models {
-        // The same on any port of ours: it is fixed.
-        let fixed = model.launch.listens_on(1).filter(|_| matches!(model.launch, Launch::Command { .. }));
-        if let Some(port) = fixed.filter(|port| model.launch.listens_on(2) == Some(*port)) {
-            users.entry(port).or_default().push(model);
-        }
-    }
-    let shared = users.into_iter().filter(|(_, models)| models.len() > 1);
-    let told = shared.filter_map(|(port, models)| {
-        let names: Vec<String> = models.iter().map(|model| format!("`{}`", model.name)).collect();
-        let text = format!("{} all listen on port {port}, and may be loaded at once here", names.join(", "));
-        let at = models.last()?.origin.0.clone();
-        Some(Warning::new(at, text).hint("pass `${PORT}` to each command instead of a number"))
-    });
-    told.collect()
 }

@@ -91,6 +91,7 @@ fn file(
     // After it, since an engine of flags alone listens where the daemon tells it.
     configuration.confine();
     configuration.tell_shell_words();
+    configuration.tell_ports();
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)
 }

@@ -90,6 +90,7 @@ impl Config {
         let mut roster = read?;
         roster.confine();
         roster.tell_shell_words();
+        roster.tell_ports();
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let mut plain = std::mem::take(&mut roster.serve.api_keys);
         let mut keys = std::mem::take(&mut roster.serve.keys);

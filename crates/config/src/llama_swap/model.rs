@@ -91,6 +91,10 @@ impl LlamaSwapReader<'_> {
             self.kept::<()>(Err(self.fault(pair.line, why, "indent it further than the model's name")));
             return None;
         }
+        if matches!(pair.value.tree, YamlTree::Scalar(_)) {
+            self.kept::<()>(Err(self.bad(&pair.key, &pair.value, "its settings below it, such as `cmd: …`")));
+            return None;
+        }
         // Without its macros, nothing can be said of its other settings.
         let own = self.kept(Macros::read(self.file, pair.value.get("macros")).map(Some))?;
         let macros = macros.of_model(&pair.key, own);
