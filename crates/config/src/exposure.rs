@@ -196,7 +196,7 @@ fn by_default(argv: &[String]) -> Option<ListeningAddress> {
         word == HOST_FLAG || word.strip_prefix(HOST_FLAG).is_some_and(|rest| rest.starts_with('='))
     };
     let told = published::words(argv).iter().any(is_flag);
-    (open && !told && !published::is_container(argv)).then(|| ListeningAddress {
+    (open && !told && !published::is_bridged(argv)).then(|| ListeningAddress {
         listener: "all interfaces".to_owned(),
         words: "its default".to_owned(),
         remedy: format!("add `{HOST_FLAG} {LOOPBACK}`"),

@@ -111,6 +111,11 @@ fn another_program_runs_as_it_is_written_and_is_warned_of() {
             "write `--host 127.0.0.1`",
         ),
         ("vllm serve m --port ${PORT}", "all interfaces (its default)", "add `--host 127.0.0.1`"),
+        (
+            "docker run --net=host vllm/vllm-openai --port ${PORT}",
+            "all interfaces (its default)",
+            "add `--host 127.0.0.1`",
+        ),
         ("python -m x --host=:: --port ${PORT}", "all interfaces (`--host ::`)", "write `--host 127.0.0.1`"),
         (
             "python -m x --host 10.0.0.7 --port ${PORT}",
