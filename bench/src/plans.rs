@@ -161,6 +161,7 @@ fn inside(subject: &Subject, runs: usize) -> Result<Vec<Duration>, PlansError> {
         program,
         cards: &subject.cards,
         contexts: &[],
+        processor: None,
     };
     let once = |_| {
         let start = Instant::now();

@@ -46,6 +46,21 @@ pub fn flags_left_out(launch: &Launch) -> Vec<String> {
     faults.iter().map(|error| ignored(&error.problem)).collect()
 }
 
+/// Programs that become the program behind them.
+const WRAPPERS: [&str; 8] = ["chrt", "env", "ionice", "nice", "numactl", "setsid", "stdbuf", "taskset"];
+/// Programs whose further words are another program's, on a host or in a container of its own.
+const ELSEWHERE: [&str; 9] = ["bash", "dash", "docker", "kubectl", "nerdctl", "podman", "sh", "ssh", "zsh"];
+
+/// The place of a llama-server that the command itself becomes, at once or behind wrappers.
+pub fn own_llama_server(argv: &[String]) -> Option<usize> {
+    let at = llama_server_in(argv)?;
+    let before = argv.get(..at)?;
+    let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let is_wrapped = before.first().is_none_or(|word| WRAPPERS.contains(&name(word).as_str()));
+    let is_here = !before.iter().any(|word| ELSEWHERE.contains(&name(word).as_str()));
+    (is_wrapped && is_here).then_some(at)
+}
+
 /// The place of a llama-server in a command.
 pub fn llama_server_in(argv: &[String]) -> Option<usize> {
     // The first match: wrappers such as taskset come before the program, model paths after it.

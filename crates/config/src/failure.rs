@@ -130,6 +130,8 @@ pub enum ConfigProblem {
     Parse(String),
     #[error("unknown key `{key}` in {place}; {}", .nearest.as_ref().map_or("remove it".to_owned(), |near| format!("did you mean `{near}`?")))]
     FindKey { key: String, place: String, nearest: Option<String> },
+    #[error("`{key}` is {kind}; write {expected}")]
+    ReadKind { key: String, kind: &'static str, expected: &'static str },
     #[error("`{value}` is not a valid value for `{key}`; write {expected}")]
     ReadValue { key: String, value: String, expected: &'static str },
     #[error(
@@ -144,8 +146,8 @@ pub enum ConfigProblem {
     BlankKey { key: &'static str },
     #[error("the section of model `{model}` names no model file; {remedy}")]
     FindModel { model: String, remedy: &'static str },
-    #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
-    FindCommand { model: String },
+    #[error("model `{model}` has no command; add {remedy}")]
+    FindCommand { model: String, remedy: &'static str },
     #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
     NameModel { name: String, other: String, first: FlagOrigin },
     #[error("macro `{name}`: {why}; {remedy}")]

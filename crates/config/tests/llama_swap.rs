@@ -299,10 +299,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "macros:\n  a: [1]\n",
             "config.yaml:2: macro `a`: the value is not a string, number or boolean; write one value",
         ),
-        (
-            "models:\n  a:\n    proxy: http://x\n",
-            "config.yaml:2: model `a` has no command; add `cmd`, or `model` and `flags`",
-        ),
+        ("models:\n  a:\n    proxy: http://x\n", "config.yaml:2: model `a` has no command; add `cmd`"),
         (
             "models:\n  a:\n    cmd: p\n",
             "config.yaml:2: `cmd` does not use `${PORT}`, and `proxy` is not set; use `${PORT}` in `cmd`, or set `proxy`",
@@ -336,7 +333,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "models:\n  a:\n    cmd: p ${PORT}\n    env: [A]\n",
             "config.yaml:4: a variable has no `=`; write `NAME=VALUE`",
         ),
-        ("models: [a]\n", "config.yaml:1: `a list` is not a valid value for `models`; write a map"),
+        ("models: [a]\n", "config.yaml:1: `models` is a list; write a map"),
         ("just text\n", "config.yaml:1: the file is not a YAML mapping; write `models:`"),
         ("apiKeys: ['a b']\n", "config.yaml:1: an API key contains a space; write the key without spaces"),
         (

@@ -189,10 +189,12 @@ impl GivenFlag<'_> {
         each.collect::<Option<Vec<_>>>().ok_or_else(|| self.error("FILE:SCALE, e.g. style.gguf:0.5"))
     }
 
-    pub(crate) fn load_mode_maps(&self) -> Result<bool, FlagError> {
+    /// True for a mode that maps the file, and true for one that locks what it maps.
+    pub(crate) fn load_mode(&self) -> Result<(bool, bool), FlagError> {
         match self.text()?.as_str() {
-            "auto" | "mmap" | "mmap+mlock" => Ok(true),
-            "none" | "mlock" | "dio" => Ok(false),
+            "auto" | "mmap" => Ok((true, false)),
+            "mmap+mlock" => Ok((true, true)),
+            "none" | "mlock" | "dio" => Ok((false, false)),
             _ => Err(self.error("one of auto, none, mmap, mlock, mmap+mlock and dio")),
         }
     }

@@ -135,6 +135,10 @@ pub struct ModelParams {
     pub attention_buffer: Option<Bytes>,
     /// ik_llama.cpp's `-fmoe` and `-no-fmoe`; `None` when not given.
     pub fused_experts: Option<bool>,
+    /// `--load-mode mmap+mlock`: pages of the mapped file are locked.
+    pub mlock: bool,
+    /// `--no-host`: weights in host memory do not lie in a card's own buffers of it.
+    pub no_host: bool,
     /// `--repack`: the CPU backend copies quantised weights into a layout of its own.
     pub cpu_repack: bool,
     /// ik_llama.cpp's `-rtr`: weights in host memory are copied into another order.
@@ -216,6 +220,8 @@ impl ModelParams {
             latent_attention: None,
             attention_buffer: None,
             fused_experts: None,
+            mlock: false,
+            no_host: false,
             cpu_repack: true,
             repack: false,
         }

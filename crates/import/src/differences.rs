@@ -1,6 +1,6 @@
 //! Differences between the servers: what behaves otherwise although every setting was understood.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
@@ -56,7 +56,6 @@ pub(crate) fn of_file(path: &Path, configuration: &mut Configuration, used: &BTr
         all.push(Warning::new(FlagOrigin::file(&name.into(), 0), text).hint(hint));
     }
     all.extend(configuration.models.iter_mut().flat_map(of_model));
-    all.extend(shared_ports(&configuration.models));
     configuration.warnings.append(&mut all);
 }
 
@@ -85,48 +84,18 @@ fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
             let text = format!("the memory of `{name}` cannot be planned, so it gets a card to itself");
             tell(text, "set `memory` to what it takes, for example \"6GiB\"");
         }
-        let is_shell =
-            |word: &&String| matches!(word.as_str(), "&&" | "||" | "|" | ";" | ">" | ">>" | "2>&1" | "&");
-        if let Some(word) = argv.iter().find(is_shell) {
-            let text =
-                format!("no shell runs the command of `{name}`, so `{word}` is an argument of the program");
-            tell(text, "write `sh -c 'exec …'`, or leave it out");
-        }
-        if let Some((variable, _)) = argv.first().and_then(|word| word.split_once('=')) {
-            let text =
-                format!("no shell runs the command of `{name}`, so its program would be `{variable}=…`");
-            tell(text, "set the variable in `env`");
-        }
         let program = argv.first().map(|program| base_name(program)).unwrap_or_default();
         if stop.is_none() && CONTAINERS.contains(&program) {
             let text = format!("stopping `{name}` ends {program}, but maybe not its container");
             tell(text, "run it with --rm and --init, and set `stop`, for example \"docker stop NAME\"");
         }
     }
-    for path in model.launch.paths().filter(|path| !path.starts_with('/')) {
+    // Of a command, `~` is told among what only a shell understands.
+    let is_told = |path: &str| matches!(model.launch, Launch::Command { .. }) && path.starts_with("~/");
+    for path in model.launch.paths().filter(|path| !path.starts_with('/') && !is_told(path)) {
         let text =
             format!("the relative path {path} of `{name}` starts at the folder in which plimsoll serve runs");
         tell(text, "write the absolute path; `~` is not expanded");
     }
     all
-}
-
-/// Models that were never loaded at once may share a port; here they may be loaded at once.
-fn shared_ports(models: &[ConfiguredModel]) -> Vec<Warning> {
-    let mut users: BTreeMap<u16, Vec<&ConfiguredModel>> = BTreeMap::new();
-    for model in models {
-        // The same on any port of ours: it is fixed.
-        let fixed = model.launch.listens_on(1).filter(|_| matches!(model.launch, Launch::Command { .. }));
-        if let Some(port) = fixed.filter(|port| model.launch.listens_on(2) == Some(*port)) {
-            users.entry(port).or_default().push(model);
-        }
-    }
-    let shared = users.into_iter().filter(|(_, models)| models.len() > 1);
-    let told = shared.filter_map(|(port, models)| {
-        let names: Vec<String> = models.iter().map(|model| format!("`{}`", model.name)).collect();
-        let text = format!("{} all listen on port {port}, and may be loaded at once here", names.join(", "));
-        let at = models.last()?.origin.0.clone();
-        Some(Warning::new(at, text).hint("pass `${PORT}` to each command instead of a number"))
-    });
-    told.collect()
 }

@@ -88,6 +88,10 @@ fn file(
     };
     let mut configuration = plimsoll_config::parse_all(&path.to_string_lossy(), &text, &lookup)?;
     configuration.models.iter_mut().for_each(llama_server::unfold);
+    // After it, since an engine of flags alone listens where the daemon tells it.
+    configuration.confine();
+    configuration.tell_shell_words();
+    configuration.tell_ports();
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)
 }

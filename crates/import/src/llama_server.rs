@@ -4,12 +4,10 @@
 
 use std::path::Path;
 
-use plimsoll_config::{CHECK, ConfiguredModel, Launch, PORT, llama_server_in};
+use plimsoll_config::{CHECK, ConfiguredModel, Launch, PORT, own_llama_server};
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{Options, Setting};
 
-/// Programs that become the program behind them; any other wrapper (docker, ssh, sh) needs the whole command.
-const WRAPPERS: [&str; 8] = ["chrt", "env", "ionice", "nice", "numactl", "setsid", "stdbuf", "taskset"];
 /// Flags that the daemon sets itself.
 const OURS: [&str; 3] = ["--host", "--port", "--alias"];
 /// The port of a llama-server that is told none.
@@ -39,9 +37,10 @@ fn parts(launch: &Launch) -> Option<(Vec<String>, Options)> {
     let Launch::Command { argv, options: Some(planned), check, stop: None, .. } = launch else {
         return None;
     };
-    let at = llama_server_in(argv)?;
+    // Any other wrapper (docker, ssh, sh) needs the whole command.
+    let at = own_llama_server(argv)?;
     let (program, flags) = argv.split_at(at + 1);
-    if check != CHECK || (at > 0 && !WRAPPERS.contains(&base_name(&argv[0]))) {
+    if check != CHECK {
         return None;
     }
     // All flags have to be known, or the TOML would be refused.

@@ -73,6 +73,11 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
 fn typical_mistakes_are_told_with_line_and_remedy() {
     let imported = imported("swap.yaml", include_str!("home.yaml")).unwrap();
     let changes = told(&imported.changes);
+    assert_eq!(
+        changes.iter().filter(|told| told.contains("is replaced by 127.0.0.1")).count(),
+        1,
+        "of flags none"
+    );
     for expected in [
         "swap.yaml: llama-swap listens on all network interfaces, plimsoll serve on 127.0.0.1:8080; for other \
             machines set `listen = \":8080\"` and `api-keys` under [serve]",
@@ -85,6 +90,10 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
         "swap.yaml:23: the relative path models/coder.gguf of `coder` starts at the folder in which plimsoll serve \
             runs; write the absolute path; `~` is not expanded",
         "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it",
+        "swap.yaml:23: `--host 0.0.0.0` of `coder` is replaced by 127.0.0.1: the engine would listen on all interfaces, \
+            with its port open to the network without the router's keys; write `--host 127.0.0.1`, or remove it",
+        "swap.yaml:29: the engine of `whisper` listens on all interfaces (`-p 9000:8080`), with its port open to the \
+            network without the router's keys; write `-p 127.0.0.1:9000:8080`",
         "swap.yaml:29: stopping `whisper` ends docker, but maybe not its container; run it with --rm and --init, and \
             set `stop`, for example \"docker stop NAME\"",
         "swap.yaml:33: `whisper`, `tts` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to \
@@ -149,7 +158,7 @@ groups:
   swap.yaml:6: a variable has no `=`; write `NAME=VALUE`
   swap.yaml:8: macro `env.UNSET`: the variable is not set; set it in the environment of the server
   swap.yaml:9: macro `env.UNSET`: the variable is not set; set it in the environment of the server
-  swap.yaml:10: model `c` has no command; add `cmd`, or `model` and `flags`
+  swap.yaml:10: model `c` has no command; add `cmd`
   swap.yaml:10: `one` is not a valid value for `aliases`; write a list of strings
   swap.yaml:11: `perhaps` is not a valid value for `unlisted`; write true or false
   swap.yaml:13: `d` is not a valid value for `members`; write a list of strings

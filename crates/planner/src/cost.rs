@@ -8,8 +8,8 @@ use plimsoll_model::Model;
 use crate::engine_context::{EngineContext, draft_wish};
 use crate::reserve::speculates;
 use crate::{
-    DepthGrowth, DeviceBytes, Flash, HostTerms, LatentAttention, PlanError, PlanRequest, PlanTerm, Reserve,
-    Terms, architecture, calibration, compute, kv, weights,
+    DepthGrowth, DeviceBytes, Flash, HostTerms, LatentAttention, PlanError, PlanRequest, PlanTerm,
+    RepackedBytes, Reserve, Terms, architecture, calibration, compute, kv, weights,
 };
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
@@ -98,6 +98,16 @@ impl<'a> PlanCalculator<'a> {
 
     pub(super) fn latent(&self) -> Option<LatentAttention> {
         self.main.graph.cache.latent
+    }
+
+    /// What the CPU backend copies of the weights of all contexts.
+    pub(super) fn repacked(&self) -> RepackedBytes {
+        let add = |sum: RepackedBytes, of: &EngineContext<'_>| RepackedBytes {
+            copies: sum.copies + of.repacked.copies,
+            sure: sum.sure + of.repacked.sure,
+            locked: sum.locked + of.repacked.locked,
+        };
+        [Some(&self.main), self.draft.as_ref()].into_iter().flatten().fold(RepackedBytes::default(), add)
     }
 
     /// True if `card` (a position in the request) holds a part of the model.
@@ -204,7 +214,7 @@ impl<'a> PlanCalculator<'a> {
             terms.kv += cache.cards[device];
             terms.compute += compute.cards[device];
         }
-        cost.host.weights += weights.host;
+        cost.host.weights += weights.host + of.repacked.locked;
         cost.host.kv += cache.host;
         cost.host.compute += compute.host;
         cost.host.output += output(of.model, reserve, request);

@@ -7,7 +7,7 @@ use plimsoll_model::{Model, Tensor};
 
 use crate::{
     CacheKind, DeviceBytes, DeviceLayout, Flash, LatentAttention, ModelLayers, PlanError, PlanRequest,
-    compute, flash, pool, weights,
+    RepackedBytes, Repacking, compute, flash, pool, repack, weights,
 };
 
 /// An engine context: the model's, the draft model's, or that of the model's own prediction layers.
@@ -17,6 +17,8 @@ pub(crate) struct EngineContext<'a> {
     pub(crate) layout: DeviceLayout,
     /// Weights that the context loads; `None` if another context of the process loads them.
     pub(crate) weights: Option<DeviceBytes>,
+    /// What the CPU backend copies of them.
+    pub(crate) repacked: RepackedBytes,
     /// The tensors by layer, with the cache and flash attention that the graph is built for.
     pub(crate) graph: ModelLayers<'a>,
     /// Distinct matrices of each device.
@@ -38,7 +40,7 @@ impl<'a> EngineContext<'a> {
         // Weights may grow by matrices that the engine computes when it loads.
         let latent = LatentAttention::of(request, model);
         let weights = loads_prediction_layers.map(|all| {
-            let mut weights = weights::weights(model, &layout, all);
+            let mut weights = weights::weights(model, &layout, all, &Repacking::of(request, &layout));
             if let Some(latent) = latent {
                 latent.add_computed(model, &layout, &mut weights);
             }
@@ -57,7 +59,10 @@ impl<'a> EngineContext<'a> {
         if flash.may_move(request, &graph) && !compute::attends_at_home(request, &graph) {
             graph.flash = Flash::MOVED;
         }
-        Ok(Self { model, graph, matrices: pool::matrices(model, &layout), layers, weights, layout })
+        let repacked = loads_prediction_layers
+            .map(|all| repack::repacked(request, model, &layout, all, weights::tied_output(model)));
+        let repacked = repacked.unwrap_or_default();
+        Ok(Self { model, graph, matrices: pool::matrices(model, &layout), layers, weights, repacked, layout })
     }
 }
 

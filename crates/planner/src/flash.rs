@@ -138,6 +138,7 @@ mod tests {
             program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
+            processor: None,
         };
         let layout = DeviceLayout::new(&request, &model)?;
         resolve(&request, &model, &layout)

@@ -271,6 +271,7 @@ mod tests {
             program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
+            processor: None,
         };
         DeviceLayout::new(&request, &model)
     }

@@ -26,6 +26,7 @@ mod outcome;
 mod pool;
 mod quirks;
 mod reasons;
+mod repack;
 mod request;
 mod reserve;
 mod weights;
@@ -42,6 +43,7 @@ use self::kv::CacheKind;
 use self::latent::{LatentAttention, LatentCache};
 use self::layout::{DeviceBytes, DeviceLayout, TensorDevice};
 use self::quirks::EngineQuirks;
+use self::repack::{RepackedBytes, Repacking};
 use self::reserve::{CELLS, Reserve};
 use self::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
@@ -49,6 +51,7 @@ pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use named::{NamedCards, device_number, named};
 pub use outcome::{CardPlan, DepthGrowth, HostPlan, HostTerms, Plan, PlanTerm, Terms};
+pub use repack::Processor;
 pub use request::{EngineBuild, EngineKind, PlanError, PlanRequest};
 pub use weights::computed_on_host;
 

@@ -2,12 +2,10 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Order, Reason, Source};
 use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};
-use plimsoll_model::Tensor;
 
-use crate::layout::is_input;
 use crate::{
-    EngineKind, LatentAttention, PlanCalculator, PlanPrice, PlanRequest, PlanTerm, RequestCost, Terms,
-    calibration,
+    EngineKind, LatentAttention, PlanCalculator, PlanPrice, PlanRequest, PlanTerm, Processor, RepackedBytes,
+    RequestCost, Terms, calibration,
 };
 
 /// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
@@ -100,7 +98,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
     reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
-    reasons.extend(repacked_by_cpu(request, cost));
+    reasons.extend(repacked_by_cpu(calculator, cost));
     reasons.extend(tensors.then(|| Reason::new("tensor_split_estimated", split)));
     let assumed = |(index, card): &(usize, &Card)| {
         let computes = calculator.uses(*index) && card.kind == CardKind::Cuda;
@@ -189,23 +187,35 @@ fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
     })
 }
 
-/// Weights that llama.cpp's CPU backend copies (`ggml-cpu/repack.cpp @ b10605`); which types, the processor decides. Mapped
-/// weights then take memory twice.
-fn repacked_by_cpu(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
-    let (wish, model) = (request.wish, request.model);
-    let on_host = request.cards.iter().zip(&cost.cards).any(|(card, terms)| {
-        card.kind == CardKind::Host && matches!(terms.weights.source, Source::Formula(_))
-    });
-    let is_copied = |tensor: &&Tensor| tensor.kind.quantised() && !is_input(&tensor.name);
-    let copied: Bytes = model.tensors.iter().filter(is_copied).map(|tensor| tensor.bytes).sum();
-    let may = on_host && wish.mmap && wish.cpu_repack && request.engine.kind == EngineKind::LlamaCpp;
-    (may && !copied.is_zero()).then(|| {
-        let text = format!(
-            "on some processors llama-server copies quantised weights into another layout, which takes up to {copied} \
-            beyond this plan; `--no-repack` turns it off, and `plimsoll plan --exact` asks the engine itself"
-        );
-        Reason::new("weights_may_be_repacked", text).fact("bytes", copied)
-    })
+/// Weights that llama.cpp's CPU backend copies, and their pages of the mapped file.
+fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Option<Reason> {
+    let RepackedBytes { copies, sure, locked } = calculator.repacked();
+    let (wish, processor) = (calculator.request.wish, calculator.request.processor);
+    if copies.is_zero() || !matches!(cost.host.weights.source, Source::Formula(_)) {
+        return None;
+    }
+    let with = match processor {
+        Some(processor) => format!("the processor of this machine ({})", processor.words()),
+        None => format!("a processor with {}, which is assumed", Processor::ASSUMED.words()),
+    };
+    // A build for any x86-64 or Arm may not use all that the processor has.
+    let amount = match sure == copies {
+        true => copies.to_string(),
+        false if sure.is_zero() => format!("up to {copies}"),
+        false => format!("{sure} to {copies}, as it is built,"),
+    };
+    let copied = format!("llama-server copies {amount} of the weights into a layout for {with}");
+    let beside = match (wish.mmap, locked.is_zero()) {
+        (false, _) => "the plan counts them once, as they are read into that layout".to_owned(),
+        (true, true) => {
+            "the plan counts them once, since their pages of the model file are page cache, which the \
+            engine's RSS shows and the kernel drops when memory is short"
+                .to_owned()
+        }
+        (true, false) => format!("the plan counts {locked} of them twice, since the mapped file is locked"),
+    };
+    let text = format!("{copied}; {beside}; `--no-repack` keeps the file's layout");
+    Some(Reason::new("weights_repacked_by_cpu", text).fact("bytes", copies).fact("locked", locked))
 }
 
 /// Flags that only ik_llama.cpp has, with a note on how certain the figures are.

@@ -7,8 +7,8 @@ use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_model::{Dialect, Model};
 use serde::{Deserialize, Serialize};
 
-use crate::MeasuredContext;
 use crate::named::INTERFACES;
+use crate::{MeasuredContext, Processor};
 
 /// Project that an engine was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -81,6 +81,8 @@ pub struct PlanRequest<'a> {
     pub cards: &'a [Card],
     /// Measured driver contexts, which are preferred to the published values.
     pub contexts: &'a [MeasuredContext],
+    /// The processor that computes with weights in host memory; `None` if it is not known.
+    pub processor: Option<Processor>,
 }
 
 /// Reason why a request cannot be planned.

@@ -7,7 +7,7 @@ use plimsoll_model::{Model, Tensor, TensorType};
 
 use crate::engine_context::draft_wish;
 use crate::layout::is_input;
-use crate::{DeviceBytes, DeviceLayout, GraphVariant, PlanError, PlanRequest, TensorDevice};
+use crate::{DeviceBytes, DeviceLayout, GraphVariant, PlanError, PlanRequest, Repacking, TensorDevice};
 
 /// `ggml_backend_cuda_buffer_type_get_alignment @ b10605`.
 pub(super) const CARD_ALIGNMENT: u64 = 128;
@@ -16,15 +16,17 @@ pub(super) const HOST_ALIGNMENT: u64 = 32;
 /// `MATRIX_ROW_PADDING`: kernels read whole blocks of this many elements.
 const ROW_PADDING: u64 = 512;
 
-pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_layers: bool) -> DeviceBytes {
+pub(super) fn weights(
+    model: &Model,
+    layout: &DeviceLayout,
+    loads_prediction_layers: bool,
+    repacking: &Repacking,
+) -> DeviceBytes {
     let mut weights = DeviceBytes::none(layout);
     let mut add = |place: TensorDevice, tensor: &Tensor| {
         weights.add(place, tensor.bytes, row_padding(tensor.kind, tensor.shape[0]));
     };
-    let ends = model.hyper.layers.saturating_sub(model.hyper.nextn_layers);
-    let loaded =
-        |tensor: &&Tensor| loads_prediction_layers || tensor.layer().is_none_or(|layer| layer < ends);
-    for tensor in model.tensors.iter().filter(loaded) {
+    for tensor in model.tensors.iter().filter(|tensor| is_loaded(model, tensor, loads_prediction_layers)) {
         if tensor.layer().is_none() && is_rope_factor(&tensor.name) {
             // TENSOR_DUPLICATED: every device with a layer has its own copy.
             let mut places: Vec<_> = (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect();
@@ -36,14 +38,24 @@ pub(super) fn weights(model: &Model, layout: &DeviceLayout, loads_prediction_lay
         }
     }
     if let Some(tied) = tied_output(model) {
-        add(layout.output, tied);
+        // Two uses in one kind of buffer are one tensor (`llama-model.cpp:create_tensor, TENSOR_DUPLICATED @ b10605`).
+        let is_shared = (layout.tensor(tied), layout.output) == (TensorDevice::Host, TensorDevice::Host);
+        if !is_shared || repacking.copies(tied) {
+            add(layout.output, tied);
+        }
     }
     weights
 }
 
+/// False for the prediction layers of a model that is loaded without them.
+pub(super) fn is_loaded(model: &Model, tensor: &Tensor, loads_prediction_layers: bool) -> bool {
+    let ends = model.hyper.layers.saturating_sub(model.hyper.nextn_layers);
+    loads_prediction_layers || tensor.layer().is_none_or(|layer| layer < ends)
+}
+
 /// The token embedding where it also serves as the output matrix, which makes it a second tensor on the output's device.
 /// Encoders have none, except one that loads it all the same (`gemma-embedding.cpp: load_arch_tensors @ b10605`).
-fn tied_output(model: &Model) -> Option<&Tensor> {
+pub(super) fn tied_output(model: &Model) -> Option<&Tensor> {
     let find = |name: &str| model.tensors.iter().find(|tensor| tensor.name == name);
     let loads_output = model.hyper.cached || GraphVariant::of(model, false).loads_output;
     let is_tied = loads_output && find("output.weight").is_none();
@@ -115,6 +127,7 @@ mod tests {
             program: ProgramKind::LlamaServer,
             cards: &[card],
             contexts: &[],
+            processor: None,
         })
         .unwrap()
     }

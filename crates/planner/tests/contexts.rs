@@ -48,6 +48,7 @@ fn planned_on(flags: &str, cards: &[Card], contexts: &[MeasuredContext]) -> Plan
         program: ProgramKind::LlamaServer,
         cards,
         contexts,
+        processor: None,
     })
     .unwrap()
 }
@@ -131,18 +132,4 @@ fn fit_may_reduce_only_what_the_flags_leave_open() {
         assert_eq!(told(flags), Some(expected), "{flags}");
     }
     assert_eq!((told("-c 65536 -ngl 99"), told("--fit off")), (None, None));
-}
-
-#[test]
-fn a_plan_for_the_processor_says_that_it_may_copy_quantised_weights() {
-    let host: Card = "name=host,kind=host,total=64GiB".parse().unwrap();
-    let told = |flags: &str, card: &Card| {
-        text_of(&planned_on(flags, std::slice::from_ref(card), &[]), "weights_may_be_repacked")
-    };
-    let said = told("-c 4096", &host).unwrap();
-    assert!(said.contains("MiB beyond this plan; `--no-repack`"), "{said}");
-    for flags in ["-c 4096 --no-repack", "-c 4096 -nr", "-c 4096 --no-mmap"] {
-        assert_eq!(told(flags, &host), None, "{flags}");
-    }
-    assert_eq!(told("-c 4096", &"name=a,total=64GiB,cc=8.6".parse().unwrap()), None);
 }

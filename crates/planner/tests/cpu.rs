@@ -153,6 +153,7 @@ fn every_family_equals_the_engines_log() {
             program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
+            processor: None,
         })
         .unwrap();
         let host = &plan.host.terms;
@@ -199,6 +200,7 @@ fn a_plan_for_the_host_equals_the_engines_log() {
             program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
+            processor: None,
         })
         .unwrap();
         let host = &plan.host.terms;

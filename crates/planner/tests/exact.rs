@@ -122,6 +122,7 @@ impl Asked {
             program: self.program,
             cards: &self.cards,
             contexts: &[],
+            processor: None,
         }
     }
 }

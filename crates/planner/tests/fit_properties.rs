@@ -58,6 +58,7 @@ impl Case {
             program: ProgramKind::LlamaServer,
             cards: &self.cards,
             contexts: &[],
+            processor: None,
         })
     }
 

@@ -94,6 +94,7 @@ fn planned_with(model: &Model, build: u32, args: &str, card: &str, contexts: &[M
         program: ProgramKind::LlamaServer,
         cards: &[card],
         contexts,
+        processor: None,
     })
     .unwrap()
 }

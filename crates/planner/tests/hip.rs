@@ -63,6 +63,7 @@ fn the_closed_forms_miss_a_newer_engine_on_hip_by_what_is_recorded() {
             program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
+            processor: None,
         })
         .unwrap();
         let (card, host) = (&plan.cards[0].terms, &plan.host.terms);

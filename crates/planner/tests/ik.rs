@@ -96,6 +96,7 @@ fn with_request<T>(model: &Model, flags: &str, cards: usize, ask: impl Fn(&PlanR
         program: ProgramKind::LlamaServer,
         cards: &cards,
         contexts: &[],
+        processor: None,
     })
 }
 

@@ -35,6 +35,7 @@ fn pool(capability: &str, build: u32, flags: &str) -> Bytes {
         program: ProgramKind::LlamaServer,
         cards: &[card],
         contexts: &[],
+        processor: None,
     };
     plan(&request).unwrap().cards[0].terms.pool.known()
 }

@@ -85,6 +85,7 @@ fn planned(model: &Model, args: &str, program: ProgramKind, engine: EngineBuild,
         program,
         cards: &[card],
         contexts: &[],
+        processor: None,
     })
     .unwrap()
 }

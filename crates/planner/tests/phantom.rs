@@ -46,6 +46,7 @@ fn planned(row: &Row) -> Plan {
         program,
         cards: &cards,
         contexts: &[],
+        processor: None,
     })
     .unwrap()
 }

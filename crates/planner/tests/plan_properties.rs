@@ -30,6 +30,7 @@ fn planned(model: &Model, wish: &ModelParams, cards: &[Card]) -> Result<Plan, Pl
         program: ProgramKind::LlamaServer,
         cards,
         contexts: &[],
+        processor: None,
     })
 }
 
@@ -162,6 +163,7 @@ proptest! {
             program: ProgramKind::Library,
             cards: &cards(count),
             contexts: &[],
+            processor: None,
         });
     }
 }

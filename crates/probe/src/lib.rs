@@ -14,6 +14,7 @@ pub mod library;
 mod lookout;
 pub mod own_file;
 pub mod process;
+mod processor;
 mod resident;
 mod sampler;
 mod sources;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
+pub use processor::processor;
 pub use resident::{resident, resident_less_cache};
 pub use sampler::{Sampler, StartSamplerError};
 

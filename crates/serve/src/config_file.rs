@@ -88,6 +88,9 @@ impl Config {
         let read =
             plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok());
         let mut roster = read?;
+        roster.confine();
+        roster.tell_shell_words();
+        roster.tell_ports();
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let mut plain = std::mem::take(&mut roster.serve.api_keys);
         let mut keys = std::mem::take(&mut roster.serve.keys);

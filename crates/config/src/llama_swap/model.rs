@@ -86,6 +86,15 @@ impl LlamaSwapReader<'_> {
         macros: &Macros,
         defaults: &Defaults,
     ) -> Option<Result<ConfiguredModel, Box<RefusedModel>>> {
+        if READ.contains(&pair.key.as_str()) && pair.value.pairs().is_none() {
+            let why = "a setting of a model stands where a model's name belongs";
+            self.kept::<()>(Err(self.fault(pair.line, why, "indent it further than the model's name")));
+            return None;
+        }
+        if matches!(pair.value.tree, YamlTree::Scalar(_)) {
+            self.kept::<()>(Err(self.bad(&pair.key, &pair.value, "its settings below it, such as `cmd: …`")));
+            return None;
+        }
         // Without its macros, nothing can be said of its other settings.
         let own = self.kept(Macros::read(self.file, pair.value.get("macros")).map(Some))?;
         let macros = macros.of_model(&pair.key, own);
@@ -130,7 +139,11 @@ impl LlamaSwapReader<'_> {
     ) -> Result<Launch, ConfigError> {
         let Some(argv) = self.command(node, "cmd", &["PORT"])? else {
             let model = quoted(model);
-            return Err(ConfigError::at(self.file, node.line, ConfigProblem::FindCommand { model }));
+            return Err(ConfigError::at(
+                self.file,
+                node.line,
+                ConfigProblem::FindCommand { model, remedy: "`cmd`" },
+            ));
         };
         // `${PID}` is known only once the child runs, so it stays.
         let stop = self.kept(self.command(node, "cmdStop", &["PORT", "PID"]));

@@ -29,10 +29,14 @@ impl<'a> LlamaSwapReader<'a> {
         Self { file, text, roster, macros: Vec::new(), unexpanded: Vec::new(), mistakes: Vec::new() }
     }
 
-    pub(super) fn done(self) -> (Configuration, Vec<ConfigError>) {
+    pub(super) fn done(mut self) -> (Configuration, Vec<ConfigError>) {
         let mut all = self.unexpanded;
         let lines: HashSet<Option<u32>> = all.iter().map(|mistake| mistake.origin.line()).collect();
         all.extend(self.mistakes.into_iter().filter(|mistake| !lines.contains(&mistake.origin.line())));
+        // A warning would quote what no variable or macro was inserted in.
+        self.roster
+            .warnings
+            .retain(|warning| warning.origin.line().is_none() || !lines.contains(&warning.origin.line()));
         (self.roster, all)
     }
 
@@ -60,13 +64,13 @@ impl LlamaSwapReader<'_> {
     }
 
     pub(super) fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
-        let value = match &node.tree {
-            YamlTree::Scalar(text) => quoted(text),
-            YamlTree::Null => "null".to_owned(),
-            YamlTree::List(_) => "a list".to_owned(),
-            YamlTree::Map(_) => "a map".to_owned(),
+        let key = key.to_owned();
+        let problem = match &node.tree {
+            YamlTree::Scalar(text) => ConfigProblem::ReadValue { key, value: quoted(text), expected },
+            YamlTree::Null => ConfigProblem::ReadKind { key, kind: "empty", expected },
+            YamlTree::List(_) => ConfigProblem::ReadKind { key, kind: "a list", expected },
+            YamlTree::Map(_) => ConfigProblem::ReadKind { key, kind: "a map", expected },
         };
-        let problem = ConfigProblem::ReadValue { key: key.to_owned(), value, expected };
         ConfigError::at(self.file, node.line, problem)
     }
 
@@ -116,7 +120,8 @@ impl LlamaSwapReader<'_> {
             return Ok(Vec::new());
         };
         let YamlTree::List(items) = &node.tree else {
-            return Err(self.bad(key, node, "a list of strings"));
+            let expected = if key == "env" { "a list: `- NAME=VALUE`" } else { "a list of strings" };
+            return Err(self.bad(key, node, expected));
         };
         let text = |item: &Node| match &item.tree {
             YamlTree::Scalar(text) => Ok((text.clone(), item.line)),

@@ -126,7 +126,10 @@ fn flags(
     // What cannot be read may be what names the model.
     if !has_source && faults.is_empty() && !torn {
         let model = quoted(&entry.name);
-        found.push(ConfigError::new(entry.origin.0.clone(), ConfigProblem::FindCommand { model }));
+        found.push(ConfigError::new(
+            entry.origin.0.clone(),
+            ConfigProblem::FindCommand { model, remedy: "`cmd`, or `model` and `flags`" },
+        ));
     }
     found.extend(faults.into_iter().map(ConfigError::from));
     for setting in options.settings().iter().filter(|setting| setting.flag.effect == FlagClass::Router) {

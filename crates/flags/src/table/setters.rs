@@ -42,9 +42,14 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--image-max-tokens", |wish, given| put(&mut wish.image_tokens, given.natural().map(Some))),
     ("--mlock", |wish, _| put(&mut wish.mmap, Ok(false))),
     ("--direct-io", |wish, _| put(&mut wish.mmap, Ok(false))),
+    ("--no-host", |wish, _| put(&mut wish.no_host, Ok(true))),
     ("--repack", |wish, given| put(&mut wish.cpu_repack, Ok(given.on()))),
     ("--mmap", |wish, given| put(&mut wish.mmap, Ok(given.on()))),
-    ("--load-mode", |wish, given| put(&mut wish.mmap, given.load_mode_maps())),
+    ("--load-mode", |wish, given| {
+        let (maps, locks) = given.load_mode()?;
+        put(&mut wish.mlock, Ok(locks))?;
+        put(&mut wish.mmap, Ok(maps))
+    }),
     ("--device", |wish, given| put(&mut wish.devices, given.names())),
     ("--override-tensor", |wish, given| add(&mut wish.overrides, given.overrides())),
     ("--cpu-moe", |wish, _| put(&mut wish.experts_on_host, Ok(u32::MAX))),

@@ -215,3 +215,28 @@ fn engines_run_as_the_user_that_the_configuration_names() {
     let unknown = preset("true", ";plimsoll: engine-user = no-such-user\n").refused();
     assert!(unknown.contains("there is no such user"), "{unknown}");
 }
+
+#[test]
+fn an_engine_of_llama_swaps_file_listens_on_the_loopback_whatever_its_command_says() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // The double of an engine goes by the name of the real one.
+    let engine = folder.path().join("llama-server");
+    std::os::unix::fs::symlink(fake_engine(), &engine).expect("the folder can be written");
+    let daemon = Setup::new()
+        .named("config.yaml")
+        .config(&format!(
+            "models:\n  alpha:\n    cmd: {0} --port ${{PORT}} --host 0.0.0.0 --alias alpha\n  beta:\n    cmd: {0} --port \
+             ${{PORT}} --alias beta\n    env: [LLAMA_ARG_HOST=0.0.0.0]\n  gamma:\n    cmd: {1} --port ${{PORT}} --host 0.0.0.0\n",
+            engine.display(),
+            fake_engine().display()
+        ))
+        .start();
+    let arguments =
+        |name: &str| get(daemon.address, &format!("/v1/models/{name}")).json()["status"]["args"].to_string();
+    assert_eq!(chat(daemon.address, "alpha").status, 200);
+    assert!(arguments("alpha").contains(r#""--host","127.0.0.1""#), "{}", arguments("alpha"));
+    daemon.told("config.yaml:2: `--host 0.0.0.0` of `alpha` is replaced by 127.0.0.1");
+    assert_eq!(chat(daemon.address, "beta").status, 200);
+    daemon.told("config.yaml:4: `LLAMA_ARG_HOST=0.0.0.0` of `beta` is replaced by 127.0.0.1");
+    daemon.told("config.yaml:7: the engine of `gamma` listens on all interfaces (`--host 0.0.0.0`), with its port open");
+}

@@ -63,6 +63,7 @@ pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Byt
         program: ProgramKind::LlamaServer,
         cards: std::slice::from_ref(card),
         contexts: &[without],
+        processor: None,
     })?;
     let pool = |planned: &plimsoll_planner::CardPlan| planned.terms.pool.known();
     Ok(plan.cards.iter().map(pool).sum())

@@ -42,6 +42,7 @@ impl Models {
             program,
             cards,
             contexts: &self.contexts,
+            processor: plimsoll_probe::processor(),
         }
     }
 

@@ -126,6 +126,7 @@ impl Load {
             program: ProgramKind::LlamaServer,
             cards: &self.cards,
             contexts: &[],
+            processor: None,
         });
         match on_host.map_err(|error| error.to_string())? {
             Bytes::ZERO => Ok(()),

@@ -66,6 +66,7 @@ impl PlannedModel {
             program: ProgramKind::LlamaServer,
             cards,
             contexts: &self.contexts,
+            processor: plimsoll_probe::processor(),
         };
         answer(&request).map_err(|error| failed(&error))
     }

@@ -1,0 +1,67 @@
+//! Fixed ports of users' commands: those of several models, and those on which nobody listens.
+
+use std::collections::BTreeMap;
+
+use plimsoll_flags::{Warning, quoted};
+
+use crate::engine_flags::own_llama_server;
+use crate::roster::{Configuration, ConfiguredModel, Launch, PORT};
+
+/// The port of a llama-server that is told none.
+const USUAL: &str = "8080";
+
+impl Configuration {
+    /// Warns of models that share a fixed port, and of requests that go to another port than the engine's.
+    pub fn tell_ports(&mut self) {
+        let mut told: Vec<Warning> = self.models.iter().filter_map(elsewhere).collect();
+        told.extend(shared(&self.models));
+        self.warnings.extend(told);
+    }
+}
+
+/// The port of a command, where it is the same whatever port the model gets.
+fn fixed(entry: &ConfiguredModel) -> Option<u16> {
+    let fixed = entry.launch.listens_on(1).filter(|_| matches!(entry.launch, Launch::Command { .. }));
+    fixed.filter(|port| entry.launch.listens_on(2) == Some(*port))
+}
+
+/// A llama-server that listens on another port than the one that requests go to.
+fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
+    let Launch::Command { argv, .. } = &entry.launch else { return None };
+    let (asked, flags) = (fixed(entry)?, argv.get(own_llama_server(argv)? + 1..)?);
+    // A command with the placeholder is told of where it is read.
+    if argv.iter().chain(entry.env.iter().map(|(_, value)| value)).any(|word| word.contains(PORT)) {
+        return None;
+    }
+    let by_flag = flags.iter().rposition(|word| word == "--port").map(|at| flags.get(at + 1));
+    let by_variable =
+        || entry.env.iter().find(|(name, _)| name == "LLAMA_ARG_PORT").map(|(_, port)| port.as_str());
+    let port = match by_flag {
+        Some(port) => port?,
+        None => by_variable().unwrap_or(USUAL),
+    };
+    let port: u16 = port.parse().ok().filter(|port| *port != asked)?;
+    let text = format!(
+        "requests for `{}` go to port {asked}, but its command listens on port {port}",
+        quoted(&entry.name)
+    );
+    Some(Warning::new(entry.origin.0.clone(), text).hint("write `--port ${PORT}` and leave `proxy` out"))
+}
+
+/// Models that were never loaded at once may share a port; here they may be loaded at once.
+fn shared(models: &[ConfiguredModel]) -> Vec<Warning> {
+    let mut users: BTreeMap<u16, Vec<&ConfiguredModel>> = BTreeMap::new();
+    for model in models {
+        if let Some(port) = fixed(model) {
+            users.entry(port).or_default().push(model);
+        }
+    }
+    let shared = users.into_iter().filter(|(_, models)| models.len() > 1);
+    let told = shared.filter_map(|(port, models)| {
+        let names: Vec<String> = models.iter().map(|model| format!("`{}`", model.name)).collect();
+        let text = format!("{} all listen on port {port}, and may be loaded at once here", names.join(", "));
+        let at = models.last()?.origin.0.clone();
+        Some(Warning::new(at, text).hint("pass `${PORT}` to each command instead of a number"))
+    });
+    told.collect()
+}

@@ -1,0 +1,111 @@
+//! Tests of typical mistakes in llama-swap's YAML: commands that were written for a shell, indents, ports.
+
+#![allow(clippy::unwrap_used)]
+
+fn told(cmd: &str) -> Vec<String> {
+    let text = format!("models:\n  a:\n    cmd: |\n      {cmd}\n");
+    let mut roster = plimsoll_config::parse("a.yaml", &text, &|_| None).unwrap();
+    roster.warnings.clear();
+    roster.confine();
+    roster.tell_shell_words();
+    roster.warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn words_of_a_shell_are_told_with_what_to_write_instead() {
+    let start = "a.yaml:2: no shell runs the command of `a`, so";
+    let exec = "is an argument of the program; write `sh -c 'exec …'`, or leave it out";
+    for (cmd, expected) in [
+        ("llama-server --port ${PORT} &", format!("{start} `&` {exec}")),
+        ("llama-server --port ${PORT} > /tmp/log", format!("{start} `>` {exec}")),
+        ("llama-server --port ${PORT} 2>/dev/null", format!("{start} `2>/dev/null` {exec}")),
+        ("cd /opt && x --port ${PORT}", format!("{start} `&&` {exec}")),
+        (
+            "llama-server --port ${PORT} # the port",
+            format!(
+                "{start} `#` and what follows it are arguments of the program; begin a line of a `cmd: |` with the comment"
+            ),
+        ),
+        (
+            "LLAMA_ARG_HOST=0.0.0.0 llama-server --port ${PORT}",
+            format!("{start} its program would be `LLAMA_ARG_HOST=…`; set the variable in `env`"),
+        ),
+        (
+            "~/llama-server --port ${PORT}",
+            format!(
+                "{start} `~` in `~/llama-server` is no home folder; write the whole path, in llama-swap's YAML as `${{env.HOME}}/…`"
+            ),
+        ),
+    ] {
+        assert_eq!(told(cmd), [expected], "{cmd}");
+    }
+    for cmd in [
+        "sh -c 'cd /opt && exec ./x --port ${PORT} > ~/log # text'",
+        "ssh box ~/x --port ${PORT} && date",
+        "/opt/a=b/x --port ${PORT} '#1'",
+    ] {
+        assert_eq!(told(cmd), Vec::<String>::new(), "{cmd}");
+    }
+}
+
+#[test]
+fn a_setting_beside_its_model_is_told_as_one() {
+    let refused =
+        |text: &str| plimsoll_config::parse_each("a.yaml", text, &|_| None).unwrap_err().to_string();
+    assert_eq!(
+        refused("models:\n  a:\n  cmd: llama-server --port ${PORT}\n  aliases: [b]\n"),
+        "3 mistakes:\n  a.yaml:2: model `a` has no command; add `cmd`\n  a.yaml:3: a setting of a model stands where a \
+         model's name belongs; indent it further than the model's name\n  a.yaml:4: a setting of a model stands where a \
+         model's name belongs; indent it further than the model's name"
+    );
+    // A model may have the name of a setting.
+    let named = "models:\n  cmd:\n    cmd: llama-server --port ${PORT}\n";
+    assert_eq!(plimsoll_config::parse("a.yaml", named, &|_| None).unwrap().models[0].name, "cmd");
+    let map = "models:\n  a:\n    cmd: llama-server --port ${PORT}\n    env:\n      A: 1\n";
+    assert!(refused(map).ends_with("`env` is a map; write a list: `- NAME=VALUE`"), "{}", refused(map));
+}
+
+#[test]
+fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models() {
+    let told = |models: &str| {
+        let mut roster = plimsoll_config::parse("a.yaml", &format!("models:\n{models}"), &|_| None).unwrap();
+        roster.tell_ports();
+        roster.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let model = |name: &str, flags: &str, port: u16| {
+        format!("  {name}:\n    cmd: llama-server -m /a.gguf {flags}\n    proxy: http://127.0.0.1:{port}\n")
+    };
+    for (flags, listens) in [("--port 9000", 9000), ("", 8080), ("--port 9001 --port 9000", 9000)] {
+        let expected = format!(
+            "a.yaml:2: requests for `a` go to port 9001, but its command listens on port {listens}; write `--port ${{PORT}}` \
+             and leave `proxy` out"
+        );
+        assert_eq!(told(&model("a", flags, 9001)), [expected], "{flags}");
+    }
+    assert!(told(&model("a", "--port 9001", 9001)).is_empty());
+    let by_variable = format!("{}    env: [LLAMA_ARG_PORT=9001]\n", model("a", "", 9001));
+    assert!(told(&by_variable).is_empty());
+    let wrapped = "  a:\n    cmd: sh -c 'llama-server --port 1'\n    proxy: http://127.0.0.1:2\n";
+    assert!(told(wrapped).is_empty(), "a script may do anything");
+    assert_eq!(
+        told(&(model("a", "--port 9000", 9000) + &model("b", "--port 9000", 9000))),
+        [
+            "a.yaml:5: `a`, `b` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to each command instead \
+          of a number"
+        ]
+    );
+}
+
+#[test]
+fn beside_a_missing_variable_nothing_is_said_of_its_words() {
+    let text =
+        "models:\n  a:\n    cmd: llama-server -m /a.gguf --port ${PORT} ${env.NOPE}\n  b: llama-server\n";
+    let mistakes = plimsoll_config::parse_each("a.yaml", text, &|_| None).unwrap_err();
+    assert!(mistakes.rest.warnings.is_empty(), "{:?}", mistakes.rest.warnings);
+    let told = mistakes.to_string();
+    assert!(told.contains("a.yaml:3: macro `env.NOPE`: the variable is not set"), "{told}");
+    assert!(
+        told.contains("a.yaml:4: `llama-server` is not a valid value for `b`; write its settings below it"),
+        "{told}"
+    );
+}
