@@ -18,6 +18,7 @@ mod facts;
 mod formats;
 mod last_lines;
 mod line;
+mod log_prefix;
 mod pattern;
 mod program;
 mod reader;

@@ -126,6 +126,8 @@ patterns! {
     SmiProcess,
     /// NVML finds no name behind a process number: the process has exited.
     Nameless,
+    /// The report says that the card also drives a desktop.
+    Desktop,
     Release,
     UnifiedSwitch,
     CardFault,
