@@ -27,6 +27,7 @@ mod remedy;
 mod rules;
 mod sign;
 mod sizes;
+mod source_line;
 mod verdict;
 
 pub use cause::{Cause, SubCause};

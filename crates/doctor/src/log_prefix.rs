@@ -3,11 +3,12 @@
 //!
 //! They say when and where a line was written, and nothing of its cause.
 
+mod time_stamp;
+
+use self::time_stamp::{stamp_length, time_length};
+
 /// A prefix may stand within another: a container's line in the journal.
 const NESTED: usize = 4;
-const MONTHS: [&str; 12] =
-    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 /// A level stands where syslog has the host.
 const LEVELS: [&str; 9] =
     ["TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"];
@@ -24,9 +25,19 @@ pub(super) fn without_prefix(line: &str) -> &str {
     rest
 }
 
-/// True for a line that a log's writer has stamped.
-pub(super) fn has_prefix(line: &str) -> bool {
-    behind_prefix(line.trim_start()).is_some()
+/// The unit that wrote a line of a machine's log: `kernel`, `systemd`, `llama-server`.
+pub(super) fn unit_of(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = line.strip_prefix('<').and_then(|rest| rest.split_once('>')).map_or(line, |(_, rest)| rest);
+    let journal = || {
+        let (length, is_journal) = time_length(line)?;
+        behind_unit(line[length..].trim_start()).filter(|_| is_journal)
+    };
+    let unit = journal().map(|(unit, _)| unit.split_once('[').map_or(unit, |(name, _)| name));
+    // A logger's brackets have a date in numbers, the kernel's have none.
+    let is_plain = line.split(']').next().is_some_and(|stamp| !stamp.contains('-'));
+    let is_of_kernel = || of_facility(line).is_some() || is_plain && of_brackets(line).is_some();
+    unit.or_else(|| Some("kernel").filter(|_| is_of_kernel()))
 }
 
 fn behind_prefix(line: &str) -> Option<&str> {
@@ -131,103 +142,12 @@ fn behind_unit(rest: &str) -> Option<(&str, &str)> {
     fits.then_some((unit, text))
 }
 
-/// Length of the time at the start of a line, and whether journald or syslog writes times of this form.
-fn time_length(line: &str) -> Option<(usize, bool)> {
-    let day = line.split(' ').next().filter(|word| is_one_of(word.trim_end_matches(','), &DAYS));
-    let start = day.map_or(0, |day| day.len() + 1);
-    let behind = line.get(start..)?;
-    let trimmed = behind.trim_start();
-    let start = start + behind.len() - trimmed.len();
-    if let Some(length) = stamp_length(trimmed) {
-        // Docker's and Kubernetes' times end in Z, and those of programs have a blank before the clock.
-        let stamp = &trimmed[..length];
-        let is_offset = stamp.contains('T') && !stamp.ends_with('Z') && length > 19;
-        let zone = day.map_or(0, |_| zone_length(&trimmed[length..]));
-        return Some((start + length + zone, is_offset || day.is_some()));
-    }
-    if let Some(length) = month_length(trimmed) {
-        let rest = &trimmed[length..];
-        let zone = day.map_or(0, |_| zone_length(rest));
-        let year = rest[zone..].strip_prefix(' ').filter(|rest| {
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            digits == 4 && rest[4..].chars().next().is_none_or(|next| !next.is_ascii_alphanumeric())
-        });
-        return Some((start + length + zone + year.map_or(0, |_| 5), true));
-    }
-    let seconds = trimmed.split(' ').next().filter(|_| day.is_none())?;
-    let (whole, part) = seconds.split_once('.')?;
-    let is_unix = whole.len() == 10 && is_number(whole) && part.len() >= 3 && is_number(part);
-    is_unix.then_some((start + seconds.len(), true))
-}
-
-/// ` UTC`, ` CEST`: three to five capitals.
-fn zone_length(rest: &str) -> usize {
-    let Some(word) = rest.strip_prefix(' ') else { return 0 };
-    let capitals = word.bytes().take_while(u8::is_ascii_uppercase).count();
-    let ends = word[capitals..].chars().next().is_none_or(|next| next == ' ');
-    if (3..=5).contains(&capitals) && ends { capitals + 1 } else { 0 }
-}
-
-/// `Apr 03 12:00:01`, `Apr  3 12:00:01.123456`, `Apr 03 2026 12:00:01`.
-fn month_length(line: &str) -> Option<usize> {
-    let month = line.get(..3).filter(|month| is_one_of(month, &MONTHS))?;
-    let mut rest = &line[month.len()..];
-    // Day, and the year where a writer puts it.
-    for digits in [1..=2, 4..=4] {
-        let word = rest.strip_prefix(' ')?.trim_start();
-        let count = word.bytes().take_while(u8::is_ascii_digit).count();
-        let is_whole = word[count..].starts_with(' ') && digits.contains(&count);
-        match (is_whole, *digits.end()) {
-            (true, _) => rest = &word[count..],
-            (false, 2) => return None,
-            (false, _) => {}
-        }
-    }
-    let clock = clock_length(rest.strip_prefix(' ')?)?;
-    Some(line.len() - rest.len() + 1 + clock)
-}
-
-/// `2026-04-03T12:00:01.123456+02:00`, `2026-04-03 12:00:01,123`, `2026/04/03 12:00:01`.
-fn stamp_length(line: &str) -> Option<usize> {
-    const DATE: usize = 10;
-    let (date, rest) = line.split_at_checked(DATE)?;
-    let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
-        4 | 7 => matches!(byte, b'-' | b'/'),
-        _ => byte.is_ascii_digit(),
-    });
-    let clock = clock_length(rest.strip_prefix(['T', ' '])?).filter(|_| is_date)?;
-    let zone = rest.get(1 + clock..)?;
-    let offset = zone.strip_prefix(['+', '-']).map_or(0, |offset| {
-        1 + offset.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b':').take(5).count()
-    });
-    let zulu = usize::from(zone.starts_with('Z'));
-    // `+0200:` is an offset and the next mark.
-    let colon = usize::from(line[..DATE + 1 + clock + offset].ends_with(':'));
-    Some(DATE + 1 + clock + offset + zulu - colon)
-}
-
-/// `12:00:01`, with a part of a second.
-fn clock_length(text: &str) -> Option<usize> {
-    let (clock, rest) = text.split_at_checked(8)?;
-    let is_clock = clock.bytes().enumerate().all(|(at, byte)| match at {
-        2 | 5 => byte == b':',
-        _ => byte.is_ascii_digit(),
-    });
-    let digits =
-        rest.strip_prefix(['.', ',']).map_or(0, |part| part.bytes().take_while(u8::is_ascii_digit).count());
-    is_clock.then_some(8 + if digits > 0 { digits + 1 } else { 0 })
-}
-
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_letters(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_alphabetic())
-}
-
-fn is_one_of(word: &str, words: &[&str]) -> bool {
-    words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
@@ -270,7 +190,7 @@ mod tests {
         ] {
             let line = format!("{prefix}srv  load_model: failed");
             assert_eq!(without_prefix(&line).trim_start(), "srv  load_model: failed", "{prefix}");
-            assert!(has_prefix(&line), "{prefix}");
+            assert_ne!(without_prefix(&line), line, "{prefix}");
         }
         let json = "{\"log\":\"CUDA error: out of memory\\n\",\"stream\":\"stderr\",\"time\":\"2026-04-03T12:00:01Z\"}";
         assert_eq!(without_prefix(json), "CUDA error: out of memory");
@@ -294,7 +214,7 @@ mod tests {
             "Error: x: [ 1] y",
         ] {
             assert_eq!(without_prefix(line), line);
-            assert!(!has_prefix(line), "{line}");
+            assert_eq!(unit_of(line), None, "{line}");
         }
         // A level and a function are words of the program.
         let line = "2026-04-03T12:00:01.000000Z  INFO text_generation_launcher: out of memory";
@@ -303,6 +223,21 @@ mod tests {
         assert_eq!(without_prefix(line), "srv  load_model: x");
         let line = "Apr 03 12:00:01 ERROR loader: x";
         assert_eq!(without_prefix(line), "ERROR loader: x");
+    }
+
+    #[test]
+    fn the_unit_of_a_line_is_known() {
+        for (line, unit) in [
+            ("Apr 03 12:00:01 box llama-server[312]: x", Some("llama-server")),
+            ("<34>Oct 11 22:14:15 mymachine su: x", Some("su")),
+            ("Apr 03 12:00:01 box kernel: [ 1.5] x", Some("kernel")),
+            ("[ 1234.567890] x", Some("kernel")),
+            ("2026-04-03T12:00:01Z x", None),
+            ("[2026-04-03 12:00:01] x", None),
+            ("server-1  | x", None),
+        ] {
+            assert_eq!(unit_of(line), unit, "{line}");
+        }
     }
 
     proptest::proptest! {

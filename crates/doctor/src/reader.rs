@@ -1,6 +1,7 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
 
+mod document;
 mod other_text;
 #[cfg(test)]
 mod tests;
@@ -8,12 +9,12 @@ mod tests;
 use memchr::{memchr, memchr_iter, memrchr};
 use plimsoll_base::Bytes;
 
-use super::facts::{CardHolder, Facts, LineOrigin, LineSource, LoadStage, Quote};
+use super::facts::{CardHolder, Facts, LineOrigin, LineSource, LoadStage, OtherDocument, Quote};
 use super::formats::{self, PhraseHit};
 use super::line::{WINDOW, around};
 use super::pattern::Pattern;
 use super::refused::RefusedAllocation;
-use other_text::{code_of_document, is_no_report};
+use other_text::{evidence_lines, is_no_report};
 
 /// A line longer than this is read in pieces.
 const PIECE: usize = 1 << 16;
@@ -139,9 +140,13 @@ impl LogReader {
         let report = std::mem::take(&mut self.report);
         if report.len() <= SHORT {
             formats::read_report(&mut self.facts, &origin, &report);
-            if let Some(code) = code_of_document(&String::from_utf8_lossy(&report)) {
-                self.facts.add_document(origin.clone(), code);
-            }
+        }
+        let text = String::from_utf8_lossy(&report);
+        if let Some(lines) = evidence_lines(&text) {
+            let read_to = u64::try_from(text.lines().count()).unwrap_or(u64::MAX);
+            self.facts.add_document(OtherDocument { origin: origin.clone(), lines, read_to });
+        }
+        if report.len() <= SHORT {
             self.keep(origin, &report);
         }
         self.lines = 0;

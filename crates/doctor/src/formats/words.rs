@@ -47,6 +47,7 @@ mod tests {
             "picks",
             "round",
             "subject",
+            "failure",
         ];
         assert_eq!(WORDS.len(), kinds.len());
         for kind in kinds {

@@ -28,7 +28,12 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     // A status of 137 or -9 says SIGKILL, and not who sent it.
     let lower = line.text.to_ascii_lowercase();
     let is_told = ["oom", "out of memory", "killed process"].iter().any(|words| lower.contains(words));
-    let (text, sub_cause) = match is_told {
+    let is_of_oomd = lower.contains("due to memory ");
+    let (text, sub_cause) = match is_told || is_of_oomd {
+        true if is_of_oomd => (
+            "systemd-oomd killed the processes of a unit because host memory was short",
+            SubCause::HostKilled,
+        ),
         true => ("the kernel killed a process because host memory ran out", SubCause::HostKilled),
         false => (KILLED, SubCause::Killed),
     };

@@ -3,6 +3,7 @@
 
 mod formats;
 mod hostile;
+mod innocent;
 mod logs;
 mod long_lines;
 mod remedies;

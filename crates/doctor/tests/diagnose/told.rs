@@ -192,7 +192,7 @@ fn a_desktop_on_the_card_explains_a_pool_that_had_not_grown() {
 fn the_prefix_of_a_log_counts_for_no_cause() {
     let text = |prefix: &str| {
         let lines = [
-            "the second request stops with an error of the card",
+            "the second request fails on the gpu",
             "nvidia-smi lists a process of another user on the gpu",
             "the memory of the card is full before the server starts",
         ];
