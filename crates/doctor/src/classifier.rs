@@ -3,7 +3,7 @@
 //! `bench/likeness/train.py` made the table of words from 1132 public reports whose cause is known, and fitted
 //! it further with 160 later ones.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use plimsoll_base::{Order, Reason};
@@ -12,7 +12,7 @@ use super::cause::Cause;
 use super::diagnosis::percent;
 use super::facts::{LineOrigin, Quote};
 use super::formats::known_words;
-use super::log_prefix::{unit_of, without_prefix};
+use super::log_prefix::without_prefix;
 use super::program::LogProgram;
 
 /// `words.tsv`: each row is a word with its inverse document frequency and its weight for each cause.
@@ -36,34 +36,21 @@ pub(super) struct TextClassifier<'a> {
 }
 
 impl<'a> TextClassifier<'a> {
-    /// `None` if the text is too short, has another subject, or is a log without a failure.
+    /// `None` if the text is too short or has another subject.
     pub(super) fn of(report: &'a [(LineOrigin, String)], program: Option<LogProgram>) -> Option<Self> {
         // DECISION: prose is judged by this classifier and by no rules. Logs above 64 KiB, and engines that
         // died under `serve`, are judged by rules alone, because their text is not a problem report.
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
-        let (mut is_ours, mut fails) = (false, false);
-        let (mut units, mut stamped, mut all) = (BTreeSet::new(), 0_usize, 0_usize);
-        for line in report.iter().flat_map(|(_, text)| text.lines()) {
-            let (mut of_subject, mut of_failure) = (false, false);
-            for word in words(without_prefix(line)) {
-                of_subject |= is_of_subject(&word);
-                of_failure |= is_of_failure(&word);
-                if let Some((known, _)) = KNOWN.words.get_key_value(&*word) {
-                    *counts.entry(known).or_default() += 1.0;
-                }
+        let mut is_ours = false;
+        let lines = report.iter().flat_map(|(_, text)| text.lines());
+        for word in lines.flat_map(|line| words(without_prefix(line))) {
+            is_ours |= is_of_subject(&word);
+            if let Some((known, _)) = KNOWN.words.get_key_value(&*word) {
+                *counts.entry(known).or_default() += 1.0;
             }
-            is_ours |= of_subject;
-            fails |= of_subject && of_failure;
-            all += 1;
-            let unit = unit_of(line);
-            stamped += usize::from(unit.is_some());
-            units.extend(unit);
         }
-        // A machine's log has the words of all its units, and its kernel tells of many cards and much memory at each start.
-        let is_of_machine = stamped.saturating_mul(2) > all;
-        let is_healthy = is_of_machine && (units.len() > 2 || units.contains("kernel") && !fails);
         // Distinct words count: a log that repeats one line has few.
-        if counts.len() < FEWEST_WORDS || !is_ours || is_healthy {
+        if counts.len() < FEWEST_WORDS || !is_ours {
             return None;
         }
         // Sublinear term frequency, as in `train.py: TfidfVectorizer(sublinear_tf=True)`.
@@ -208,13 +195,9 @@ fn is_of_subject(word: &str) -> bool {
     known_words("subject").iter().any(|(known, _)| *known == word)
 }
 
-fn is_of_failure(word: &str) -> bool {
-    known_words("failure").iter().any(|(start, _)| word.starts_with(start))
-}
-
 /// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes.
 /// `train.py: WORD` is the same.
-fn words(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     let mut behind_digit = false;
     let runs = text.split_inclusive(|c: char| !c.is_ascii_alphabetic());
     runs.filter_map(move |run| {

@@ -12,6 +12,7 @@ use super::cause::{Cause, SubCause};
 use super::classifier::{ClassifierMatch, TextClassifier};
 use super::ensemble::combine;
 use super::facts::{Facts, LoadStage, Quote};
+use super::healthy::{is_healthy, is_of_machine};
 use super::program::LogProgram;
 use super::remedy;
 use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
@@ -129,10 +130,11 @@ fn is_of_prose(finding: &RuleFinding, facts: &Facts) -> bool {
 }
 
 /// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
-/// at work without a finding is like any other.
+/// at work without a finding is like any other, as is that of a machine or of a program without a failure.
 fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
     let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
-    let is_report = facts.guard.is_none() && !at_work;
+    let is_healthy = is_of_machine(&facts.report) || candidates.is_empty() && is_healthy(&facts.report);
+    let is_report = facts.guard.is_none() && !at_work && !is_healthy;
     is_report.then(|| TextClassifier::of(&facts.report, LogProgram::of(facts))).flatten()
 }
 

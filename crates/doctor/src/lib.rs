@@ -16,6 +16,7 @@ mod diagnosis;
 mod ensemble;
 mod facts;
 mod formats;
+mod healthy;
 mod last_lines;
 mod line;
 mod log_prefix;

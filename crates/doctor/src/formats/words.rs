@@ -48,6 +48,7 @@ mod tests {
             "round",
             "subject",
             "failure",
+            "grammar",
         ];
         assert_eq!(WORDS.len(), kinds.len());
         for kind in kinds {

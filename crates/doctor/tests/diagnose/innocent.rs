@@ -117,6 +117,42 @@ fn a_server_at_work_and_its_shutdown_have_no_cause() {
     expect_nothing("its start", &log[..log.len() / 20]);
 }
 
+/// Other programs that work, the driver's table, the kernel at its start, and an end that was asked for.
+#[test]
+fn output_of_healthy_programs_has_no_cause() {
+    for (name, log) in [
+        (
+            "vLLM",
+            "INFO 04-03 12:00:05 [api_server.py:1034] vLLM API server version 0.9.1\nINFO 04-03 12:00:40 [gpu_worker.py:227] Available KV cache memory: 4.32 GiB\n\
+                  INFO 04-03 12:00:40 [kv_cache_utils.py:715] GPU KV cache size: 35,360 tokens\nINFO 04-03 12:00:40 [kv_cache_utils.py:719] Maximum concurrency for 8,192 tokens \
+                  per request: 4.32x\nINFO:     Application startup complete.\n",
+        ),
+        (
+            "ComfyUI",
+            "Total VRAM 12288 MB, total RAM 32086 MB\npytorch version: 2.6.0+cu124\nSet vram state to: NORMAL_VRAM\nDevice: cuda:0 NVIDIA GeForce RTX 3060 : cudaMallocAsync\n\
+                     To see the GUI go to: http://127.0.0.1:8188\ngot prompt\nloaded completely 9.5367431640625e+25 4897.0483474731445 True\nPrompt executed in 8.22 seconds\n",
+        ),
+        (
+            "nvidia-smi",
+            "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |\n|   0  NVIDIA GeForce RTX 4090        On  |   00000000:01:00.0 Off |  Off |\n\
+                        |  0%   34C    P8             12W /  450W |     312MiB /  24564MiB |      0%      Default |\n|    0   N/A  N/A            1501      G   /usr/lib/xorg/Xorg  250MiB |\n",
+        ),
+        (
+            "dmesg",
+            "[    0.000000] Memory: 65536000K/67108864K available (22528K kernel code)\n[    2.123456] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.133.07\n\
+                   [    2.223456] nvidia: module verification failed: signature and/or required key missing - tainting kernel\n[   12.123456] nvidia-uvm: Loaded the UVM driver, major \
+                   device number 236.\n",
+        ),
+        (
+            "SIGTERM",
+            "Apr 03 12:00:00 box systemd[1]: Started llama.service.\nApr 03 12:05:00 box systemd[1]: llama.service: Main process exited, code=killed, status=15/TERM\n\
+                     Apr 03 12:05:00 box systemd[1]: llama.service: Deactivated successfully.\n",
+        ),
+    ] {
+        expect_nothing(name, log);
+    }
+}
+
 #[test]
 fn a_report_in_markdown_keeps_its_cause() {
     let refused = "```\nllama_context: constructing llama_context\nllama_context: n_ctx         = 131072\n\

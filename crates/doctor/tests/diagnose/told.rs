@@ -201,7 +201,7 @@ fn the_prefix_of_a_log_counts_for_no_cause() {
     let plain = judged(&text(""), "");
     assert!(plain.confidence > 0.0, "{}", plain.reason);
     for prefix in
-        ["Apr 03 12:00:01 box app[312]: ", "[Fri Apr  3 12:00:01 2026] ", "2026-04-03T12:00:01.1Z stderr F "]
+        ["Apr 03 12:00:01 box app[312]: ", "[2026-04-03 12:00:01] ", "2026-04-03T12:00:01.1Z stderr F "]
     {
         let found = judged(&text(prefix), "");
         assert_eq!(
