@@ -118,6 +118,8 @@ patterns! {
     NodeKilled,
     WslRefused,
     KernelKill,
+    /// The kernel names the process that it killed.
+    ProcessKilled,
     Killed,
     Meminfo,
     Buddyinfo,

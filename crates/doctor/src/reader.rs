@@ -216,7 +216,7 @@ impl LogReader {
 
     fn line(&mut self, quote: &Quote, text: &str) {
         // Plimsoll's own remark names the library that it looked for; no program lacks it.
-        if text.contains("no NVIDIA card is visible") {
+        if text.contains("no NVIDIA card is visible") || is_of_client(text) {
             return;
         }
         let mut before = None;
@@ -227,6 +227,14 @@ impl LogReader {
             before = Some(row.pattern);
         }
     }
+}
+
+/// A request that a server quotes: its text is the client's, who may ask about any failure. `server.cpp:log_server_request`,
+/// `vllm/entrypoints/logger.py:log_inputs`.
+fn is_of_client(text: &str) -> bool {
+    const FIELDS: [&str; 3] = ["\"messages\":", "\"prompt\":", "\"content\":"];
+    let is_request = text.contains("Received request ") && text.contains("prompt: ");
+    is_request || FIELDS.iter().any(|field| text.contains(field))
 }
 
 /// End of the part of a line that was read: the window around the hit covers no more of a long line.

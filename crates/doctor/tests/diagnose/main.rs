@@ -7,5 +7,6 @@ mod innocent;
 mod logs;
 mod long_lines;
 mod remedies;
+mod sceptic;
 mod told;
 mod training;
