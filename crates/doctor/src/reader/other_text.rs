@@ -31,35 +31,59 @@ fn evidence_of_source(text: &str) -> Option<Vec<(u64, u64)>> {
     if STATES.iter().any(|state| text.contains(state)) {
         return None;
     }
-    let mut lines: Vec<(&str, bool)> = Vec::new();
-    let (mut yaml, mut parents, mut indented) = (0_usize, 0_usize, 0_usize);
+    let kinds = line_kinds(text);
+    // Comments alone make no source: people fence a log with the marks of Python's strings.
+    let count = |kind| kinds.iter().filter(|other| **other == kind).count();
+    let (source, foreign) = (count(LineKind::Source), count(LineKind::Foreign));
+    let is_source = source + foreign >= FEWEST && SOURCE.1 * source >= SOURCE.0 * (source + foreign);
+    let is_yaml = is_yaml(text);
+    let mut kinds = kinds.iter();
+    let fits = |line: &str| {
+        let is_foreign = kinds.next() == Some(&LineKind::Foreign);
+        is_foreign && !(is_yaml && is_yaml_line(line))
+    };
+    (is_source || is_yaml).then(|| lines_where(text, fits))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineKind {
+    Source,
+    /// In a comment or a string of several lines.
+    Comment,
+    Foreign,
+    Blank,
+}
+
+fn line_kinds(text: &str) -> Vec<LineKind> {
     let (mut in_comment, mut is_frame) = (false, false);
-    for line in text.lines() {
+    let kind_of = |line: &str| {
         let start = line.trim_start();
         let marks = line.matches("\"\"\"").count() + line.matches("\'\'\'").count();
-        let (opens, closes) = (start.starts_with("/*"), line.contains("*/"));
+        let opens = start.starts_with("/*");
         let is_comment = in_comment || opens || marks > 0;
-        in_comment = (in_comment ^ (marks % 2 == 1) || opens) && !closes;
+        in_comment = match () {
+            () if line.contains("*/") => false,
+            () => opens || in_comment != (marks % 2 == 1),
+        };
         // A traceback quotes the program's lines.
         let is_quoted = std::mem::replace(&mut is_frame, start.starts_with("File \""));
-        lines.push((line, start.is_empty() || is_comment || !is_quoted && is_source_line(line)));
-        if start.is_empty() {
-            continue;
+        match () {
+            () if start.is_empty() => LineKind::Blank,
+            () if is_comment => LineKind::Comment,
+            () if !is_quoted && is_source_line(line) => LineKind::Source,
+            () => LineKind::Foreign,
         }
-        yaml += usize::from(is_yaml_line(line));
-        parents += usize::from(line.trim_end().ends_with(':') && is_yaml_line(line));
-        indented += usize::from(line.starts_with("  "));
-    }
-    let all = lines.iter().filter(|(line, _)| !line.trim().is_empty()).count();
-    let source = lines.iter().filter(|(line, is_source)| *is_source && !line.trim().is_empty()).count();
-    let is_source = all >= FEWEST && SOURCE.1 * source >= SOURCE.0 * all;
-    let is_yaml = all >= FEWEST && parents >= 2 && 5 * indented >= all && 20 * yaml >= 17 * all;
-    let mut syntax = lines.into_iter();
-    let mut fits = |line: &str| {
-        let is_source = syntax.next().is_some_and(|(_, is_source)| is_source);
-        !is_source && !(is_yaml && is_yaml_line(line))
     };
-    (is_source || is_yaml).then(|| lines_where(text, &mut fits))
+    text.lines().map(kind_of).collect()
+}
+
+/// Names with values, parents with names below them, and hardly anything else.
+fn is_yaml(text: &str) -> bool {
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let yaml = lines().filter(|line| is_yaml_line(line)).count();
+    let parents = lines().filter(|line| line.trim_end().ends_with(':') && is_yaml_line(line)).count();
+    let (indented, all) = (lines().filter(|line| line.starts_with("  ")).count(), lines().count());
+    all >= FEWEST && parents >= 2 && 5 * indented >= all && 20 * yaml >= 17 * all
 }
 
 /// Most lines are ours; engines and other programs may write between them.
@@ -131,6 +155,7 @@ mod tests {
             "def f(x):\n    return g(x)\n\nimport a,\nwith a:\n    x = [1]\nRuntimeError: CUDA error\n";
         assert_eq!(evidence_lines(script), Some(vec![(7, 7)]));
         for text in [
+            "It stops:\n'''\nCUDA error: out of memory\n  in function alloc\nx\ny\nz\n'''\nWhy?\n",
             "MemTotal: 1 kB\nMemFree: 1 kB\nCached: 1 kB\nSwapFree: 1 kB\nSlab: 1 kB\n",
             "apiVersion: v1\nkind: Pod\nstatus:\n  containerStatuses:\n    reason: OOMKilled\n",
             "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    return g(x),\n  File \"b.py\", line 1, in g\n    return x,\nError\n",
