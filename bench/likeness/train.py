@@ -29,6 +29,27 @@ WORD = r"(?<![0-9a-z])[a-z]{2,}"
 GRAMMAR = ("the of to and in is it that this for on with as at by be are was were an or from but so if then than there here they them their its we he "
            "she my your our has have had do does did been being which what when where who how also just only some any other such very too can will would "
            "should could may might must about into over under again more most same own you i").split()
+# Nor are months and the name that stands for a host: they come from the prefixes of logs.
+GRAMMAR += "jan feb mar apr jun jul aug sep oct nov dec mon tue wed thu fri sat sun box".split()
+# What journald, syslog, Docker, Kubernetes, the kernel or a logger puts before a line. log_prefix.rs has the same forms.
+CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+DATE = r"\d{4}[-/]\d\d[-/]\d\d"
+DAY = r"(?:mon|tue|wed|thu|fri|sat|sun),? +"
+MONTH = rf"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) +\d\d?(?: \d{{4}})? {CLOCK}"
+LEVEL = r"(?:trace|debug|info|notice|warn|warning|error|critical|fatal)\b"
+UNIT = rf"(?!{LEVEL})[\w.-]+ [\w.@/()+-]+(?:\[\d+\])?:(?: |$)"
+PREFIXES = [re.compile(form) for form in (
+    r'\{"log":"(?=.*","stream":")',
+    r"[a-z0-9_.-]*[-_]\d+ +\| ?",
+    r"<\d{1,3}>1 \S+ \S+ \S+ \S+ \S+ (?:-|\[.*?(?:\"\]|\]))",
+    r"<\d{1,3}>(?!1 )",
+    rf"\[ *\d+\.\d+\](?: *[\w.-]+ (?:kernel|[\w.@/()+-]+\[\d+\]): )?",
+    r"\[ *[tc]\d+\]",
+    rf"\[(?:{DATE}[t ]{CLOCK}(?:z|[+-][\d:]+)?|(?:{DAY})?{MONTH}(?: [a-z]{{3,5}})?(?: \d{{4}})?)\]",
+    r"[a-z]{3,7} *:[a-z]{3,7} *:(?= \[)",
+    rf"(?:{DATE}t{CLOCK}[+-][\d:]*\d|{DAY}{DATE}[t ]{CLOCK}(?: [a-z]{{3,5}})?|(?:{DAY})?{MONTH}(?: \d{{4}})?|\d{{10}}\.\d{{3,}}) +{UNIT}",
+    rf"(?:{DATE}[t ]{CLOCK}(?:z|[+-][\d:]*\d)?|(?:{DAY})?{MONTH}(?: [a-z]{{3,5}}(?= \d{{4}}))?(?: \d{{4}})?)(?: *std(?:out|err) [fp] )?")]
+NESTED = 4
 FEWEST_REPORTS = 3
 STRENGTH = 10
 # How little the biases of a table may move when it is fitted further.
@@ -43,6 +64,19 @@ def words_of(value):
     return value if isinstance(value, str) else json.dumps(value) if value else ""
 
 
+def without_prefix(line):
+    """The line, in lower case, as its program printed it."""
+    for _ in range(NESTED):
+        line = line.lstrip()
+        found = next(filter(None, (form.match(line) for form in PREFIXES)), None)
+        if not found:
+            break
+        if line.startswith('{"log":"'):
+            line = line[:line.rindex('","stream":"')].removesuffix("\\n")
+        line = line[found.end():]
+    return line
+
+
 def reports(folders, known=()):
     """Each report once: its text, cause and address."""
     seen = set(known)
@@ -53,6 +87,7 @@ def reports(folders, known=()):
             continue
         seen.add(report["log"][:200])
         text = "\n".join(words_of(report.get(field)) for field in ("log", "context", "platform")).lower()
+        text = "\n".join(map(without_prefix, text.split("\n")))
         yield text, report["cause"], report.get("url") or "", report["log"][:200]
 
 

@@ -100,7 +100,7 @@ named! {
         KernelSlab = "kernel_slab_leak": "the kernel's own memory (slab) grew",
         KeepAlive = "keep_alive": "the model stays loaded for some minutes after its last request, as \
             configured",
-        HostKilled = "host_oom_killer": "the kernel killed the process because host memory ran out",
+        HostKilled = "host_oom_killer": "the process was killed because host memory ran out",
         Killed = "killed": "the process was killed from outside (SIGKILL)",
         HostMemory = "host_ram": "host memory ran out, not card memory",
         Baseline = "baseline_overhead": "the missing memory is the size of an empty CUDA context",

@@ -12,6 +12,7 @@ use super::cause::Cause;
 use super::diagnosis::percent;
 use super::facts::{LineOrigin, Quote};
 use super::formats::known_words;
+use super::log_prefix::without_prefix;
 use super::program::LogProgram;
 
 /// `words.tsv`: each row is a word with its inverse document frequency and its weight for each cause.
@@ -41,7 +42,8 @@ impl<'a> TextClassifier<'a> {
         // died under `serve`, are judged by rules alone, because their text is not a problem report.
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut is_ours = false;
-        for word in report.iter().flat_map(|(_, text)| words(text)) {
+        let lines = report.iter().flat_map(|(_, text)| text.lines());
+        for word in lines.flat_map(|line| words(without_prefix(line))) {
             is_ours |= is_of_subject(&word);
             if let Some((known, _)) = KNOWN.words.get_key_value(&*word) {
                 *counts.entry(known).or_default() += 1.0;
@@ -87,7 +89,7 @@ impl<'a> TextClassifier<'a> {
         let mut lines: Vec<(f64, Quote)> = Vec::new();
         for (origin, text) in self.report {
             for (number, line) in (1..).zip(text.lines()) {
-                let mut known: Vec<String> = words(line).collect();
+                let mut known: Vec<String> = words(without_prefix(line)).collect();
                 // A word counts once per line, or a line that repeats itself would win.
                 known.order();
                 known.dedup();
@@ -195,7 +197,7 @@ fn is_of_subject(word: &str) -> bool {
 
 /// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes.
 /// `train.py: WORD` is the same.
-fn words(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     let mut behind_digit = false;
     let runs = text.split_inclusive(|c: char| !c.is_ascii_alphabetic());
     runs.filter_map(move |run| {

@@ -12,6 +12,8 @@ use super::cause::{Cause, SubCause};
 use super::classifier::{ClassifierMatch, TextClassifier};
 use super::ensemble::combine;
 use super::facts::{Facts, LoadStage, Quote};
+use super::healthy::{is_healthy, is_of_machine};
+use super::pattern::Pattern;
 use super::program::LogProgram;
 use super::remedy;
 use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
@@ -118,7 +120,8 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         confidence: verdict.confidence,
         evidence: first_unique_quotes(by_rule.chain(by_word)),
         hints: remedy::hints(verdict.cause, verdict.sub_cause, facts),
-        reason: reason(&verdict, &also, &found, by_text.as_ref()),
+        reason: reason(&verdict, &also, &found, by_text.as_ref())
+            .because_all(later_start(&verdict, &found, facts)),
         also,
     }
 }
@@ -129,10 +132,11 @@ fn is_of_prose(finding: &RuleFinding, facts: &Facts) -> bool {
 }
 
 /// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
-/// at work without a finding is like any other.
+/// at work without a finding is like any other, as is that of a machine or of a program without a failure.
 fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
     let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
-    let is_report = facts.guard.is_none() && !at_work;
+    let is_healthy = is_of_machine(&facts.report) || candidates.is_empty() && is_healthy(&facts.report);
+    let is_report = facts.guard.is_none() && !at_work && !is_healthy;
     is_report.then(|| TextClassifier::of(&facts.report, LogProgram::of(facts))).flatten()
 }
 
@@ -204,7 +208,7 @@ fn reason(
     let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);
     let reasons = speaking.map(|(rule, finding)| {
         // The JSON has all quotes under `evidence`; the tree is for reading.
-        let quotes = finding.quotes.iter().take(3);
+        let quotes = first_unique_quotes(finding.quotes.iter().cloned()).into_iter().take(3);
         Reason::new("rule", finding.text.clone())
             .fact("rule", rule.name)
             .fact("source", rule.source)
@@ -223,6 +227,18 @@ fn reason(
         .because_all(reasons)
         .because_all(by_text.map(ClassifierMatch::reason))
         .because_all(others)
+}
+
+/// A load after the last line of the evidence that came to serve requests: the failure is past.
+fn later_start(verdict: &DiagnosisCandidate, found: &[RuleHit], facts: &Facts) -> Option<Reason> {
+    let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);
+    let last = speaking.flat_map(|(_, finding)| &finding.quotes).max_by_key(|quote| quote.line)?;
+    let load = &facts.seen(Pattern::NewAttempt)?.last;
+    let serves = &facts.seen(Pattern::Serves)?.last;
+    let is_later = |one: &Quote, other: &Quote| one.origin == other.origin && one.line > other.line;
+    let text = "a later start in this log succeeded, so this failure is past";
+    (is_later(load, last) && is_later(serves, load))
+        .then(|| Reason::new("later_start", text).because(Reason::new("line", serves.placed())))
 }
 
 fn summary(verdict: &DiagnosisCandidate) -> Reason {

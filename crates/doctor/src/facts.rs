@@ -12,6 +12,7 @@ use plimsoll_host::{BuddyInfo, Release};
 
 use super::pattern::Pattern;
 use super::refused::RefusedAllocation;
+use super::source_line::is_source_line;
 
 pub(super) use self::derived::is_arena;
 pub(super) use self::kinds::*;
@@ -61,8 +62,7 @@ pub struct Facts {
     pub(crate) progress: LoadProgress,
     /// The last refusal on guard's page.
     pub(crate) guard: Option<RefusedAllocation>,
-    /// Documents, with the lines of their blocks of code.
-    documents: Vec<(LineOrigin, Vec<(u64, u64)>)>,
+    documents: Vec<OtherDocument>,
     /// Short reports as text, for the classifier.
     pub(crate) report: Vec<(LineOrigin, String)>,
 }
@@ -122,15 +122,19 @@ impl Facts {
         push(&mut self.buffers, MOST_BUFFERS, PlacedBuffer { purpose, on_card, size, attempt });
     }
 
-    pub(crate) fn add_document(&mut self, origin: LineOrigin, code: Vec<(u64, u64)>) {
-        push(&mut self.documents, MOST_OTHERS, (origin, code));
+    pub(crate) fn add_document(&mut self, document: OtherDocument) {
+        push(&mut self.documents, MOST_OTHERS, document);
     }
 
-    /// True for a line in a sentence of a document, which tells of messages and shows none.
+    /// True for a line of a document or of a source file, which tells of messages and shows none.
     pub(crate) fn is_prose(&self, quote: &Quote) -> bool {
-        let document = self.documents.iter().find(|(origin, _)| *origin == quote.origin);
+        let document = self.documents.iter().find(|document| document.origin == quote.origin);
         let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&quote.line);
-        document.is_some_and(|(_, code)| !code.iter().any(is_in))
+        document.is_some_and(|document| match quote.line <= document.read_to {
+            true => !document.lines.iter().any(is_in),
+            // Only the start of a long file is kept; the syntax of a line tells the rest.
+            false => is_source_line(&quote.text) || document.lines.is_empty(),
+        })
     }
 
     pub(crate) fn add_card_size(&mut self, size: Option<Bytes>) {

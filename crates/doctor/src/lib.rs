@@ -16,8 +16,10 @@ mod diagnosis;
 mod ensemble;
 mod facts;
 mod formats;
+mod healthy;
 mod last_lines;
 mod line;
+mod log_prefix;
 mod pattern;
 mod program;
 mod reader;
@@ -26,6 +28,7 @@ mod remedy;
 mod rules;
 mod sign;
 mod sizes;
+mod source_line;
 mod verdict;
 
 pub use cause::{Cause, SubCause};

@@ -118,6 +118,8 @@ patterns! {
     NodeKilled,
     WslRefused,
     KernelKill,
+    /// The kernel names the process that it killed.
+    ProcessKilled,
     Killed,
     Meminfo,
     Buddyinfo,
@@ -126,6 +128,8 @@ patterns! {
     SmiProcess,
     /// NVML finds no name behind a process number: the process has exited.
     Nameless,
+    /// The report says that the card also drives a desktop.
+    Desktop,
     Release,
     UnifiedSwitch,
     CardFault,

@@ -1,6 +1,7 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
 
+mod document;
 mod other_text;
 #[cfg(test)]
 mod tests;
@@ -8,12 +9,12 @@ mod tests;
 use memchr::{memchr, memchr_iter, memrchr};
 use plimsoll_base::Bytes;
 
-use super::facts::{CardHolder, Facts, LineOrigin, LineSource, LoadStage, Quote};
+use super::facts::{CardHolder, Facts, LineOrigin, LineSource, LoadStage, OtherDocument, Quote};
 use super::formats::{self, PhraseHit};
 use super::line::{WINDOW, around};
 use super::pattern::Pattern;
 use super::refused::RefusedAllocation;
-use other_text::{code_of_document, is_no_report};
+use other_text::{evidence_lines, is_no_report};
 
 /// A line longer than this is read in pieces.
 const PIECE: usize = 1 << 16;
@@ -139,9 +140,13 @@ impl LogReader {
         let report = std::mem::take(&mut self.report);
         if report.len() <= SHORT {
             formats::read_report(&mut self.facts, &origin, &report);
-            if let Some(code) = code_of_document(&String::from_utf8_lossy(&report)) {
-                self.facts.add_document(origin.clone(), code);
-            }
+        }
+        let text = String::from_utf8_lossy(&report);
+        if let Some(lines) = evidence_lines(&text) {
+            let read_to = u64::try_from(text.lines().count()).unwrap_or(u64::MAX);
+            self.facts.add_document(OtherDocument { origin: origin.clone(), lines, read_to });
+        }
+        if report.len() <= SHORT {
             self.keep(origin, &report);
         }
         self.lines = 0;
@@ -211,7 +216,7 @@ impl LogReader {
 
     fn line(&mut self, quote: &Quote, text: &str) {
         // Plimsoll's own remark names the library that it looked for; no program lacks it.
-        if text.contains("no NVIDIA card is visible") {
+        if text.contains("no NVIDIA card is visible") || is_of_client(text) {
             return;
         }
         let mut before = None;
@@ -222,6 +227,14 @@ impl LogReader {
             before = Some(row.pattern);
         }
     }
+}
+
+/// A request that a server quotes: its text is the client's, who may ask about any failure. `server.cpp:log_server_request`,
+/// `vllm/entrypoints/logger.py:log_inputs`.
+fn is_of_client(text: &str) -> bool {
+    const FIELDS: [&str; 3] = ["\"messages\":", "\"prompt\":", "\"content\":"];
+    let is_request = text.contains("Received request ") && text.contains("prompt: ");
+    is_request || FIELDS.iter().any(|field| text.contains(field))
 }
 
 /// End of the part of a line that was read: the window around the hit covers no more of a long line.

@@ -83,6 +83,12 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     if hints.is_empty() {
         hints = of_code(cause.code(), program, facts);
     }
+    // Swap and more memory do not enlarge a file system in memory.
+    if sub_cause == Some(SubCause::HostMemory) && facts.says(Pattern::SharedMemoryFull) {
+        return vec![hint(
+            "enlarge the shared memory (docker run --shm-size, or --ipc=host), or use fewer DataLoader workers",
+        )];
+    }
     let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
     // The log shows that the cache is not quantised.
     hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));

@@ -56,6 +56,16 @@ impl Quote {
     }
 }
 
+/// A document or a source file among the texts, with the lines of it that are evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OtherDocument {
+    pub(crate) origin: LineOrigin,
+    /// First and last number of each block.
+    pub(crate) lines: Vec<(u64, u64)>,
+    /// The last line that was kept of a long text.
+    pub(crate) read_to: u64,
+}
+
 /// First and last line of one pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sighting {

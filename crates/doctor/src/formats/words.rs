@@ -47,6 +47,8 @@ mod tests {
             "picks",
             "round",
             "subject",
+            "failure",
+            "grammar",
         ];
         assert_eq!(WORDS.len(), kinds.len());
         for kind in kinds {

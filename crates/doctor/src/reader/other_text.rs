@@ -1,59 +1,89 @@
-//! Texts without a report of a failure: logs of `plimsoll serve`, and documents with chapters.
+//! Texts without a report of a failure: logs of `plimsoll serve`, documents, source and configuration files.
 //!
 //! DECISION: formats and rules read them, and the classifier does not. It compares words, and a server that tells of
-//! loads, hosts and requests, or a manual that tells of every failure, uses the words of all causes. A manual also names
-//! messages in its sentences, so of a document only the lines in its blocks of code are evidence.
+//! loads, hosts and requests, a manual that tells of every failure, or a program that handles them, uses the words of all
+//! causes.
 
-/// Chapters of a document in Markdown; a report from an issue has headings of other levels.
-const CHAPTERS: usize = 3;
-/// Beginning and end of a block of code.
-const FENCE: &str = "```";
+use super::document::{evidence_of, lines_where};
+use crate::source_line::{is_source_line, is_yaml_line};
+
 /// A line's time, as `2026-11-23T23:15:49.746Z`.
 const TIME: usize = 24;
+/// A file with fewer lines is not told from a report with a piece of code.
+const FEWEST: usize = 5;
+/// Share of the lines with the syntax of a source file from which a text is one: so many of so many.
+const SOURCE: (usize, usize) = (2, 3);
+/// State of a container or a pod, as `docker inspect` and `kubectl get` print it: no configuration, but what happened.
+const STATES: [&str; 3] = ["\"State\":", "containerStatuses", "\nstatus:"];
 
 /// True for a text that the classifier does not judge.
 pub(super) fn is_no_report(text: &str) -> bool {
-    is_document(text) || is_own_log(text)
+    evidence_lines(text).is_some() || is_own_log(text)
 }
 
-/// The numbers of the lines in the blocks of code of a document, first and last; `None` for any other text.
-///
-/// Lines that `plimsoll doctor` has quoted are left out: they tell of another log.
-pub(super) fn code_of_document(text: &str) -> Option<Vec<(u64, u64)>> {
-    if !is_document(text) {
+/// The numbers of the lines that are evidence, first and last, in a document or a source file; `None` for any other text.
+pub(super) fn evidence_lines(text: &str) -> Option<Vec<(u64, u64)>> {
+    evidence_of(text, |code| evidence_of_source(code).is_some()).or_else(|| evidence_of_source(text))
+}
+
+/// Lines of a source or configuration file that do not have its syntax: a report may quote a program before its error.
+fn evidence_of_source(text: &str) -> Option<Vec<(u64, u64)>> {
+    if STATES.iter().any(|state| text.contains(state)) {
         return None;
     }
-    let mut blocks: Vec<(u64, u64)> = Vec::new();
-    let mut in_code = false;
-    for (number, line) in (1..).zip(text.lines()) {
-        let is_fence = line.trim_start().starts_with(FENCE);
-        in_code ^= is_fence;
-        if !in_code || is_fence || is_quoted(line) {
-            continue;
-        }
-        match blocks.last_mut().filter(|(_, last)| last + 1 == number) {
-            Some((_, last)) => *last = number,
-            None => blocks.push((number, number)),
-        }
-    }
-    Some(blocks)
+    let kinds = line_kinds(text);
+    // Comments alone make no source: people fence a log with the marks of Python's strings.
+    let count = |kind| kinds.iter().filter(|other| **other == kind).count();
+    let (source, foreign) = (count(LineKind::Source), count(LineKind::Foreign));
+    let is_source = source + foreign >= FEWEST && SOURCE.1 * source >= SOURCE.0 * (source + foreign);
+    let is_yaml = is_yaml(text);
+    let mut kinds = kinds.iter();
+    let fits = |line: &str| {
+        let is_foreign = kinds.next() == Some(&LineKind::Foreign);
+        is_foreign && !(is_yaml && is_yaml_line(line))
+    };
+    (is_source || is_yaml).then(|| lines_where(text, fits))
 }
 
-/// `    line 117: …`, as evidence is printed.
-fn is_quoted(line: &str) -> bool {
-    let number = line.trim_start().strip_prefix("line ").and_then(|rest| rest.split_once(": "));
-    number.is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineKind {
+    Source,
+    /// In a comment or a string of several lines.
+    Comment,
+    Foreign,
+    Blank,
 }
 
-fn is_document(text: &str) -> bool {
-    let (mut titles, mut chapters, mut in_code) = (0, 0, false);
-    for line in text.lines() {
-        in_code ^= line.trim_start().starts_with(FENCE);
-        // `# ` in a block of code is a comment or a shell's prompt.
-        titles += usize::from(!in_code && line.starts_with("# "));
-        chapters += usize::from(!in_code && line.starts_with("## "));
-    }
-    text.trim_start().starts_with("# ") && titles == 1 && chapters >= CHAPTERS
+fn line_kinds(text: &str) -> Vec<LineKind> {
+    let (mut in_comment, mut is_frame) = (false, false);
+    let kind_of = |line: &str| {
+        let start = line.trim_start();
+        let marks = line.matches("\"\"\"").count() + line.matches("\'\'\'").count();
+        let opens = start.starts_with("/*");
+        let is_comment = in_comment || opens || marks > 0;
+        in_comment = match () {
+            () if line.contains("*/") => false,
+            () => opens || in_comment != (marks % 2 == 1),
+        };
+        // A traceback quotes the program's lines.
+        let is_quoted = std::mem::replace(&mut is_frame, start.starts_with("File \""));
+        match () {
+            () if start.is_empty() => LineKind::Blank,
+            () if is_comment => LineKind::Comment,
+            () if !is_quoted && is_source_line(line) => LineKind::Source,
+            () => LineKind::Foreign,
+        }
+    };
+    text.lines().map(kind_of).collect()
+}
+
+/// Names with values, parents with names below them, and hardly anything else.
+fn is_yaml(text: &str) -> bool {
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let yaml = lines().filter(|line| is_yaml_line(line)).count();
+    let parents = lines().filter(|line| line.trim_end().ends_with(':') && is_yaml_line(line)).count();
+    let (indented, all) = (lines().filter(|line| line.starts_with("  ")).count(), lines().count());
+    all >= FEWEST && parents >= 2 && 5 * indented >= all && 20 * yaml >= 17 * all
 }
 
 /// Most lines are ours; engines and other programs may write between them.
@@ -87,15 +117,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_document_only_code_is_evidence_and_no_line_that_was_quoted() {
-        let text = "# Title\nout of memory\n## A\n```console\n$ x\nCUDA error\n    line 117: y\nz\n```\n## B\n## C\n```\nlast";
-        assert_eq!(code_of_document(text), Some(vec![(5, 6), (8, 8), (13, 13)]));
-        assert_eq!(code_of_document("# Title\n## A\n## B\n## C\n"), Some(Vec::new()));
-        assert_eq!(code_of_document("### A\n```\nout of memory\n```\n"), None);
-        assert!(!is_quoted("line : x") && !is_quoted("line 7x: y") && is_quoted("line 7: "));
-    }
-
-    #[test]
     fn logs_of_our_own_and_documents_are_no_reports() {
         let log = "http://127.0.0.1:8280\n2026-11-23T23:15:49.746Z  INFO ready alpha in 104 ms\n\n2026-11-23T23:15:50.746Z ERROR x\n";
         let json = "{\"level\":\"info\",\"message\":\"ready alpha\",\"time\":\"2026-11-23T23:15:49.746Z\"}\n";
@@ -117,6 +138,29 @@ mod tests {
             "2026-11-23T23:15:49.746é",
         ] {
             assert!(!is_no_report(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn of_source_and_configuration_only_foreign_lines_are_evidence() {
+        for text in [
+            "use std::fs;\n\n/// Out of memory.\nfn main() {\n    fail(\"CUDA error: out of memory\");\n}\n",
+            "[serve]\nname = \"a\"\n# out of memory\nb = true\nc = [1]\n",
+            "services:\n  llama:\n    image: x\n    # out of memory\n    command: y\n    volumes:\n    - a\n",
+            "{\n  \"a\": 1,\n  \"b\": \"out of memory\",\n  \"c\": 2\n}\n",
+        ] {
+            assert_eq!(evidence_lines(text), Some(Vec::new()), "{text}");
+        }
+        let script =
+            "def f(x):\n    return g(x)\n\nimport a,\nwith a:\n    x = [1]\nRuntimeError: CUDA error\n";
+        assert_eq!(evidence_lines(script), Some(vec![(7, 7)]));
+        for text in [
+            "It stops:\n'''\nCUDA error: out of memory\n  in function alloc\nx\ny\nz\n'''\nWhy?\n",
+            "MemTotal: 1 kB\nMemFree: 1 kB\nCached: 1 kB\nSwapFree: 1 kB\nSlab: 1 kB\n",
+            "apiVersion: v1\nkind: Pod\nstatus:\n  containerStatuses:\n    reason: OOMKilled\n",
+            "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    return g(x),\n  File \"b.py\", line 1, in g\n    return x,\nError\n",
+        ] {
+            assert_eq!(evidence_lines(text), None, "{text}");
         }
     }
 }

@@ -73,7 +73,7 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
 }
 
 /// Only the pool of virtual memory calls cuMemCreate, and only a program at work has used its pool before.
-fn has_grown(facts: &Facts) -> bool {
+pub(super) fn has_grown(facts: &Facts) -> bool {
     facts.says_any(&AT_WORK)
 }
 

@@ -28,16 +28,34 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     // A status of 137 or -9 says SIGKILL, and not who sent it.
     let lower = line.text.to_ascii_lowercase();
     let is_told = ["oom", "out of memory", "killed process"].iter().any(|words| lower.contains(words));
-    let (text, sub_cause) = match is_told {
-        true => ("the kernel killed a process because host memory ran out", SubCause::HostKilled),
-        false => (KILLED, SubCause::Killed),
+    let is_of_oomd = lower.contains("due to memory ");
+    let (text, sub_cause) = match is_told || is_of_oomd {
+        true if is_of_oomd => {
+            let text = "systemd-oomd killed the processes of a unit because host memory was short";
+            (text.to_owned(), SubCause::HostKilled)
+        }
+        true => (killed_by_kernel(facts), SubCause::HostKilled),
+        false => (KILLED.to_owned(), SubCause::Killed),
     };
     // On a unified board GPU memory is host memory, so the kill may be for the model.
     let (cause, weight) = match facts.is_unified() {
         true => (Cause::ModelTooLarge, Fair),
         false => (Cause::NotOom, Strong),
     };
-    Some(RuleFinding::new(cause, weight, text, [line]).by(sub_cause))
+    // The line that names the process says more than the one that names who asked for memory.
+    let named = facts.seen(Pattern::ProcessKilled).map(|seen| seen.last.clone());
+    let quotes = named.into_iter().chain([line]);
+    Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause))
+}
+
+/// `Out of memory: Killed process 4242 (llama-server) total-vm:…`: `mm/oom_kill.c:__oom_kill_process`.
+fn killed_by_kernel(facts: &Facts) -> String {
+    let name = facts.seen(Pattern::ProcessKilled).and_then(|seen| {
+        let at = seen.last.text.to_ascii_lowercase().find("killed process ")?;
+        let (name, _) = seen.last.text[at..].split_once('(')?.1.split_once(')')?;
+        Some(name)
+    });
+    format!("the kernel killed {} because host memory ran out", name.unwrap_or("a process"))
 }
 
 const KILLED: &str = "the process printed no error before it was killed: the kernel killed it because host \
@@ -64,6 +82,11 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
     if explained || is_by_hand(&line) {
         return None;
     }
+    // systemd says so before it kills a unit that did not end in time.
+    if line.text.contains("with signal SIGKILL") {
+        let text = "systemd killed the process, which did not end in time";
+        return Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]));
+    }
     Some(match facts.is_unified() {
         true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]),
         false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed),
@@ -89,7 +112,7 @@ fn host_refused(facts: &Facts) -> Option<RuleFinding> {
 
 fn shared_memory_full(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::SharedMemoryFull)?;
-    let text = "the host's shared memory (/dev/shm) is full; the card is not involved";
+    let text = "the host's shared memory (/dev/shm) is too small or full; the card is not involved";
     Some(RuleFinding::new(Cause::Other, Strong, text, [line]).by(SubCause::HostMemory))
 }
 

@@ -4,6 +4,7 @@ use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Fair, Strong, Weak};
 use super::RuleFinding;
+use super::card::has_grown;
 use crate::cause::Cause;
 use crate::facts::{Facts, LoadStage, Purpose, Quote};
 use crate::pattern::Pattern;
@@ -22,6 +23,8 @@ rules! {
     small_victim: "the buffers of a camera (libargus) take tens of MiB";
     others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
         cudaErrorDevicesUnavailable report that another process uses the card";
+    desktop_on_card: "a display server holds memory of the card that it drives; ggml's legacy pool fails on a \
+        full card without having grown";
 }
 
 fn held(facts: &Facts) -> Bytes {
@@ -134,4 +137,16 @@ fn others_seen(facts: &Facts) -> Option<RuleFinding> {
     let quote = seen.or_else(|| facts.quote(Pattern::CardBusy))?;
     let text = "the engine found that another process uses the card";
     Some(RuleFinding::new(Cause::ForeignProcess, weight, text, [quote]))
+}
+
+/// The user says so, and nothing else explains the refusal: no buffer is named, and the pool had not grown.
+fn desktop_on_card(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::Desktop)?;
+    let refusal = facts.refusal().filter(|refusal| refusal.at_run_time && refusal.asked.is_none())?;
+    let unexplained = matches!(refusal.purpose, Purpose::Unknown | Purpose::Pool) && !has_grown(facts);
+    let early = refusal.stage != LoadStage::Serving && facts.torch.is_none() && !facts.is_unified();
+    let text = "the card also drives a desktop, which holds memory of it";
+    (unexplained && early).then(|| {
+        RuleFinding::new(Cause::ForeignProcess, Fair, text, [line, refusal.quote.clone()]).indirect()
+    })
 }

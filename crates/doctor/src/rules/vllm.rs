@@ -93,7 +93,7 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
             RuleFinding::new(Cause::UnifiedMemoryRefused, Fair, text, [quote]).by(SubCause::PageCache),
         );
     }
-    let text = "the model needs more host memory than the machine has";
+    let text = "the model needs more host memory than is available";
     Some(RuleFinding::new(Cause::ModelTooLarge, Strong, text, [quote]).by(SubCause::HostMemory))
 }
 

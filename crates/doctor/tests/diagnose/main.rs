@@ -3,8 +3,10 @@
 
 mod formats;
 mod hostile;
+mod innocent;
 mod logs;
 mod long_lines;
 mod remedies;
+mod sceptic;
 mod told;
 mod training;

@@ -167,3 +167,48 @@ fn a_manual_names_failures_and_a_report_with_chapters_shows_one() {
     let found = judged(&report, "");
     assert_eq!(found.cause, KvCacheTooLarge, "{}", found.reason);
 }
+
+/// Two of the pool's lines, and what a user says of the card.
+#[test]
+fn a_desktop_on_the_card_explains_a_pool_that_had_not_grown() {
+    let refused = "hipErrorOutOfMemory\n  in function alloc at x\n";
+    for told in [
+        "the card drives the desktop too",
+        "it drives a desktop",
+        "that card is driving the display",
+        "it drives the display",
+    ] {
+        let found = judged(refused, told);
+        assert_eq!(found.cause, ForeignProcess, "{told}: {}", found.reason);
+        assert!(found.confidence < 0.8, "what a user says is never sure: {}", found.reason);
+    }
+    let grown = format!("slot launch_slot_: id  0 | task 0 | processing task\n{refused}");
+    assert_eq!(judged(&grown, "the card drives the desktop too").cause, PoolGrowth);
+    assert_eq!(judged(refused, "a desktop computer").cause, PoolGrowth);
+}
+
+/// Words of a journal's prefix are of no cause: the same report reads alike whatever host and day it is of.
+#[test]
+fn the_prefix_of_a_log_counts_for_no_cause() {
+    let text = |prefix: &str| {
+        let lines = [
+            "the second request fails on the gpu",
+            "nvidia-smi lists a process of another user on the gpu",
+            "the memory of the card is full before the server starts",
+        ];
+        lines.map(|line| format!("{prefix}{line}\n")).concat()
+    };
+    let plain = judged(&text(""), "");
+    assert!(plain.confidence > 0.0, "{}", plain.reason);
+    for prefix in
+        ["Apr 03 12:00:01 box app[312]: ", "[2026-04-03 12:00:01] ", "2026-04-03T12:00:01.1Z stderr F "]
+    {
+        let found = judged(&text(prefix), "");
+        assert_eq!(
+            (found.cause, found.confidence),
+            (plain.cause, plain.confidence),
+            "{prefix}{}",
+            found.reason
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! Output of healthy programs and machines, which a classifier of problem reports cannot judge.
+//!
+//! DECISION: people tell of a failure in any words, and programs in few. So text with few words of grammar is a program's,
+//! and it shows a failure only where a line has a word for one.
+
+use std::collections::BTreeSet;
+
+use super::classifier::words;
+use super::facts::{LineOrigin, LineSource};
+use super::formats::known_words;
+use super::log_prefix::{unit_of, without_prefix};
+
+/// One of so many words of a person's text is a word of grammar, or more are.
+const PROSE: usize = 7;
+/// Units from which a log is a machine's.
+const UNITS: usize = 3;
+
+/// True for a program's output without a word of failure, and for the kernel's log. What a user tells of beside a log is a
+/// failure in any case.
+pub(super) fn is_healthy(report: &[(LineOrigin, String)]) -> bool {
+    let (mut all, mut grammar, mut fails) = (0_usize, 0_usize, false);
+    for line in lines(report) {
+        // The end that a user or a service manager asks for.
+        let is_asked_for = line.contains("15/TERM") || line.contains("SIGTERM");
+        for word in words(without_prefix(line)) {
+            all += 1;
+            grammar += usize::from(known_words("grammar").iter().any(|(known, _)| *known == word));
+            let of_failure = || known_words("failure").iter().any(|(start, _)| word.starts_with(start));
+            fails |= !is_asked_for && of_failure();
+        }
+    }
+    let is_told =
+        report.iter().any(|(origin, text)| origin.source == LineSource::Context && !text.trim().is_empty());
+    let is_output = !is_told && grammar.saturating_mul(PROSE) < all;
+    is_output && (!fails || units(report).contains("kernel"))
+}
+
+/// True for the log of a machine: the words of all its units are of no single cause.
+pub(super) fn is_of_machine(report: &[(LineOrigin, String)]) -> bool {
+    units(report).len() >= UNITS
+}
+
+/// The units of a text of which most lines name one.
+fn units(report: &[(LineOrigin, String)]) -> BTreeSet<&str> {
+    let stamped = lines(report).filter_map(unit_of).count();
+    let is_log = stamped.saturating_mul(2) > lines(report).count();
+    lines(report).filter_map(unit_of).filter(|_| is_log).collect()
+}
+
+fn lines(report: &[(LineOrigin, String)]) -> impl Iterator<Item = &str> {
+    report.iter().flat_map(|(_, text)| text.lines())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(text: &str) -> Vec<(LineOrigin, String)> {
+        vec![(LineOrigin::default(), text.to_owned())]
+    }
+
+    #[test]
+    fn output_without_a_failure_is_told_from_a_person_s_words() {
+        for text in [
+            "Total VRAM 12288 MB, total RAM 32086 MB\nDevice: cuda:0 NVIDIA GeForce RTX 3060\ngot prompt\n",
+            "| GPU  Name  Persistence | Bus-Id  Disp | Volatile ECC |\n| 0  NVIDIA GeForce RTX 4090  On | 312MiB / 24564MiB |\n",
+            "gpu.service: Main process exited, code=killed, status=15/TERM\n",
+            "[ 2.223456] nvidia: module verification failed: signature missing\n[ 2.3] NVRM: loading NVIDIA UNIX Kernel Module\n",
+        ] {
+            assert!(is_healthy(&report(text)), "{text}");
+        }
+        let told = (LineOrigin { source: LineSource::Context, file: None }, "RTX 3060".to_owned());
+        let output = report("Total VRAM 12288 MB\n").remove(0);
+        assert!(!is_healthy(&[output, told]));
+        for text in [
+            "After sleep the server uses the host, and the card is idle.",
+            "ERROR: engine core failed\nGPU cache usage 12\n",
+            "llama runner process has terminated: exit status 2 error\n",
+        ] {
+            assert!(!is_healthy(&report(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_machine_s_log_is_of_several_units() {
+        let log = |units: &[&str]| {
+            units.iter().map(|unit| format!("Apr 03 12:00:01 box {unit}: gpu memory\n")).collect::<String>()
+        };
+        assert!(is_of_machine(&report(&log(&["kernel", "systemd[1]", "ollama[7]"]))));
+        assert!(!is_of_machine(&report(&log(&["kernel", "ollama[7]", "ollama[7]"]))));
+        assert!(!is_of_machine(&report("plain\nlines\n")));
+    }
+}
