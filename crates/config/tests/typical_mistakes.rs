@@ -90,7 +90,7 @@ fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models(
     assert_eq!(
         told(&(model("a", "--port 9000", 9000) + &model("b", "--port 9000", 9000))),
         [
-            "a.yaml:5: `a`, `b` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to each command instead \
+            "a.yaml:5: `a`, `b` all listen on port 9000, so that only one of them is loaded at a time; pass `${PORT}` to each command instead \
           of a number"
         ]
     );

@@ -9,6 +9,7 @@ mod answer_tally;
 mod board;
 mod downloads;
 mod extension;
+mod fixed_port;
 mod forecast;
 mod freeing;
 mod health;

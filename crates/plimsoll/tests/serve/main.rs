@@ -30,6 +30,7 @@ mod neighbours;
 mod nobody;
 mod operator;
 mod orders;
+mod ports;
 mod read_ahead;
 #[path = "../pages/real.rs"]
 mod real;

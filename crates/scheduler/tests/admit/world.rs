@@ -102,6 +102,8 @@ pub(crate) struct World {
     settings: SchedulerSettings,
     /// The card that is the host's memory, beside others.
     host: Option<CardId>,
+    /// So many of the models listen on one port.
+    pub(super) on_port: u32,
     now: u64,
     agenda: BTreeMap<(u64, u64), Happening>,
     sequence: u64,
@@ -144,6 +146,7 @@ impl World {
             scheduler: Scheduler::new(settings.clone()),
             settings,
             host: None,
+            on_port: 0,
             now: 0,
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -187,6 +190,15 @@ impl World {
         self
     }
 
+    /// The same, where the first `models` models listen on one port.
+    pub(crate) fn with_shared_port(mut self, models: u32) -> Self {
+        let models = models.min(u32::try_from(self.needs.len()).unwrap());
+        self.on_port = models;
+        let tuned = (0..models).map(|id| (ModelId(id), ConfigChange::Retuned(self.spec(id)))).collect();
+        self.tell(SchedulerEvent::Configured(tuned));
+        self
+    }
+
     fn need(&self, model: u32) -> &Need {
         &self.needs[usize::try_from(model).unwrap()]
     }
@@ -197,6 +209,7 @@ impl World {
             pinned: need.pinned,
             concurrency: need.concurrency,
             priority: need.priority,
+            port: (model < self.on_port).then_some(9000),
             max_requests: need.most,
             ttl: need.ttl.map(Duration::from_millis),
             preload: model % 2 == 1,

@@ -86,6 +86,8 @@ impl World {
         assert!(self.closing.is_none(), "started while shutting down");
         let alive = self.engines.values().filter(|engine| engine.stage != Life::Ended);
         assert!(alive.clone().all(|engine| engine.model != model), "{model:?} runs twice");
+        let shares = |other: ModelId| other.0.max(model.0) < self.on_port;
+        assert!(alive.clone().all(|engine| !shares(engine.model)), "two listen on the port of {model:?}");
         let fate = self.fates[self.lives % self.fates.len()];
         self.lives += 1;
         let diver = self.diver(model.0, &placement);
