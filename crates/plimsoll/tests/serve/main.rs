@@ -21,6 +21,7 @@ mod held;
 mod http;
 mod import;
 mod isolation;
+mod key_files;
 mod limits;
 mod log;
 mod measured;

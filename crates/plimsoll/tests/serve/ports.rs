@@ -40,9 +40,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("fake.py"), PROGRAM).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("fake.py"), PROGRAM).expect("the folder can be written");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
         Self { folder, port }
     }
 
@@ -79,7 +80,7 @@ struct Stray(Child);
 
 impl Stray {
     fn of(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).process_group(0).spawn().unwrap())
+        Self(command.stdin(Stdio::null()).process_group(0).spawn().expect("the program starts"))
     }
 }
 

@@ -9,6 +9,18 @@ use plimsoll_scheduler::{
 use plimsoll_base::DeclaredSize;
 
 use crate::desk::{Desk, PATIENCE, gib};
+use crate::world::World;
+
+impl World {
+    /// The same, where the first `models` models listen on one port.
+    pub(crate) fn with_shared_port(mut self, models: u32) -> Self {
+        let models = models.min(u32::try_from(self.needs.len()).unwrap());
+        self.on_port = models;
+        let tuned = (0..models).map(|id| (ModelId(id), ConfigChange::Retuned(self.spec(id)))).collect();
+        self.tell(SchedulerEvent::Configured(tuned));
+        self
+    }
+}
 
 /// A large card and three small models, of which the first two listen on one port.
 fn desk() -> Desk {

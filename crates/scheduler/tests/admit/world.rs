@@ -103,11 +103,11 @@ pub(crate) struct World {
     /// The card that is the host's memory, beside others.
     host: Option<CardId>,
     /// So many of the models listen on one port.
-    pub(super) on_port: u32,
+    pub(crate) on_port: u32,
     now: u64,
     agenda: BTreeMap<(u64, u64), Happening>,
     sequence: u64,
-    needs: Vec<Need>,
+    pub(crate) needs: Vec<Need>,
     totals: Vec<u64>,
     foreign: Vec<u64>,
     fates: Vec<Fate>,
@@ -190,20 +190,11 @@ impl World {
         self
     }
 
-    /// The same, where the first `models` models listen on one port.
-    pub(crate) fn with_shared_port(mut self, models: u32) -> Self {
-        let models = models.min(u32::try_from(self.needs.len()).unwrap());
-        self.on_port = models;
-        let tuned = (0..models).map(|id| (ModelId(id), ConfigChange::Retuned(self.spec(id)))).collect();
-        self.tell(SchedulerEvent::Configured(tuned));
-        self
-    }
-
     fn need(&self, model: u32) -> &Need {
         &self.needs[usize::try_from(model).unwrap()]
     }
 
-    fn spec(&self, model: u32) -> ModelSpec {
+    pub(crate) fn spec(&self, model: u32) -> ModelSpec {
         let need = self.need(model);
         ModelSpec {
             pinned: need.pinned,

@@ -13,7 +13,7 @@ use crate::desk::gib;
 use crate::script::{ASKED, CHECK, COUNT, Fate, READ, RETURN, STOP, SURVEY};
 
 impl World {
-    pub(super) fn tell(&mut self, event: SchedulerEvent) {
+    pub(crate) fn tell(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
         self.scheduler.on_event(moment(self.now), event, &mut effects);
         self.scheduler.ledger().audit().unwrap();
