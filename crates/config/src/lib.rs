@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod before_load;
+mod card_variables;
 mod command;
 mod depth;
 mod duration;

@@ -11,19 +11,20 @@ mod reader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_base::Order;
+use plimsoll_base::{Card, Order};
 use plimsoll_flags::quoted;
 use toml::Spanned;
 
 use self::document::{ConfigDocument, KeyTable};
 use self::lines::LineIndex;
+pub(super) use self::lines::of_idle;
 use self::model::{entry, words};
 use self::reader::ReadDocument;
 use super::failure::{ConfigError, ConfigProblem};
 use super::key::{ConfiguredKey, KeyRight, KeySecret};
 use super::roster::Configuration;
 use super::serve_settings::ServeSettings;
-use super::serve_values::{card, web_origin};
+use super::serve_values::{cards, web_origin};
 
 /// The JSON schema of the format, as it is published.
 ///
@@ -98,7 +99,10 @@ fn serve_settings(
         heartbeat: serve.heartbeat.map(Into::into),
         engine,
         open: serve.open,
-        cards: each(lines, &serve.cards, card, |one, other| one.id == other.id, found),
+        cards: each(lines, &serve.cards, cards, |one, other| is_repeated(one, other), found)
+            .into_iter()
+            .flatten()
+            .collect(),
         reserve: serve.reserve.as_ref().map(|size| size.0),
         yield_below: serve.yield_below.as_ref().map(|size| size.0),
         yield_to: serve.yield_to.clone(),
@@ -155,6 +159,11 @@ fn named_keys(
         })
     };
     tables.iter().filter_map(read).collect()
+}
+
+/// True if a description of cards names one that an earlier one has.
+fn is_repeated(one: &[Card], other: &[Card]) -> bool {
+    one.iter().any(|card| other.iter().any(|before| before.id == card.id))
 }
 
 /// Reads each text of a list; a text that cannot be read, or that says the same as another one, is a mistake with its

@@ -19,16 +19,18 @@ impl Configuration {
     }
 }
 
-/// The port of a command, where it is the same whatever port the model gets.
-fn fixed(entry: &ConfiguredModel) -> Option<u16> {
-    let fixed = entry.launch.listens_on(1).filter(|_| matches!(entry.launch, Launch::Command { .. }));
-    fixed.filter(|port| entry.launch.listens_on(2) == Some(*port))
+impl ConfiguredModel {
+    /// The port of its command, where it is the same whatever port the model gets.
+    pub fn fixed_port(&self) -> Option<u16> {
+        let fixed = self.launch.listens_on(1).filter(|_| matches!(self.launch, Launch::Command { .. }));
+        fixed.filter(|port| self.launch.listens_on(2) == Some(*port))
+    }
 }
 
 /// A llama-server that listens on another port than the one that requests go to.
 fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
     let Launch::Command { argv, .. } = &entry.launch else { return None };
-    let (asked, flags) = (fixed(entry)?, argv.get(own_llama_server(argv)? + 1..)?);
+    let (asked, flags) = (entry.fixed_port()?, argv.get(own_llama_server(argv)? + 1..)?);
     // A command with the placeholder is told of where it is read.
     if argv.iter().chain(entry.env.iter().map(|(_, value)| value)).any(|word| word.contains(PORT)) {
         return None;
@@ -48,18 +50,21 @@ fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
     Some(Warning::new(entry.origin.0.clone(), text).hint("write `--port ${PORT}` and leave `proxy` out"))
 }
 
-/// Models that were never loaded at once may share a port; here they may be loaded at once.
+/// Models that share a port are loaded one at a time, whatever memory is free.
 fn shared(models: &[ConfiguredModel]) -> Vec<Warning> {
     let mut users: BTreeMap<u16, Vec<&ConfiguredModel>> = BTreeMap::new();
     for model in models {
-        if let Some(port) = fixed(model) {
+        if let Some(port) = model.fixed_port() {
             users.entry(port).or_default().push(model);
         }
     }
     let shared = users.into_iter().filter(|(_, models)| models.len() > 1);
     let told = shared.filter_map(|(port, models)| {
         let names: Vec<String> = models.iter().map(|model| format!("`{}`", model.name)).collect();
-        let text = format!("{} all listen on port {port}, and may be loaded at once here", names.join(", "));
+        let text = format!(
+            "{} all listen on port {port}, so that only one of them is loaded at a time",
+            names.join(", ")
+        );
         let at = models.last()?.origin.0.clone();
         Some(Warning::new(at, text).hint("pass `${PORT}` to each command instead of a number"))
     });

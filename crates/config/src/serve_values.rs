@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_flags::quoted;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,14 +48,17 @@ pub fn web_origin(text: &str) -> Result<String, String> {
     }
 }
 
-/// A card as `--card` describes it.
-pub(crate) fn card(text: &str) -> Result<Card, String> {
+/// The cards that a description as for `--card` stands for.
+pub(crate) fn cards(text: &str) -> Result<Vec<Card>, String> {
     match text.len() > LONGEST_CARD {
         true => Err(format!(
             "`{}` is longer than any card; write for example name=H200,total=80GiB",
             quoted(text)
         )),
-        false => text.parse().map_err(|error: plimsoll_base::CardSpecError| error.to_string()),
+        false => text
+            .parse()
+            .map(|spec: CardSpec| spec.cards)
+            .map_err(|error: plimsoll_base::CardSpecError| error.to_string()),
     }
 }
 

@@ -90,7 +90,7 @@ fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models(
     assert_eq!(
         told(&(model("a", "--port 9000", 9000) + &model("b", "--port 9000", 9000))),
         [
-            "a.yaml:5: `a`, `b` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to each command instead \
+            "a.yaml:5: `a`, `b` all listen on port 9000, so that only one of them is loaded at a time; pass `${PORT}` to each command instead \
           of a number"
         ]
     );
@@ -108,4 +108,60 @@ fn beside_a_missing_variable_nothing_is_said_of_its_words() {
         told.contains("a.yaml:4: `llama-server` is not a valid value for `b`; write its settings below it"),
         "{told}"
     );
+}
+
+#[test]
+fn all_macros_of_a_chain_that_are_not_declared_are_told_at_once() {
+    let refused =
+        |text: &str| plimsoll_config::parse_each("a.yaml", text, &|_| None).unwrap_err().to_string();
+    let text = "macros:\n  base: ${bin} --port ${PORT}\n  run: ${base} ${flags} ${bin}\nmodels:\n  a:\n    cmd: ${run} -m ${file}\n";
+    assert_eq!(
+        refused(text),
+        "a.yaml:6: macro `bin`, `flags`, `file`: there are no such macros; declare the macro under `macros`, before the \
+         macros that use it"
+    );
+    let near =
+        "macros:\n  server: x\n  context: 5\nmodels:\n  a:\n    cmd: ${servr} --port ${PORT} ${contxt}\n";
+    assert!(
+        refused(near).ends_with(
+            "macro `servr`, `contxt`: there are no such macros; did you mean `${server}`, `${context}`?"
+        ),
+        "{}",
+        refused(near)
+    );
+}
+
+#[test]
+fn the_names_of_other_servers_for_the_time_to_live_are_told_by_ours() {
+    for name in ["unload_after", "timeout", "idle", "keep_alive", "idle-timeout"] {
+        let toml = format!("[models.a]\nmodel = '/a.gguf'\n{name} = '5m'\n");
+        let error = plimsoll_config::parse("a.toml", &toml, &|_| None).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("unknown key `{name}`")) && error.contains("did you mean `ttl`?"),
+            "{error}"
+        );
+        let yaml = format!("models:\n  a:\n    cmd: x ${{PORT}}\n    {name}: 5\n");
+        let warnings = plimsoll_config::parse("a.yaml", &yaml, &|_| None).unwrap().warnings;
+        assert!(warnings[0].to_string().ends_with("did you mean `ttl`?"), "{}", warnings[0]);
+    }
+    let serve =
+        plimsoll_config::parse("a.toml", "[serve]\ntimeout = '5m'\n", &|_| None).unwrap_err().to_string();
+    assert!(!serve.contains("`ttl`"), "{serve}");
+}
+
+#[test]
+fn a_missing_quotation_mark_is_told_as_one() {
+    for text in [
+        "[keys.a]\nkey = \"secret-of-mine\n",
+        "[keys.a]\nkey = 'secret-of-mine\n",
+        "[serve]\nlisten = \"8080\n",
+    ] {
+        let error = plimsoll_config::parse("a.toml", text, &|_| None).unwrap_err().to_string();
+        assert_eq!(error, "a.toml:2: a quotation mark is missing; close the quotation mark", "{text}");
+    }
+    let list =
+        plimsoll_config::parse("a.toml", "[serve]\napi-keys = [\"secret-of-mine\n", &|_| None).unwrap_err();
+    let told =
+        "a.toml:2: unclosed array, expected `]`; close the bracket, and the quotation marks of each entry";
+    assert_eq!(list.to_string(), told);
 }

@@ -1,6 +1,7 @@
 //! Differences between the servers: what behaves otherwise although every setting was understood.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
@@ -40,8 +41,6 @@ pub(crate) const OF_OLLAMA: Differences = &[
     ),
 ];
 
-/// Variables with which the daemon shows cards to engines, whatever the model's own `env` says.
-const CARD_VARIABLES: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"];
 const CONTAINERS: [&str; 3] = ["docker", "nerdctl", "podman"];
 
 /// Adds the differences of the program that a file is of, of its models, and of the variables that it uses.
@@ -64,21 +63,16 @@ pub(crate) fn of_program(name: &str, differences: Differences) -> Vec<Warning> {
     differences.iter().map(|(text, hint)| Warning::new(at.clone(), *text).hint(*hint)).collect()
 }
 
+/// False only if the system says so: a folder may be closed to this user.
+fn is_there(path: &str) -> bool {
+    !Path::new(path).symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
 fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
     let name = model.name.clone();
-    let mut all = Vec::new();
+    let mut all = model.card_variables_left_out();
+    model.remove_card_variables();
     let mut tell = |text: String, hint: &str| all.push(Warning::new(model.origin.0.clone(), text).hint(hint));
-    model.env.retain(|(variable, value)| {
-        let is_ours = CARD_VARIABLES.contains(&variable.as_str());
-        if is_ours {
-            let text = format!("`{variable}={value}` of `{name}` is left out: plimsoll chooses the cards");
-            tell(
-                text,
-                "write `cards = [\"GPU-…\"]` with the UUIDs of `nvidia-smi -L` to limit the model to some",
-            );
-        }
-        !is_ours
-    });
     if let Launch::Command { argv, options, stop, .. } = &model.launch {
         if options.is_none() && model.memory.is_none() {
             let text = format!("the memory of `{name}` cannot be planned, so it gets a card to itself");
@@ -96,6 +90,10 @@ fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
         let text =
             format!("the relative path {path} of `{name}` starts at the folder in which plimsoll serve runs");
         tell(text, "write the absolute path; `~` is not expanded");
+    }
+    for path in model.launch.paths().filter(|path| path.starts_with('/') && !is_there(path)) {
+        let text = format!("the file {path} of `{name}` is not on this machine");
+        tell(text, "mend the path, unless the configuration is for another machine");
     }
     all
 }

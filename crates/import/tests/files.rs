@@ -96,7 +96,7 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
             network without the router's keys; write `-p 127.0.0.1:9000:8080`",
         "swap.yaml:29: stopping `whisper` ends docker, but maybe not its container; run it with --rm and --init, and \
             set `stop`, for example \"docker stop NAME\"",
-        "swap.yaml:33: `whisper`, `tts` all listen on port 9000, and may be loaded at once here; pass `${PORT}` to \
+        "swap.yaml:33: `whisper`, `tts` all listen on port 9000, so that only one of them is loaded at a time; pass `${PORT}` to \
             each command instead of a number",
         "swap.yaml:40: the group `main` has no effect; models run together whenever they fit in memory, and idle \
             models are evicted first",
@@ -206,6 +206,17 @@ models:
         assert!(changes.contains(&expected), "{expected}\nis none of\n{}", changes.join("\n"));
     }
     assert!(!changes.iter().any(|change| change.contains("command of `b`")), "{}", changes.join("\n"));
+}
+
+#[test]
+fn a_file_that_is_not_on_this_machine_is_told_and_one_that_is_there_is_not() {
+    let text = "models:\n  a:\n    cmd: llama-server --port ${PORT} -m /no/such/a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m /dev/null\n";
+    let imported = imported("swap.yaml", text).unwrap();
+    let changes = told(&imported.changes);
+    let expected = "swap.yaml:2: the file /no/such/a.gguf of `a` is not on this machine; mend the path, unless the \
+                    configuration is for another machine";
+    assert!(changes.contains(&expected), "{}", changes.join("\n"));
+    assert!(!changes.iter().any(|change| change.contains("/dev/null")), "{}", changes.join("\n"));
 }
 
 #[test]

@@ -74,6 +74,25 @@ pub(super) fn remember() {
     seen(u64::MAX);
 }
 
+/// Returns the numbers of all processes.
+pub(super) fn all_processes() -> Vec<i32> {
+    numbers().into_iter().map(|(pid, _)| pid).collect()
+}
+
+/// Returns the start of a process, in ticks after boot.
+pub(super) fn started(pid: i32) -> Option<u64> {
+    stat(pid).map(|stat| stat.started)
+}
+
+/// Returns the process group of the engine whose mark a process inherited.
+pub(super) fn mark_of(pid: i32) -> Option<u32> {
+    let environment = read_kernel_bytes(&format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mark = |entry: &[u8]| {
+        str::from_utf8(entry.strip_prefix(CHILD_MARK.as_bytes())?).ok()?.strip_prefix('=')?.parse().ok()
+    };
+    environment.split(|byte| *byte == 0).find_map(mark)
+}
+
 /// Returns the numbers of all processes, and the inodes of their folders.
 fn numbers() -> Vec<(i32, u64)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -5,6 +5,7 @@
 
 mod home;
 mod identity;
+mod in_use;
 mod install;
 mod run;
 mod vulkan;
@@ -16,6 +17,7 @@ pub use self::home::{EngineHome, HomeError};
 #[cfg(test)]
 pub(crate) use self::identity::version_line;
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
+pub use self::in_use::in_use;
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed, uninstall};
 pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
 

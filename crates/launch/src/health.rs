@@ -1,6 +1,7 @@
 //! HTTP health checks of engines: readiness after the start, and liveness after a suspicious log line.
 
 use std::future::Future;
+use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::address::EngineAddress;
 use super::http_client::HttpClient;
+use super::port_holder::{self, ListenerKind};
+use super::port_owner::listens_on;
 use super::spawn::Readiness;
 
 /// Time after which a build without the control channel is checked by HTTP; llama-server reports within
@@ -24,14 +27,16 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 const BINDS_WITHIN: Duration = Duration::from_secs(30);
 /// Time limit of one check; a child that accepts the connection but does not answer is checked again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Time that an engine has to live on beside a listener that may be its own, or not.
+const SETTLES: Duration = Duration::from_secs(1);
 const HEALTH: &str = "/health";
 
 /// Result of waiting for a child's readiness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Announced {
     Ready,
-    /// A process of this user (by number) listens on the child's port.
-    Stranger(u32),
+    /// Another process listens on the child's port: this one.
+    Stranger(String),
     /// The child has not made the socket that it was told to listen on.
     Unbound,
 }
@@ -55,22 +60,47 @@ pub(super) fn announcement(readiness: &Readiness, address: &EngineAddress, group
 async fn until_ready(address: EngineAddress, group: u32, path: String, binds_within: Duration) -> Announced {
     let mut pause = FIRST_PAUSE;
     let begun = Instant::now();
+    let mut unclear = None;
     loop {
         // Checked after the answer as well: the listener may have changed in between.
         if let Some(uid) = address.stranger(group) {
-            return Announced::Stranger(uid);
+            return Announced::Stranger(format!("a process of user {uid}"));
         }
         if !address.is_bound() && begun.elapsed() >= binds_within {
             return Announced::Unbound;
         }
         let answer = timeout(ANSWER_WITHIN, status_of(&address, &path, None)).await;
         if answer == Ok(Some(StatusCode::OK)) && address.stranger(group).is_none() {
-            return Announced::Ready;
+            match listener_kind(&address, group).await {
+                ListenerKind::Own => return Announced::Ready,
+                ListenerKind::Foreign(holder) => return Announced::Stranger(holder.to_string()),
+                ListenerKind::Unclear(socket) => {
+                    let since = match unclear {
+                        Some((since, known)) if known == socket => since,
+                        _ => Instant::now(),
+                    };
+                    if since.elapsed() >= SETTLES {
+                        return Announced::Ready;
+                    }
+                    unclear = Some((since, socket));
+                }
+            }
         }
         sleep(pause).await;
         // Growing, so that a fast engine is seen at once and a slow one is not asked a thousand times.
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
+}
+
+async fn listener_kind(address: &EngineAddress, group: u32) -> ListenerKind {
+    let EngineAddress::Port(port) = *address else { return ListenerKind::Own };
+    // The rule, for which no thread is needed.
+    let leader = i32::try_from(group).unwrap_or(i32::MAX);
+    if listens_on(leader, Ipv4Addr::LOCALHOST.into(), port) {
+        return ListenerKind::Own;
+    }
+    let looked = tokio::task::spawn_blocking(move || port_holder::kind(port, group)).await;
+    looked.unwrap_or(ListenerKind::Own)
 }
 
 /// Returns whether a child answers a request on a fresh connection before `limit` has passed. Every HTTP
@@ -110,8 +140,6 @@ pub(super) async fn answer_of(
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 

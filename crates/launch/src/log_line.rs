@@ -240,7 +240,18 @@ fn is_plain(text: &str) -> bool {
     text.bytes().fold(true, |is_plain, byte| is_plain & (b' '..=b'~').contains(&byte))
 }
 
+/// The beginning of the second line of an error that says what to do.
+const HINT: &str = "\nhint: ";
+
 fn escaped(text: &str, mut cut: usize) -> String {
+    let joined;
+    let text = match text.contains(HINT) {
+        true => {
+            joined = text.replace(HINT, "; hint: ");
+            &joined
+        }
+        false => text,
+    };
     let mut line = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
         if line.len() >= LONGEST {
@@ -327,6 +338,14 @@ mod tests {
                 assert!(!line.trim_end_matches('\n').chars().any(is_unsafe), "{line:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_hint_follows_its_error_in_the_same_line() {
+        assert_eq!(
+            one_line(format_args!("no engine was found\nhint: install one\n")),
+            "no engine was found; hint: install one\\n"
+        );
     }
 
     /// Keeps the lines of events as they are written without copies, and as they are with them.

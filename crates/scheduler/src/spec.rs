@@ -17,6 +17,8 @@ pub struct ModelSpec {
     pub ttl: Option<Duration>,
     /// Time after the load for which it counts as busy between two requests, while its clients go on.
     pub hold: Duration,
+    /// Port that its engine always listens on. Models that share one are never loaded at once.
+    pub port: Option<u16>,
     /// Requests that the engine gets at once; the rest wait here.
     pub concurrency: Option<u32>,
     /// Importance of a load beside those of other models.
@@ -42,6 +44,7 @@ impl ModelSpec {
             pinned: false,
             ttl: None,
             hold: Duration::from_secs(10),
+            port: None,
             concurrency: None,
             priority: Priority::default(),
             max_requests: None,

@@ -80,6 +80,18 @@ impl<'a> StateRef<'a> {
             .collect()
     }
 
+    /// The port that a model would share with a run.
+    pub(crate) fn port_between(self, slot: &ModelSlot, run: RunId) -> Option<u16> {
+        let other = self.model_of(run)?.1.run.as_ref().filter(|other| other.id == run)?;
+        slot.spec.port.filter(|port| other.port == Some(*port))
+    }
+
+    /// The port that a model shares with one of the runs, and the other model's name.
+    pub(crate) fn on_port_of(self, slot: &ModelSlot, runs: &[RunId]) -> Option<(u16, &'a str)> {
+        let found = |run: &RunId| Some((self.port_between(slot, *run)?, &*self.model_of(*run)?.1.name));
+        runs.iter().find_map(found)
+    }
+
     /// The arrival of the request that has waited for the model longest, or of the wish to load it.
     pub(crate) fn waits_since(self, slot: &ModelSlot) -> Moment {
         [slot.line.oldest(), slot.load_wanted].into_iter().flatten().min().unwrap_or(Moment::NEVER)

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::{Card, CardKind};
 use plimsoll_config::{
     ConfigError, ConfigMistakes, ConfigProblem, Configuration, ConfiguredKey, ConfiguredModel, KeySecret,
     Launch, ServeSettings,
@@ -11,6 +12,7 @@ use plimsoll_config::{
 use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted};
 use plimsoll_hub::DownloadedModel;
 
+use crate::key_file::{self, WrittenKey};
 use crate::route::digest_of;
 
 /// Error in the configuration file, or in a key file that it names.
@@ -24,6 +26,12 @@ pub enum ReadConfigError {
     ReadKeys { path: PathBuf, error: io::Error },
     #[error("cannot read an API key in {}: {why}", path.display())]
     ReadKey { path: PathBuf, why: String },
+    #[error(
+        "{}: no line of the file is an API key, so that it would open the server to everybody; write one key a line, or \
+            remove the file from `api-key-files`",
+        path.display()
+    )]
+    NoKeyIn { path: PathBuf },
     #[error("{}: the API key `{name}` is given twice; give each client a key of its own", path.display())]
     SameKey { path: PathBuf, name: String },
 }
@@ -92,28 +100,25 @@ impl Config {
         roster.tell_shell_words();
         roster.tell_ports();
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
-        let mut plain = std::mem::take(&mut roster.serve.api_keys);
+        let plain = std::mem::take(&mut roster.serve.api_keys);
+        let mut plain: Vec<WrittenKey> = plain.into_iter().map(|key| WrittenKey::of(path, key)).collect();
         let mut keys = std::mem::take(&mut roster.serve.keys);
         if !plain.is_empty() || keys.iter().any(|key| matches!(key.secret, KeySecret::Text(_))) {
             roster.warnings.extend(open_to_all(path));
         }
         for file in &roster.serve.api_key_files {
-            let path = PathBuf::from(file);
-            let text =
-                std::fs::read_to_string(&path).map_err(|error| ReadConfigError::ReadKeys { path, error })?;
-            roster.warnings.extend(open_to_all(Path::new(file)));
-            plain.extend(
-                text.lines()
-                    // An editor may leave blanks and an empty last line.
-                    .map(str::trim)
-                    .filter(|key| !key.is_empty())
-                    .map(str::to_owned),
-            );
+            let (keys, warnings) = key_file::read(file)?;
+            roster.warnings.extend(open_to_all(Path::new(file)).into_iter().chain(warnings));
+            plain.extend(keys);
         }
-        for text in plain {
+        roster.warnings.extend(plain.iter().flat_map(WrittenKey::warnings));
+        for WrittenKey { text, .. } in plain {
             let bad = |why| ReadConfigError::ReadKey { path: path.to_owned(), why };
             keys.push(ConfiguredKey::unlimited(String::new(), KeySecret::read(&text).map_err(bad)?));
         }
+        roster.models.extend(downloaded(&roster));
+        let of_named = key_file::of_named(path, &roster, &keys);
+        roster.warnings.extend(of_named);
         for key in &mut keys {
             if let KeySecret::Text(text) = &key.secret {
                 key.secret = KeySecret::Digest(digest_of(text.as_bytes()));
@@ -125,7 +130,6 @@ impl Config {
                 return Err(ReadConfigError::SameKey { path: path.to_owned(), name: key.name.clone() });
             }
         }
-        roster.models.extend(downloaded(&roster));
         Ok(Self { roster, keys })
     }
 
@@ -133,6 +137,11 @@ impl Config {
     pub fn whole(self) -> Result<Self, ReadConfigError> {
         let Self { roster, keys } = self;
         Ok(Self { roster: roster.whole()?, keys })
+    }
+
+    /// The warnings that a person should read.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        self.roster.warnings.iter().filter(|warning| !warning.is_cosmetic).map(ToString::to_string)
     }
 
     /// Logs refused models, and settings of the file that have another effect here.
@@ -148,6 +157,20 @@ impl Config {
                 false => tracing::warn!("{warning}"),
             }
         }
+    }
+
+    /// Warnings of variables that choose cards, which engines do not get as written.
+    pub(crate) fn of_variables<'a>(&self, mut cards: impl Iterator<Item = &'a Card>) -> Vec<Warning> {
+        // Cards without a UUID are only described: the variable then reaches the engine.
+        match cards.all(|card| card.kind != CardKind::Cuda || card.uuid.is_some()) {
+            true => self.roster.models.iter().flat_map(ConfiguredModel::card_variables_left_out).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Logs them, once the cards are known.
+    pub(crate) fn tell_of_variables<'a>(&self, cards: impl Iterator<Item = &'a Card>) {
+        self.of_variables(cards).iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
     /// Logs settings of the server that differ from those of the start and take effect only at a restart, and returns them

@@ -122,6 +122,7 @@ impl ConfigCheck {
             false => cards::tell_of_absent(&serve.cards, &machine),
         }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
+        config.tell_of_variables(settings.cards());
         let entries = config.roster.models;
         if entries.is_empty() {
             return Err(DaemonError::NoModel(setup.config));
@@ -234,9 +235,12 @@ impl Daemon {
         cards::warn_of_absent(&serve.cards, &machine);
         tell_of_variables(&serve);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
+        config.tell_of_variables(settings.cards());
         // A reload must not open a server that refused to start without a key.
         settings.log_file = log_file;
         settings.needs_keys = !serve.open && !addresses.iter().all(|address| address.ip().is_loopback());
+        let of_variables = config.of_variables(settings.cards());
+        config.roster.warnings.extend(of_variables);
         let (mut extensions, asks) = handlers::all(extensions, settings.cards());
         let fleet = FleetMember::of(&serve, address, settings.served())?.map(Rc::new);
         let peers = match fleet.as_ref().and_then(|fleet| fleet.peer_port()) {
@@ -247,6 +251,7 @@ impl Daemon {
         extensions.extend(fleet.iter().map(|fleet| Rc::clone(fleet) as Rc<dyn Extension>));
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, launcher, sampler, extensions);
+        runtime.has_warned(&config);
         if let Some(fleet) = fleet {
             // Set once, here.
             let _ = runtime.fleet.set(fleet);

@@ -9,6 +9,7 @@ mod daemon;
 mod event_loop;
 mod fleet;
 mod handlers;
+mod key_file;
 mod route;
 mod runtime;
 mod task;

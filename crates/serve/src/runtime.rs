@@ -9,6 +9,7 @@ mod answer_tally;
 mod board;
 mod downloads;
 mod extension;
+mod fixed_port;
 mod forecast;
 mod freeing;
 mod health;
@@ -83,8 +84,6 @@ pub(crate) use survey::{Asking, ExactAnswers, Patience, named};
 /// Bytes of log kept for one model, and for all together.
 const MODEL_LOG: Bytes = Bytes::kib(256);
 const WHOLE_LOG: Bytes = Bytes::mib(1);
-/// Time that a client may take nothing of its answer while its model drains for another one.
-const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
 
 /// Settings of the runtime, without the models.
 #[derive(Debug)]
@@ -388,13 +387,6 @@ impl Runtime {
             run.wake().await;
             runtime.answer(request, AdmissionAnswer::Go(run));
         });
-    }
-
-    /// Lets a client that takes nothing of its answer hold the memory of a draining model only briefly.
-    fn shorten_stalls(&self, model: ModelId) {
-        for run in self.runs().iter().filter(|run| run.model == model) {
-            run.stall_limit.set(STALL_WHILE_DRAINING);
-        }
     }
 
     pub(crate) fn run(&self, run: RunId) -> Option<Rc<EngineRun>> {

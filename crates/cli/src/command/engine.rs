@@ -61,7 +61,15 @@ fn install(json: Option<&Path>) -> Result<(), ErrorReport> {
 }
 
 fn remove() -> Result<(), ErrorReport> {
-    let removed = engine::uninstall(&EngineHome::from_environment()?)?;
+    let home = EngineHome::from_environment()?;
+    if let Some((process, name)) = engine::in_use(&home) {
+        let text = format!(
+            "the installed engine is in use by process {process} ({name})\nhint: end it first; `plimsoll stop` ends a \
+             server of yours, and `plimsoll unload --all` its engines"
+        );
+        return Err(ErrorReport::new(text));
+    }
+    let removed = engine::uninstall(&home)?;
     match removed.is_empty() {
         true => print("nothing is installed\n"),
         false => {

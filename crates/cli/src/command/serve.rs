@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{Bytes, CardSpec};
 use plimsoll_config::{
     GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
 };
@@ -19,6 +19,7 @@ use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Forecast, Listen, Setup, widest};
 use serde_json::{Value, json};
 
+mod reach;
 mod unit;
 
 use super::rungs::{OomLadder, words};
@@ -61,9 +62,9 @@ pub(crate) struct Arguments {
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
-    /// Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable
+    /// Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB; repeatable
     #[arg(long = "card", value_name = "SPEC")]
-    cards: Vec<Card>,
+    cards: Vec<CardSpec>,
     /// Memory to leave free on each card, e.g. 512MiB
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     reserve: Option<Bytes>,
@@ -129,7 +130,7 @@ impl Arguments {
         ServeSettings {
             listen: self.listen,
             open: self.open,
-            cards: self.cards,
+            cards: self.cards.into_iter().flat_map(|spec| spec.cards).collect(),
             reserve: self.reserve,
             models_max: self.models_max,
             warm: self.warm,
@@ -291,6 +292,7 @@ mod tests {
         ("--listen=localhost:8081", "[serve]\nlisten = 'localhost:8081'"),
         ("--open", "[serve]\nopen = true"),
         ("--card=name=H200,total=80GiB", "[serve]\ncards = ['name=H200,total=80GiB']"),
+        ("--card=2x3060", "[serve]\ncards = ['2x3060']"),
         ("--reserve=512MiB", "[serve]\nreserve = '512MiB'"),
         ("--models-max=2", "[serve]\nmodels-max = 2"),
         ("--warm=8GiB", "[serve]\nwarm = '8GiB'"),

@@ -214,12 +214,19 @@ fn sum(parts: &Value) -> Option<u64> {
     bytes.try_fold(0_u64, |sum, part| sum.checked_add(part?))
 }
 
+/// Requests that the engine works on, that wait in it for a slot, and that wait for it in the server.
 pub(super) fn requests(model: &Value) -> String {
-    match (model["in_flight"].as_u64().unwrap_or_default(), model["queued"].as_u64().unwrap_or_default()) {
-        (0, 0) => "-".to_owned(),
-        (running, 0) => format!("{running} running"),
-        (running, waiting) => format!("{running} running, {waiting} waiting"),
-    }
+    let number = |key: &str| model[key].as_u64();
+    let sent = number("in_flight").unwrap_or_default();
+    let running = number("slots").filter(|slots| *slots > 0).map_or(sent, |slots| slots.min(sent));
+    let parts = [
+        (running, "running"),
+        (sent - running, "waiting in the engine"),
+        (number("queued").unwrap_or_default(), "waiting"),
+    ];
+    let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { "-".to_owned() } else { told.join(", ") }
 }
 
 pub(super) fn ago(seconds: f64) -> String {
@@ -272,6 +279,22 @@ chat   ready, pinned  9216 MiB         -  1 running, 2 waiting        now
 code        unloaded         -         -                     -          -
 ";
         assert_eq!(super::status(&status), expected);
+    }
+
+    #[test]
+    fn requests_beyond_the_slots_of_an_engine_wait_in_it() {
+        for (sent, slots, queued, told) in [
+            (0, Some(2), 0, "-"),
+            (2, Some(2), 0, "2 running"),
+            (3, Some(2), 0, "2 running, 1 waiting in the engine"),
+            (3, Some(2), 4, "2 running, 1 waiting in the engine, 4 waiting"),
+            (3, None, 4, "3 running, 4 waiting"),
+            (0, None, 4, "4 waiting"),
+            (1, Some(0), 0, "1 running"),
+        ] {
+            let model = json!({ "in_flight": sent, "slots": slots, "queued": queued });
+            assert_eq!(super::requests(&model), told);
+        }
     }
 
     #[test]

@@ -153,11 +153,17 @@ fn with_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<St
     Ok(done)
 }
 
-/// The first macro left in a text, but those in `known`.
-pub(super) fn left_over<'a>(text: &'a str, known: &[&str]) -> Option<&'a str> {
+/// The macros left in a text, each once, but those in `known`.
+pub(super) fn left_over<'a>(text: &'a str, known: &[&str]) -> Vec<&'a str> {
     let after = text.split("${").skip(1);
-    let mut names = after.filter_map(|after| after.split_once('}').map(|(name, _)| name));
-    names.find(|name| is_name(name) && !known.contains(name))
+    let names = after.filter_map(|after| after.split_once('}').map(|(name, _)| name));
+    let mut left = Vec::new();
+    for name in names.filter(|name| is_name(name) && !known.contains(name)) {
+        if left.len() < MOST && !left.contains(&name) {
+            left.push(name);
+        }
+    }
+    left
 }
 
 fn is_name(text: &str) -> bool {

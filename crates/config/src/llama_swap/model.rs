@@ -186,17 +186,22 @@ impl LlamaSwapReader<'_> {
     }
 
     fn no_left_over(&self, text: &str, line: u32, known: &[&str]) -> Result<(), ConfigError> {
-        let Some(name) = left_over(text, known) else {
-            return Ok(());
-        };
-        let named = self.macros.iter().map(String::as_str).chain(known.iter().copied());
+        let names = left_over(text, known);
+        let named = || self.macros.iter().map(String::as_str).chain(known.iter().copied());
         // A name that is declared is used by a macro above it.
-        let near = nearest(name, named.filter(|named| *named != name));
+        let near = |name: &&str| nearest(name, named().filter(|named| named != name));
+        let near: Option<Vec<String>> =
+            names.iter().map(|name| near(name).map(|near| format!("`${{{near}}}`"))).collect();
+        let why = match names.len() {
+            0 => return Ok(()),
+            1 => "there is no such macro",
+            _ => "there are no such macros",
+        };
         let declare = || "declare the macro under `macros`, before the macros that use it".to_owned();
         let problem = ConfigProblem::ExpandMacro {
-            name: name.to_owned(),
-            why: "there is no such macro",
-            remedy: near.map_or_else(declare, |near| format!("did you mean `${{{near}}}`?")),
+            name: names.join("`, `"),
+            why,
+            remedy: near.map_or_else(declare, |near| format!("did you mean {}?", near.join(", "))),
         };
         Err(ConfigError::at(self.file, line, problem))
     }

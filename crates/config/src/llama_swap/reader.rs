@@ -8,6 +8,7 @@ use plimsoll_flags::{FlagOrigin, Warning, quoted};
 use super::tree::{Node, Pair, YamlTree};
 use super::{Unused, nearest};
 use crate::failure::{ConfigError, ConfigProblem};
+use crate::native::of_idle;
 use crate::roster::Configuration;
 
 pub(super) struct LlamaSwapReader<'a> {
@@ -144,7 +145,7 @@ impl LlamaSwapReader<'_> {
                 }
                 None => {
                     let known = read.iter().copied().chain(without_effect.iter().map(|(known, ..)| *known));
-                    let near = nearest(key, known);
+                    let near = of_idle(key).or_else(|| nearest(key, known));
                     let hint = near.map_or("remove it".to_owned(), |name| format!("did you mean `{name}`?"));
                     self.warn(pair.line, format!("unknown key `{}`", quoted(key)), &hint);
                 }

@@ -50,6 +50,12 @@ impl LineIndex<'_> {
             let of_key = line.starts_with("api-key") || line.starts_with("key") || first.ends_with(KEY_TABLE);
             let what = match first.rsplit_once(", expected ") {
                 // serde repeats a value of the wrong type, which may be a key here.
+                // What the parser itself says shows no value.
+                _ if first.starts_with("invalid basic string")
+                    || first.starts_with("invalid literal string") =>
+                {
+                    "a quotation mark is missing".to_owned()
+                }
                 Some((shown, expected)) if of_key && shown.starts_with("invalid") => {
                     format!(
                         "the value has the wrong type, expected {}",
@@ -70,7 +76,7 @@ impl LineIndex<'_> {
 const KEY_TABLE: &str = "struct KeyTable";
 
 /// Parts of toml's messages, and what to do.
-const REMEDIES: [(&str, &str); 11] = [
+const REMEDIES: [(&str, &str); 13] = [
     // Types of Rust that a value was to be.
     ("expected usize", "; write the number, without quotes"),
     ("expected u32", "; write the number, without quotes"),
@@ -82,6 +88,8 @@ const REMEDIES: [(&str, &str); 11] = [
     ("must be quoted", "; put the value in quotes"),
     ("expected a boolean", "; write true or false, without quotes"),
     ("expected a sequence", "; write a list, for example [\"a\", \"b\"]"),
+    ("unclosed array", "; close the bracket, and the quotation marks of each entry"),
+    ("invalid literal string", "; close the quotation mark"),
     ("invalid basic string", "; close the quotation mark"),
 ];
 
@@ -132,6 +140,13 @@ fn flag_of(key: &str) -> Option<String> {
     Some(format!("flags = \"{flag} …\""))
 }
 
+/// The key that unloads an idle model, for the names that other servers give it.
+pub(crate) fn of_idle(key: &str) -> Option<&'static str> {
+    let names =
+        ["idle", "idle-timeout", "keep-alive", "timeout", "unload-after", "unload-timeout", "ttl-seconds"];
+    names.contains(&key.replace('_', "-").to_lowercase().as_str()).then_some("ttl")
+}
+
 /// serde names the wrong key and the right ones: pick the nearest.
 fn unknown_key(message: &str) -> Option<ConfigProblem> {
     let (key, known) = message.strip_prefix("unknown field `")?.split_once('`')?;
@@ -146,6 +161,10 @@ fn unknown_key(message: &str) -> Option<ConfigProblem> {
             "engine" => Some("command` under `[engine]".to_owned()),
             "port" | "host" | "address" => Some("listen".to_owned()),
             "path" | "file" | "gguf" | "model-path" | "model_path" => Some("model".to_owned()),
+            // A key of [serve] has other neighbours, and no `ttl`.
+            _ if of_idle(key).is_some_and(|meant| message.contains(&format!("`{meant}`"))) => {
+                of_idle(key).map(str::to_owned)
+            }
             "args" | "arguments" | "options" | "params" => Some("flags".to_owned()),
             _ => near.min().map(|(_, name)| name.to_owned()).or_else(|| flag_of(key)),
         },

@@ -21,7 +21,7 @@ use crate::guard::{GuardSettings, Size};
 use crate::listen::listen_addresses;
 use crate::parse::word;
 use crate::serve_settings::ServeSettings;
-use crate::serve_values::{AskText, FileText, ReserveText, card, web_origin};
+use crate::serve_values::{AskText, FileText, ReserveText, cards, web_origin};
 
 const OF_SERVER: [&str; 24] = [
     "listen",
@@ -99,7 +99,7 @@ pub(super) fn of_server(
         "engine-user" => serve.engine_user = Some(line.value.clone()),
         "pass-env" => serve.pass_env.extend(words(file, line)?),
         "open" => serve.open = switch(file, line)?,
-        "card" => serve.cards.push(text(file, line, card)?),
+        "card" => serve.cards.extend(text(file, line, cards)?),
         "reserve" => serve.reserve = Some(read::<ReserveText>(file, line, "a size such as 512MiB")?.0),
         "yield-below" => {
             serve.yield_below = Some(read::<ReserveText>(file, line, "a size such as 1GiB")?.0);

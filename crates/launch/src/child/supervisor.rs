@@ -130,7 +130,7 @@ impl Supervisor {
                 Some(line) = self.stderr.next(), if self.stderr.is_open() => self.note(LogSource::Stderr, line),
                 announced = pending_or(&mut self.announcement) => match announced {
                     Announced::Ready => self.become_ready(Value::Null).await,
-                    Announced::Stranger(uid) => self.refuse_address(&taken_by(uid)),
+                    Announced::Stranger(holder) => self.refuse_address(&taken_by(&holder)),
                     Announced::Unbound => self.refuse_address(UNBOUND),
                 },
                 works = pending_or(&mut self.doubt) => self.settle_doubt(works),
@@ -170,7 +170,7 @@ impl Supervisor {
             // A ready line does not prove that the port is the child's: another user's process may have bound
             // it first.
             LaunchState::Ready(payload) => match self.spec.address.stranger(self.process.id()) {
-                Some(uid) => self.refuse_address(&taken_by(uid)),
+                Some(uid) => self.refuse_address(&taken_by(&format!("a process of user {uid}"))),
                 None if !self.spec.address.is_bound() => self.refuse_address(UNBOUND),
                 None => self.become_ready(payload).await,
             },
@@ -290,8 +290,8 @@ fn tell_once(what: &str) {
     });
 }
 
-fn taken_by(uid: u32) -> String {
-    format!("Address already in use (by a process of user {uid})")
+fn taken_by(holder: &str) -> String {
+    format!("Address already in use (by {holder})")
 }
 
 /// Waits for a future that may be absent. A finished future is removed, because it must not be polled again.

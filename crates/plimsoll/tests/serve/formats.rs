@@ -47,6 +47,26 @@ fn refused_file(file: &Path) -> (String, Option<i32>) {
 }
 
 #[test]
+fn several_cards_of_one_name_are_described_in_one_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("a.toml");
+    let checked = |text: &str, cards: &[&str]| {
+        std::fs::write(&config, format!("{text}[models.a]\ncmd = '/bin/true ${{PORT}}'\nmemory = '1GiB'\n"))
+            .unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["serve", "--check"]).arg(&config);
+        command.args(cards.iter().flat_map(|card| ["--card", card]));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().filter(|line| line.starts_with("card ") && line.contains("3060")).count()
+    };
+    assert_eq!(checked("", &["2x3060"]), 2);
+    assert_eq!(checked("", &["2x3060", "3060"]), 3);
+    assert_eq!(checked("[serve]\ncards = ['2x3060']\n", &[]), 2);
+}
+
+#[test]
 fn a_preset_of_llama_server_is_served_as_it_is() {
     let daemon = Setup::new()
         .named("models.ini")

@@ -16,6 +16,16 @@ pub(crate) fn four_cards(setup: Setup) -> Daemon {
     cards(setup, &[24 * GIB; 4])
 }
 
+#[test]
+fn a_variable_that_chooses_cards_is_told_to_be_left_out() {
+    let yaml = "models:\n  a:\n    cmd: /bin/true ${PORT}\n    env: [CUDA_VISIBLE_DEVICES=0]\n";
+    let daemon = four_cards(Setup::with_cards(&[]).named("swap.yaml").config(yaml));
+    daemon.told("swap.yaml:2: `CUDA_VISIBLE_DEVICES=0` of `a` is left out: plimsoll chooses the cards; write `cards = ");
+    // Of a card that is only described, no driver knows a UUID, and the variable has its effect.
+    let daemon = Setup::with_cards(&["3060"]).named("swap.yaml").config(yaml).start();
+    assert!(!daemon.talk().contains("is left out"), "{}", daemon.talk());
+}
+
 /// A daemon that sees cards of 24 GiB with so much of it free.
 fn cards(setup: Setup, free: &[u64]) -> Daemon {
     let cards: Vec<Value> = free

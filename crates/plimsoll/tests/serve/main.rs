@@ -21,6 +21,7 @@ mod held;
 mod http;
 mod import;
 mod isolation;
+mod key_files;
 mod limits;
 mod log;
 mod measured;
@@ -30,6 +31,7 @@ mod neighbours;
 mod nobody;
 mod operator;
 mod orders;
+mod ports;
 mod read_ahead;
 #[path = "../pages/real.rs"]
 mod real;

@@ -1,6 +1,6 @@
 //! Tests of the operator's view: the log on stderr and the help text.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -124,6 +124,25 @@ fn what_was_installed_is_removed_and_nothing_else() {
     // A link leads out of the folder; what it leads to stays.
     std::os::unix::fs::symlink(home.join("own"), home.join("engines/link")).unwrap();
     let place = home.display();
+    // An engine that runs keeps its files.
+    let script = home.join("engines/xllamacpp-1/llama-server");
+    std::fs::write(&script, "read line\n").unwrap();
+    let mut engine = Command::new("sh").arg(&script).stdin(Stdio::piped()).spawn().unwrap();
+    until("the removal is refused", || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        // A look before the exec of the script would see none.
+        let running = std::fs::read(format!("/proc/{}/cmdline", engine.id())).unwrap();
+        if !String::from_utf8_lossy(&running).contains("llama-server") {
+            return false;
+        }
+        let output = command.args(["engine", "remove"]).env("PLIMSOLL_HOME", &home).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        let told = format!("the installed engine is in use by process {} (sh)", engine.id());
+        assert!(output.status.code() == Some(1) && error.contains(&told), "{error}");
+        true
+    });
+    engine.kill().unwrap();
+    engine.wait().unwrap();
     assert_eq!(remove(), format!("removed {place}/engines\nremoved {place}/quickstart\n"));
     assert!(home.join("own/file").exists() && !home.join("engines").exists());
     std::fs::remove_dir_all(home.join("own")).unwrap();

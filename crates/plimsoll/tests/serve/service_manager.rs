@@ -129,6 +129,33 @@ fn a_unit_of_a_user_tells_of_boot_and_of_a_missing_engine() {
 }
 
 #[test]
+fn a_unit_tells_of_no_missing_program_where_the_installed_engine_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("a.toml");
+    std::fs::write(&config, "[models.a]\nmodel = '/dev/null'\n").unwrap();
+    // On the PATH of the shell alone.
+    let shell = folder.path().join("bin");
+    std::fs::create_dir(&shell).unwrap();
+    std::fs::copy("/bin/true", shell.join("llama-server")).unwrap();
+    let error = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["serve", "--print-unit", "--user", config.to_str().unwrap()])
+            .env("PLIMSOLL_HOME", folder.path())
+            .env("PATH", &shell)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = "the service will not find `llama-server`";
+    let is_everywhere =
+        ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|at| Path::new(at).join("llama-server").exists());
+    assert!(is_everywhere || error().contains(told), "{}", error());
+    std::fs::write(&config, "[engine]\ncommand = '/bin/true'\n[models.a]\nmodel = '/dev/null'\n").unwrap();
+    assert!(!error().contains(told), "{}", error());
+}
+
+#[test]
 fn a_unit_of_the_machine_names_only_a_program_that_root_alone_may_change() {
     let output = serve(&["--print-unit"]);
     let (unit, error) =

@@ -47,6 +47,8 @@ pub(crate) struct RunState {
     pub(crate) killed_for: Option<Reason>,
     /// The run was started by the configuration, without a request.
     pub(crate) preloaded: bool,
+    /// Port that its engine always listens on.
+    pub(crate) port: Option<u16>,
     pub(crate) started: Moment,
     pub(crate) ready_at: Option<Moment>,
     /// The cards when it was started.
@@ -151,6 +153,7 @@ impl RunState {
             needs_awake: Vec::new(),
             killed_for: None,
             preloaded: false,
+            port: None,
             started: Moment::START,
             ready_at: None,
             start: Vec::new(),

@@ -106,6 +106,19 @@ pub(super) fn no_run_left(
     }
 }
 
+/// The refusal of a model whose port a pinned one has.
+pub(super) fn port_pinned(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant]) -> NoPlacement {
+    let (name, port) = (query.name, query.port.unwrap_or(0));
+    let has_port = |run: RunId| tenants.iter().any(|it| it.run == run && it.port == query.port);
+    let claims = ledger.accounts().iter().flat_map(Account::claims);
+    let holder = claims.into_iter().find(|claim| stays(tenants, claim.run) && has_port(claim.run));
+    let other = holder.map_or("a pinned model", |claim| &*claim.holder);
+    let text = format!("{name} cannot load: {other} listens on the same port ({port}), and is pinned");
+    let reason = Reason::new("no_room", text).fact("model", name).fact("port", u64::from(port));
+    let unpin = holder.map(|claim| Hint::new(Advice::Other(unpin(tenants, claim.run, &claim.holder))));
+    NoPlacement { crowded_out: true, reason, hints: unpin.into_iter().collect() }
+}
+
 /// What lets a pinned model leave.
 fn unpin(tenants: &[CardTenant], run: RunId, name: &str) -> String {
     match tenants.iter().any(|tenant| tenant.run == run && tenant.is_pinned_by_file) {

@@ -27,6 +27,8 @@ pub struct PlacementQuery<'a> {
     pub allowed: &'a [CardId],
     /// Cards that the model's flags name.
     pub named: &'a NamedDemand,
+    /// Port that no other run may have.
+    pub port: Option<u16>,
 }
 
 /// Need on each card beyond the plan, as earlier runs of the model taught it.
@@ -72,13 +74,16 @@ pub struct CardTenant {
     pub cost: u64,
     /// The configuration pins its model, which no order changes.
     pub is_pinned_by_file: bool,
+    /// Port that its engine always listens on.
+    pub port: Option<u16>,
 }
 
-/// Memory and runs reserved for models that have waited longer.
+/// Memory, runs and ports reserved for models that have waited longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     shares: Vec<Share>,
     runs: usize,
+    ports: Vec<u16>,
 }
 
 impl Reservations {
@@ -94,6 +99,11 @@ impl Reservations {
     /// Reserves one more run, unless it begins in place of a victim.
     pub fn reserve_run(&mut self, victims: &[RunId]) {
         self.runs += usize::from(victims.is_empty());
+    }
+
+    /// Reserves the port of a model.
+    pub fn reserve_port(&mut self, port: Option<u16>) {
+        self.ports.extend(port);
     }
 
     pub(crate) fn on(&self, card: &CardId) -> Bytes {
@@ -154,6 +164,10 @@ pub fn place(
     }
     let verdict = best.map_or_else(|| placer.without_cards(), PlacementOption::verdict);
     match (full, verdict) {
+        (_, verdict) if placer.port_of_pinned().is_some() => match verdict {
+            PlacementVerdict::Never(never) if !never.crowded_out => PlacementVerdict::Never(never),
+            _ => PlacementVerdict::Never(Box::new(explain::port_pinned(query, ledger, tenants))),
+        },
         // What fits on no card fits on none after an unpin either.
         (Some(_), PlacementVerdict::Never(never)) if !never.crowded_out => PlacementVerdict::Never(never),
         (Some(most), _) => {
@@ -317,12 +331,23 @@ impl Placer<'_> {
         self.ledger.most_runs().map(NonZeroUsize::get).filter(|most| pinned >= *most)
     }
 
+    /// The pinned run that has the model's port.
+    fn port_of_pinned(&self) -> Option<&CardTenant> {
+        self.tenants.iter().find(|tenant| tenant.standing == CardStanding::Stays && self.has_port(tenant))
+    }
+
+    /// True if the run has the model's port.
+    fn has_port(&self, tenant: &CardTenant) -> bool {
+        self.query.port.is_some() && tenant.port == self.query.port
+    }
+
     /// False for a model of unknown need on a card that reports no memory.
     fn enters(&self, placement: &Placement) -> bool {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
     }
 
-    /// Missing memory on each card of the placement, and runs beyond their limit if they have one.
+    /// Missing memory on each card of the placement, runs beyond their limit if they have one, and runs that have the
+    /// model's port.
     fn deficits(&self, placement: &Placement) -> Vec<Bytes> {
         let missing = |card: &CardId| {
             let account = self.ledger.account(card)?;
@@ -334,21 +359,30 @@ impl Placer<'_> {
             let wanted = self.tenants.len().saturating_add(self.reserved.runs).saturating_add(1);
             Bytes::new(u64::try_from(wanted.saturating_sub(most.get())).unwrap_or(u64::MAX))
         });
-        placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX)).chain(beyond).collect()
+        let reserved = |port: u16| self.reserved.ports.iter().filter(|other| **other == port).count();
+        let on_port = self.query.port.map(|port| {
+            let taken = self.tenants.iter().filter(|tenant| self.has_port(tenant)).count() + reserved(port);
+            Bytes::new(u64::try_from(taken).unwrap_or(u64::MAX))
+        });
+        let memory = placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX));
+        memory.chain(beyond).chain(on_port).collect()
     }
 
     /// All runs that leave anyway and the cheapest others with a standing of at most `worst`.
     fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: CardStanding) -> Option<Vec<RunId>> {
-        let frees = |run: RunId| -> Vec<Bytes> {
+        let frees = |tenant: &CardTenant| -> Vec<Bytes> {
+            let run = tenant.run;
             let accounts = placement.cards().map(|card| self.ledger.account(card));
             let bytes = accounts.map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run)));
-            bytes.chain(self.ledger.most_runs().map(|_| Bytes::new(1))).collect()
+            let place = self.ledger.most_runs().map(|_| Bytes::new(1));
+            let port = self.query.port.map(|_| Bytes::new(u64::from(self.has_port(tenant))));
+            bytes.chain(place).chain(port).collect()
         };
         // Runs that leave anyway come first: stopping another while their memory is on its way would be in
         // vain.
         let (mut rest, mut gone) = (deficits.to_vec(), Vec::new());
         for tenant in self.tenants.iter().filter(|tenant| tenant.standing == CardStanding::Leaving) {
-            let freed = frees(tenant.run);
+            let freed = frees(tenant);
             if freed.iter().any(|bytes| !bytes.is_zero()) {
                 gone.push(tenant.run);
                 rest.iter_mut().zip(freed).for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
@@ -363,7 +397,7 @@ impl Placer<'_> {
         others.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let candidates: Vec<EvictionCandidate> = others
             .iter()
-            .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant.run), cost: tenant.cost })
+            .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant), cost: tenant.cost })
             .collect();
         gone.extend(evict::cheapest(&rest, &candidates)?);
         Some(gone)

@@ -83,7 +83,7 @@ impl Scheduler {
         let Some(found) = self.state().verdict(id, reserved) else {
             return;
         };
-        let obstacle = self.state().obstacle(&found, reserved);
+        let obstacle = self.state().obstacle(id, &found, reserved);
         self.set_obstacle(id, obstacle);
         let RoomVerdict { verdict, barred, .. } = found;
         let pressing = self.models.get(id).is_some_and(ModelSlot::pressing);
@@ -97,6 +97,7 @@ impl Scheduler {
             PlacementVerdict::Fits(placement) => {
                 reserved.reserve(&placement, &barred, self.ledger());
                 reserved.reserve_run(&barred);
+                reserved.reserve_port(self.models.get(id).and_then(|slot| slot.spec.port));
             }
             // Every other way would stop a model, which a preload may not.
             _ if !pressing => self.skip_preload(id),
@@ -230,6 +231,7 @@ impl Scheduler {
     ) {
         reserved.reserve(placement, &victims, self.ledger());
         reserved.reserve_run(&victims);
+        reserved.reserve_port(self.models.get(id).and_then(|slot| slot.spec.port));
         self.drain_victims(id, &victims);
         self.set_victims(id, victims);
         self.note_need(id, placement);

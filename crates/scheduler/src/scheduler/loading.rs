@@ -101,7 +101,7 @@ impl Scheduler {
         let Some(slot) = self.models.get(id) else { return };
         let Some(room) = slot.room() else { return };
         let (demand, name) = (Arc::clone(&room.demand), Arc::clone(&slot.name));
-        let (timeout, preloaded) = (slot.spec.load_timeout, !slot.pressing());
+        let (timeout, preloaded, port) = (slot.spec.load_timeout, !slot.pressing(), slot.spec.port);
         let occupancy = self.state().occupancy(id, &*demand, &placement);
         // Kept for the conclusions after the load: they compare the card with this moment.
         let start = self.start_figures(&placement);
@@ -117,6 +117,7 @@ impl Scheduler {
         run.stamp = self.runs.next_stamp();
         run.started = now;
         run.preloaded = preloaded;
+        run.port = port;
         run.start = start;
         self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {

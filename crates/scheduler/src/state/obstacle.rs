@@ -13,14 +13,18 @@ use crate::time::ModelId;
 
 impl StateRef<'_> {
     /// What the search found in the way of a load.
-    pub(crate) fn obstacle(self, found: &RoomVerdict, reserved: &Reservations) -> RoomObstacle {
+    pub(crate) fn obstacle(self, id: ModelId, found: &RoomVerdict, reserved: &Reservations) -> RoomObstacle {
         let held = |runs| RoomObstacle::Held { kept: Vec::new(), runs };
         match (&found.verdict, &found.after_yields) {
             (_, Some(later)) => self.obstacle_of_yields(later, reserved),
             (PlacementVerdict::Fits(_), _) if !found.barred.is_empty() => held(found.barred.clone()),
             (PlacementVerdict::FitsAfter { placement, evict: runs }, _)
             | (PlacementVerdict::WaitsFor { placement, busy: runs }, _) => {
-                held(needed_for(placement, runs, self.ledger, reserved))
+                match self.model(id).is_some_and(|slot| self.on_port_of(slot, runs).is_some()) {
+                    // Of these, the one with the port is needed whatever its memory.
+                    true => held(runs.clone()),
+                    false => held(needed_for(placement, runs, self.ledger, reserved)),
+                }
             }
             (PlacementVerdict::Later, _) => RoomObstacle::Turn,
             (PlacementVerdict::Fits(_) | PlacementVerdict::Never(_), _) => RoomObstacle::Unread,

@@ -44,6 +44,10 @@ impl StateRef<'_> {
             let name = &slot.name;
             if let Some(room) = slot.room() {
                 if room.victims.contains(&run) {
+                    if let Some(port) = self.port_between(slot, run) {
+                        let text = format!("{name} listens on the same port ({port})");
+                        return Some(makes_room(text).fact("port", u64::from(port)));
+                    }
                     if let Some(most) = self.ledger.full_at() {
                         return Some(makes_room(format!("{name} loads, and {}", at_most(most))));
                     }

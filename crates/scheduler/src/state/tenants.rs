@@ -43,6 +43,7 @@ impl StateRef<'_> {
             learned: slot.record.learned(),
             allowed: &slot.spec.allowed,
             named: room.demand.named(),
+            port: slot.spec.port,
         };
         let tenants = self.tenants(id);
         let verdict = match place(&query, self.ledger, reserved, &tenants) {
@@ -96,6 +97,8 @@ impl StateRef<'_> {
             last_used: 0,
             cost: 0,
             is_pinned_by_file: false,
+            // Its process has ended.
+            port: None,
         });
         let here = self.models.running().map(|(id, slot, run)| CardTenant {
             run: run.id,
@@ -106,6 +109,7 @@ impl StateRef<'_> {
             last_used: run.stamp,
             cost: self.eviction_cost(slot, run),
             is_pinned_by_file: slot.spec.pinned,
+            port: run.port,
         });
         gone.chain(here).collect()
     }

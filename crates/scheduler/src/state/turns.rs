@@ -109,6 +109,7 @@ impl StateRef<'_> {
             learned: slot.record.learned(),
             allowed: &slot.spec.allowed,
             named: demand.named(),
+            port: None,
         };
         need(&query, self.ledger)
     }

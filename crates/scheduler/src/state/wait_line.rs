@@ -51,6 +51,12 @@ impl StateRef<'_> {
         {
             return format!("waiting for memory for {}{}", slot.name, self.kept_free(kept));
         }
+        if let Some(RoomObstacle::Held { runs, .. }) = slot.obstacle()
+            && let Some((port, other)) = self.on_port_of(slot, runs)
+        {
+            let line = format!("waiting for port {port}, on which {other} listens");
+            return line + &self.leaving(slot.victims());
+        }
         let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
             return format!("waiting for memory for {}", slot.name);
         };

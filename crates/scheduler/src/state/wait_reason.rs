@@ -17,8 +17,15 @@ impl StateRef<'_> {
             return Some((word, Reason::new("still", text)));
         };
         let causes = self.causes(id, obstacle);
-        let text = match self.ledger.full_at() {
-            Some(most) if slot.room().is_some() && kept(obstacle).is_empty() => {
+        let on_port = match obstacle {
+            RoomObstacle::Held { runs, .. } => self.on_port_of(slot, runs),
+            _ => None,
+        };
+        let text = match (on_port, self.ledger.full_at()) {
+            (Some((port, other)), _) => {
+                format!("the model waits until {other} has left: both listen on port {port}")
+            }
+            (None, Some(most)) if slot.room().is_some() && kept(obstacle).is_empty() => {
                 format!("the model waits until another has left: {}", at_most(most))
             }
             _ => format!("{text} {}", self.awaited(id, slot, obstacle)),

@@ -56,6 +56,7 @@ impl StateRef<'_> {
             learned: slot.record.learned(),
             allowed: &slot.spec.allowed,
             named: demand.named(),
+            port: slot.spec.port,
         };
         let tenants: Vec<CardTenant> =
             self.tenants(id).into_iter().filter(|tenant| Some(tenant.run) != own).collect();

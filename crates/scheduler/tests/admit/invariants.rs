@@ -89,8 +89,9 @@ proptest! {
         largest_first in any::<bool>(),
         models_max in 0_usize..4,
         host in any::<bool>(),
+        on_port in 0_u32..4,
     ) {
-        let mut world = World::new(&totals, needs, fates, (largest_first, models_max)).with_host(host);
+        let mut world = World::new(&totals, needs, fates, (largest_first, models_max)).with_host(host).with_shared_port(on_port);
         world.plan(&actions);
         world.run();
     }
@@ -108,6 +109,7 @@ proptest! {
         largest_first in any::<bool>(),
         models_max in 0_usize..4,
         mixed in prop::bool::weighted(0.2),
+        on_port in 0_u32..4,
     ) {
         let models = sizes.len();
         let priority = |place: usize| if mixed { Priority::ALL[place % 3] } else { Priority::Normal };
@@ -119,7 +121,8 @@ proptest! {
             .iter()
             .map(|(model, takes)| Client { model: u32::try_from(model % models).unwrap(), takes: *takes, prompt: 0 })
             .collect();
-        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }], (largest_first, models_max));
+        let mut world = World::new(&[total], needs.collect(), vec![Fate::Serves { load }], (largest_first, models_max))
+            .with_shared_port(on_port);
         // What the highest priority of model and request is ahead of the lowest.
         let ahead = if mixed { u64::try_from(Priority::Low.delay().as_millis()).unwrap() * 2 } else { 0 };
         world.with_clients(&clients, 120_000 + ahead);

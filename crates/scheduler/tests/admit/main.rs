@@ -19,6 +19,7 @@ mod out_of_memory;
 mod outlook;
 mod pins;
 mod pleas;
+mod ports;
 mod requests;
 mod room;
 mod script;

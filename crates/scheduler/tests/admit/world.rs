@@ -102,10 +102,12 @@ pub(crate) struct World {
     settings: SchedulerSettings,
     /// The card that is the host's memory, beside others.
     host: Option<CardId>,
+    /// So many of the models listen on one port.
+    pub(crate) on_port: u32,
     now: u64,
     agenda: BTreeMap<(u64, u64), Happening>,
     sequence: u64,
-    needs: Vec<Need>,
+    pub(crate) needs: Vec<Need>,
     totals: Vec<u64>,
     foreign: Vec<u64>,
     fates: Vec<Fate>,
@@ -144,6 +146,7 @@ impl World {
             scheduler: Scheduler::new(settings.clone()),
             settings,
             host: None,
+            on_port: 0,
             now: 0,
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -191,12 +194,13 @@ impl World {
         &self.needs[usize::try_from(model).unwrap()]
     }
 
-    fn spec(&self, model: u32) -> ModelSpec {
+    pub(crate) fn spec(&self, model: u32) -> ModelSpec {
         let need = self.need(model);
         ModelSpec {
             pinned: need.pinned,
             concurrency: need.concurrency,
             priority: need.priority,
+            port: (model < self.on_port).then_some(9000),
             max_requests: need.most,
             ttl: need.ttl.map(Duration::from_millis),
             preload: model % 2 == 1,

@@ -90,7 +90,10 @@ impl ApiKeys {
             let key = AccessKey::new(key, is_named, before.map(|key| Rc::clone(&key.usage)));
             match before {
                 None if is_named => changes.named.push(("add", key.name().to_owned())),
-                Some(old) if old.digest != key.digest || old.settings != key.settings => {
+                Some(old) if old.digest != key.digest => {
+                    changes.named.push(("replace", key.name().to_owned()));
+                }
+                Some(old) if old.settings != key.settings => {
                     changes.named.push(("change", key.name().to_owned()));
                 }
                 _ => {}
@@ -308,10 +311,13 @@ mod tests {
         drop(of("1").enter(0).unwrap());
         let changes = keys.replace(vec![key("a", "1"), key("b", "new"), key("d", "4")]);
         let expected =
-            [("change", "b"), ("add", "d"), ("remove", "c")].map(|(act, name)| (act, name.to_owned()));
+            [("replace", "b"), ("add", "d"), ("remove", "c")].map(|(act, name)| (act, name.to_owned()));
         assert_eq!(changes, KeyChanges { named: expected.into(), plain: false });
         assert_eq!(of("1").enter(0).unwrap_err().status, http::StatusCode::TOO_MANY_REQUESTS);
         assert!(of("new").enter(0).is_ok());
+        let other = ConfiguredKey { models: Some(vec!["m".to_owned()]), ..key("b", "new") };
+        let changes = keys.replace(vec![key("a", "1"), other, key("d", "4")]);
+        assert_eq!(changes.named, [("change", "b".to_owned())], "another setting, and the same key");
         assert!(!format!("{keys:?}").contains("new"));
     }
 

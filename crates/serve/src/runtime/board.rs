@@ -31,6 +31,7 @@ use self::parts::{CardPart, HolderKind, HolderReading, parts};
 use self::residency::Residency;
 use super::memory::group_of;
 use super::run::EngineRun;
+use super::status::slots;
 use super::{Runtime, in_a_line};
 use crate::route::ModelService;
 use crate::task::spawn_blocking;
@@ -123,6 +124,11 @@ impl Runtime {
             });
             if let Some(speed) = speed {
                 shown["speed"] = json!((speed * 10.0).round() / 10.0);
+            }
+            if view.run.is_some()
+                && let Some(slots) = slots(&self.entry(view.id))
+            {
+                shown["slots"] = json!(slots);
             }
             shown["outlook"] = json!(outlook.iter().find(|(id, _)| *id == view.id).map(|(_, it)| it));
             if view.state == ModelState::Loading {

@@ -238,6 +238,7 @@ fn verdict(
         learned: LearnedNeed::default(),
         allowed: &allowed,
         named: demand.named(),
+        port: None,
     };
     place(&query, ledger, &Reservations::default(), &[])
 }

@@ -97,6 +97,7 @@ impl Starter<'_> {
         let spec = self.spec(&engine, &privacy, slots.as_deref());
         // A port, a random key, or the files of another user: none of them is the model's own.
         let (spec, key) = spec.map_err(|reason| End::Unstartable { reason, lasts: false })?;
+        self.is_free().await.map_err(|reason| End::Unstartable { reason, lasts: false })?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| fail(&error, error.lasts()))?;
         let Privacy { program, folder, .. } = privacy;
@@ -182,8 +183,7 @@ impl Starter<'_> {
     ) -> Result<(ChildSpec, Option<String>), Reason> {
         let entry = &self.run.entry;
         let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
-        let promised: Vec<u16> = self.runtime.runs().iter().filter_map(|run| run.port.get()).collect();
-        let port = free_port(&promised).map_err(|error| fail(&error))?;
+        let port = free_port(&self.runtime.promised_ports()).map_err(|error| fail(&error))?;
         self.run.port.set(Some(port));
         let user = self.runtime.settings.engine_user.clone();
         let folder = privacy.folder.as_ref().map(PrivateFolder::path);

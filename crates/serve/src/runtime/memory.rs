@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_probe::{HOST_CARD, Holder, Reading, resident, resident_less_cache};
-use plimsoll_scheduler::{ModelState, Moment, RunId, SchedulerEvent};
+use plimsoll_scheduler::{ModelId, ModelState, Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};
 
 use super::Runtime;
@@ -24,6 +24,9 @@ const AFTER_LOAD: Duration = Duration::from_millis(10);
 /// Share of a run's memory that must be free again: drivers keep a little, and other processes allocate in
 /// the meantime.
 const BACK: (u64, u64) = (3, 4);
+
+/// Time that a client may take nothing of its answer while its model drains for another one.
+const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
 
 /// Reads the cards for as long as the daemon lives.
 pub(super) async fn watch(runtime: Rc<Runtime>) {
@@ -50,6 +53,13 @@ pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Sh
 }
 
 impl Runtime {
+    /// Lets a client that takes nothing of its answer hold the memory of a draining model only briefly.
+    pub(super) fn shorten_stalls(&self, model: ModelId) {
+        for run in self.runs().iter().filter(|run| run.model == model) {
+            run.stall_limit.set(STALL_WHILE_DRAINING);
+        }
+    }
+
     /// Replaces the last reading, for what is counted from it. The scheduler gets the next one of [`watch`].
     pub(super) fn read_after_load(&self, run: &Rc<EngineRun>) {
         // Memory of the host comes back with the process, and nothing is counted.

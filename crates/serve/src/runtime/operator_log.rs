@@ -20,6 +20,8 @@ const APART: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct OperatorLog {
     last: RefCell<Option<(Reason, Moment)>>,
+    /// Warnings of the configuration that is in effect.
+    pub(super) warned: RefCell<Vec<String>>,
 }
 
 impl Runtime {

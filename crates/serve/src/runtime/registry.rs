@@ -195,6 +195,7 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
         pinned: entry.pinned,
         ttl: entry.ttl.filter(|ttl| *ttl > Duration::ZERO),
         hold: entry.hold.unwrap_or(defaults.hold),
+        port: entry.fixed_port(),
         concurrency: entry.concurrency,
         priority: entry.priority,
         max_requests: entry.max_requests,

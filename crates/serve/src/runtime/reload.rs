@@ -7,6 +7,11 @@ use crate::config_file::{Config, ReadConfigError};
 use crate::task::{spawn_blocking, spawn_local};
 
 impl Runtime {
+    /// Takes the warnings of the first reading, which a reload does not repeat.
+    pub(crate) fn has_warned(&self, config: &Config) {
+        self.operator_log.warned.replace(config.warnings().collect());
+    }
+
     /// Reads a configuration, applies it, and logs and returns what it changed; an error changes nothing.
     pub(crate) async fn read_config(&self, path: &Path) -> Result<Vec<String>, ConfigureError> {
         match self.apply_config(path).await {
@@ -34,8 +39,11 @@ impl Runtime {
         })?;
         // A mistyped flag must not end a model that runs.
         let refuses_anew = self.state.borrow().registry.refuses_anew(&config.roster.refused);
-        let config = if refuses_anew { config.whole()? } else { config };
+        let mut config = if refuses_anew { config.whole()? } else { config };
+        let of_variables = config.of_variables(self.settings.cards());
+        config.roster.warnings.extend(of_variables);
         config.warn();
+        let warnings: Vec<String> = config.warnings().collect();
         let mut notes = config.warn_of_restart(&self.settings.serve);
         // Without a key the listener would answer every machine that reaches it.
         if self.settings.needs_keys && config.keys.is_empty() {
@@ -47,6 +55,7 @@ impl Runtime {
         let changes = self.settings.keys.replace(config.keys);
         for (act, name) in &changes.named {
             tracing::info!("audit {act} key {name}: {}", path.display());
+            notes.push(format!("key {name}: {}", done(act)));
         }
         if changes.plain {
             match self.settings.keys.is_empty() {
@@ -60,10 +69,23 @@ impl Runtime {
                 }
             }
         }
+        let before = self.operator_log.warned.replace(warnings.clone());
+        let is_new = |warning: &String| !before.contains(warning);
+        notes.extend(warnings.into_iter().filter(is_new).map(|warning| format!("warning: {warning}")));
         let count = changed.len();
         // A model that was removed needs no forecast.
         let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
         spawn_local(self.me().foresee(present));
         Ok((count, notes))
+    }
+}
+
+/// The word for what was done to a key.
+fn done(act: &str) -> &'static str {
+    match act {
+        "add" => "added",
+        "remove" => "removed",
+        "replace" => "replaced",
+        _ => "its settings changed",
     }
 }

@@ -209,7 +209,9 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     // The port was free when it was chosen; between that and the bind of the engine another process may take
     // it. A socket cannot be bound where the engine does not see its folder.
     for _ in 1..PORTS {
-        if verdict.sign == Some(CauseSign::PortTaken) {
+        // A fixed port is as taken as before, and an engine that was ready has had its port.
+        let elsewhere = run.entry.fixed_port().is_none() && run.about().is_none();
+        if verdict.sign == Some(CauseSign::PortTaken) && elsewhere {
             starter.only_port.set(true);
             verdict = starter.attempt(&mut orders).await;
         }

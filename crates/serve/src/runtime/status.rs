@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{End, Hint, IdMap, MemoryModel, Reason};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::Value;
@@ -90,5 +92,14 @@ impl ModelStatuses {
             }
         }
         AnswerTally::write(page, models, |model| self.with(model, |status| status.answers.clone()));
+    }
+}
+
+/// Requests that a llama-server works on at once, where its flags say so; further ones wait in it.
+pub(super) fn slots(entry: &ConfiguredModel) -> Option<u32> {
+    let wish = entry.launch.options()?.wish(ProgramKind::LlamaServer).ok()?;
+    match wish.parallel {
+        Parallel::Count(count) => Some(count),
+        Parallel::Auto => None,
     }
 }

@@ -7,9 +7,10 @@ use std::env::{current_dir, current_exe, split_paths, var, var_os};
 use std::path::{Path, PathBuf, absolute};
 use std::{fs, io};
 
-use plimsoll_config::{ConfiguredModel, Launch};
-use plimsoll_launch::engine;
+use plimsoll_config::{Configuration, ConfiguredModel, Launch};
 use plimsoll_reclaim::{UnitError, program_for_root, quoted};
+
+use super::reach::{self, PATH, Reader};
 
 /// The units that the packages install, with the program in `/usr/bin`.
 const SYSTEM: &str = include_str!("../../../units/system.service");
@@ -67,8 +68,9 @@ pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, 
     };
     let config = config.or_else(|| usual(of_user));
     let mut warnings = config.as_deref().map_or_else(Vec::new, |config| warnings(config, start.as_deref()));
-    // The service of the machine has a home of its own, in which another may have installed an engine.
-    warnings.extend(config.filter(|_| of_user).and_then(|config| without_engine(&config)));
+    let roster = config.as_deref().and_then(read);
+    let home = Path::new(reach::HOME);
+    warnings.extend(roster.and_then(|roster| reach::without_engine(&roster, of_user, home)));
     let boot = if of_user { BOOT } else { "" };
     Ok(PrintedUnit { text: format!("# {place}\n{boot}{text}"), warnings })
 }
@@ -117,6 +119,8 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
     let logs = serve.log_file.as_deref().and_then(Path::parent).filter(|folder| *folder != Path::new(""));
     let logs =
         logs.map(|folder| ("the folder of `log-file`".to_owned(), folder.to_string_lossy().into_owned()));
+    let reader = Reader::of_service();
+    let has_engine = reach::has_engine(&roster, start.is_some(), Path::new(reach::HOME));
     let told = paths.into_iter().chain(models).chain(engine).chain(logs).filter_map(|(of, path)| {
         // The unit of a user has no PrivateTmp, and starts in this folder.
         let why = match () {
@@ -128,7 +132,7 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
             () if path.starts_with("/tmp/") || path.starts_with("/var/tmp/") => {
                 "hidden from the service by PrivateTmp=yes; move it elsewhere"
             }
-            () => return None,
+            () => return reader.told(&of, Path::new(&path)),
         };
         Some(format!("{of}: {path} is {why}"))
     });
@@ -136,25 +140,22 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
         .into_iter()
         .chain(refused)
         .chain(told)
-        .chain(roster.models.iter().filter_map(program_out_of_reach))
+        .chain(roster.models.iter().filter_map(|model| program_out_of_reach(model, has_engine)))
         .collect()
 }
 
-/// Models that no engine runs: none is configured, on PATH or installed.
-fn without_engine(config: &Path) -> Option<String> {
+/// The configuration, where it can be read.
+fn read(config: &Path) -> Option<Configuration> {
     let text = fs::read_to_string(config).ok()?;
-    let roster =
-        plimsoll_config::parse_each(&config.to_string_lossy(), &text, &|name| var(name).ok()).ok()?;
-    let needs = roster.models.iter().any(|model| model.launch.names_no_engine());
-    let missing = engine::find(None).err().filter(|_| needs && roster.serve.engine.is_none())?;
-    Some(format!("no model will load: {missing}"))
+    plimsoll_config::parse_each(&config.to_string_lossy(), &text, &|name| var(name).ok()).ok()
 }
 
-/// Folders in which systemd looks for programs, and those of a service (`systemd.exec(5)`, `PATH`).
-const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-
 /// A model whose program a shell finds, and the service does not.
-fn program_out_of_reach(model: &ConfiguredModel) -> Option<String> {
+fn program_out_of_reach(model: &ConfiguredModel, has_engine: bool) -> Option<String> {
+    // It would be on the PATH of this shell alone, and is found elsewhere.
+    if model.launch.names_no_engine() && has_engine {
+        return None;
+    }
     let program = match &model.launch {
         Launch::Command { argv, .. } => argv.first()?,
         Launch::LlamaServer { program: Some(program), .. } => program.first()?,

@@ -13,7 +13,7 @@ use crate::desk::gib;
 use crate::script::{ASKED, CHECK, COUNT, Fate, READ, RETURN, STOP, SURVEY};
 
 impl World {
-    pub(super) fn tell(&mut self, event: SchedulerEvent) {
+    pub(crate) fn tell(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
         self.scheduler.on_event(moment(self.now), event, &mut effects);
         self.scheduler.ledger().audit().unwrap();
@@ -86,6 +86,8 @@ impl World {
         assert!(self.closing.is_none(), "started while shutting down");
         let alive = self.engines.values().filter(|engine| engine.stage != Life::Ended);
         assert!(alive.clone().all(|engine| engine.model != model), "{model:?} runs twice");
+        let shares = |other: ModelId| other.0.max(model.0) < self.on_port;
+        assert!(alive.clone().all(|engine| !shares(engine.model)), "two listen on the port of {model:?}");
         let fate = self.fates[self.lives % self.fates.len()];
         self.lives += 1;
         let diver = self.diver(model.0, &placement);
