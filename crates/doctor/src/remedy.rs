@@ -89,6 +89,9 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
             "enlarge the shared memory (docker run --shm-size, or --ipc=host), or use fewer DataLoader workers",
         )];
     }
+    if let Some(share) = facts.small_share().filter(|_| cause == Cause::KvCacheTooLarge) {
+        return vec![hint(&share.remedy())];
+    }
     let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
     // The log shows that the cache is not quantised.
     hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));

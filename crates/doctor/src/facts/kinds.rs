@@ -259,6 +259,8 @@ pub(crate) struct ModelFacts {
     pub(crate) file: Option<Bytes>,
     /// Memory of the weights, as vLLM printed it.
     pub(crate) weights: Option<Bytes>,
+    /// Memory that vLLM's share of the card lacks before the first block of the KV cache.
+    pub(crate) lacking: Option<Bytes>,
     /// Part of the model is on the host by an option.
     pub(crate) on_host: bool,
     /// The report names a training run or its parts.

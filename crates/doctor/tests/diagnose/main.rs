@@ -10,3 +10,4 @@ mod remedies;
 mod sceptic;
 mod told;
 mod training;
+mod vllm_share;
