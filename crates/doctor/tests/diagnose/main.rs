@@ -1,6 +1,7 @@
 //! Tests of `diagnose` through the public interface: logs, damaged input, and the order in which bytes
 //! arrive.
 
+mod cache_hints;
 mod formats;
 mod hostile;
 mod innocent;
