@@ -4,6 +4,7 @@
 
 mod derived;
 mod kinds;
+mod share;
 
 use std::collections::BTreeMap;
 

@@ -103,6 +103,10 @@ patterns! {
     ContextTokens,
     LongestContext,
     Layers,
+    /// Sequences that llama.cpp serves at once.
+    Slots,
+    /// Sizes of the model that its compute buffer grows with.
+    ModelWidth,
     ModelSize,
     Breakdown,
     OllamaCard,

@@ -7,7 +7,7 @@ mod figures;
 
 use plimsoll_base::{Advice, Hint};
 
-use self::figures::figure;
+use self::figures::{figure, quantised_cache};
 use super::cause::{Cause, SubCause};
 use super::facts::Facts;
 use super::pattern::Pattern;
@@ -36,7 +36,9 @@ fn of_code(code: &str, program: Option<LogProgram>, facts: &Facts) -> Vec<Hint> 
     let columns = program.into_iter().chain(family).map(Some).chain([None]);
     let hints = |column| -> Vec<Hint> {
         let own = rows().filter(|row| row.code == code && LogProgram::named(row.program) == column);
-        own.filter_map(|row| filled(row.forms, facts)).map(|text| hint(&without_flash(text, facts))).collect()
+        own.filter_map(|row| filled(row.forms, facts))
+            .map(|text| hint(&uncontradicted(text, facts)))
+            .collect()
     };
     let mut found = columns.map(hints);
     found.find(|hints| !hints.is_empty()).unwrap_or_default()
@@ -58,18 +60,33 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
     })
 }
 
-/// The advice without flash attention, where the log shows that it is on.
-fn without_flash(text: String, facts: &Facts) -> String {
-    const PARTS: [&str; 4] = [
-        " flash attention (-fa on; older builds take -fa alone),",
-        " and flash attention (-fa on)",
-        " enable flash attention (-fa on),",
-        ", and OLLAMA_FLASH_ATTENTION=1",
+/// The advice without what the log shows to be so already: flash attention that is on, and one slot.
+fn uncontradicted(text: String, facts: &Facts) -> String {
+    const FLASH: [(&str, &str); 4] = [
+        (" flash attention (-fa on; older builds take -fa alone),", ""),
+        (" and flash attention (-fa on)", ""),
+        (" enable flash attention (-fa on),", ""),
+        (", and OLLAMA_FLASH_ATTENTION=1", ""),
     ];
-    match facts.says(Pattern::FlashOn) {
-        true => PARTS.iter().fold(text, |text, part| text.replacen(part, "", 1)),
-        false => text,
-    }
+    const SLOTS: [(&str, &str); 8] = [
+        (
+            ", flash attention (-fa on; older builds take -fa alone), or fewer requests at once (-np)",
+            ", or flash attention (-fa on; older builds take -fa alone)",
+        ),
+        (
+            ", a smaller micro-batch (-ub), or fewer requests at once (-np)",
+            ", or a smaller micro-batch (-ub)",
+        ),
+        (" or fewer slots (-np)", ""),
+        (", fewer slots (-np), or", " or"),
+        (", or serve fewer requests at once", ""),
+        (", or OLLAMA_NUM_PARALLEL=1", ""),
+        ("set OLLAMA_NUM_PARALLEL=1, and use", "use"),
+        ("set OLLAMA_NUM_PARALLEL=1, and OLLAMA", "set OLLAMA"),
+    ];
+    let flash = FLASH.iter().filter(|_| facts.says(Pattern::FlashOn));
+    let slots = SLOTS.iter().filter(|_| facts.options.slots == Some(1));
+    flash.chain(slots).fold(text, |text, (part, instead)| text.replacen(part, instead, 1))
 }
 
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
@@ -89,6 +106,9 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
             "enlarge the shared memory (docker run --shm-size, or --ipc=host), or use fewer DataLoader workers",
         )];
     }
+    if let Some(share) = facts.small_share().filter(|_| cause == Cause::KvCacheTooLarge) {
+        return vec![hint(&share.remedy())];
+    }
     let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
     // The log shows that the cache is not quantised.
     hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));
@@ -101,11 +121,16 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         // The typed hint comes first: `plan` can compute it for the model at hand.
         Cause::KvCacheTooLarge if matches!(program, None | Some(LogProgram::Llama)) => {
             // llama.cpp refuses a quantised V cache without flash attention.
-            match facts.says(Pattern::FlashOff) {
-                false => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
-                true => hints.push(hint(
+            if facts.says(Pattern::FlashOff) {
+                hints.push(hint(
                     "or enable flash attention and store the KV cache as q8_0 (-fa on -ctk q8_0 -ctv q8_0), which halves the cache",
-                )),
+                ));
+            } else {
+                match quantised_cache(facts) {
+                    Some(whole @ Advice::QuantiseCache(_)) => hints.insert(0, Hint::new(whole)),
+                    Some(shorter) => hints.push(Hint::new(shorter)),
+                    None => {}
+                }
             }
         }
         Cause::ForeignProcess => {

@@ -259,6 +259,11 @@ pub(crate) struct ModelFacts {
     pub(crate) file: Option<Bytes>,
     /// Memory of the weights, as vLLM printed it.
     pub(crate) weights: Option<Bytes>,
+    /// Memory that vLLM's share of the card lacks before the first block of the KV cache.
+    pub(crate) lacking: Option<Bytes>,
+    /// Words of the vocabulary, and the width of the embedding.
+    pub(crate) vocabulary: Option<u64>,
+    pub(crate) embedding: Option<u64>,
     /// Part of the model is on the host by an option.
     pub(crate) on_host: bool,
     /// The report names a training run or its parts.
@@ -274,6 +279,8 @@ pub(crate) struct EngineOptions {
     /// The longest context that fits, as vLLM computes it.
     pub(crate) longest_context: Option<u64>,
     pub(crate) layers: Option<u64>,
+    /// Sequences at once (`-np`).
+    pub(crate) slots: Option<u64>,
     /// Tokens of a micro-batch (`-ub`).
     pub(crate) micro_batch: Option<u64>,
     /// vLLM's share of the card.

@@ -38,6 +38,17 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
             let layers = count_after(text, "n_layer ").filter(|layers| (1..1000).contains(layers));
             facts.options.layers = layers.map(|layers| layers + 1).or(facts.options.layers);
         }
+        // A draft model's context has sequences of its own, never more.
+        Pattern::Slots => {
+            let slots = count_after(text, "n_seq_max ").filter(|slots| (1..=4096).contains(slots));
+            facts.options.slots = facts.options.slots.max(slots);
+        }
+        Pattern::ModelWidth => {
+            let size = |name| count_after(text, name).filter(|size| (1..1 << 24).contains(size));
+            let model = &mut facts.model;
+            model.vocabulary = model.vocabulary.max(size("n_vocab "));
+            model.embedding = model.embedding.max(size("n_embd "));
+        }
         // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`:
         // `llama-model-loader.cpp:print_info`.
         Pattern::ModelSize => {

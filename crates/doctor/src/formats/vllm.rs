@@ -17,6 +17,12 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
             let size = names.iter().find_map(|name| after(text, name));
             facts.model.weights = size.or(facts.model.weights);
         }
+        // `the rest of the memory reserved for KV Cache is -0.65GiB`, `Available KV cache memory: -0.65 GiB`.
+        Pattern::VllmNoBlocks => {
+            let names = ["reserved for kv cache is -", "available kv cache memory: -"];
+            let size = names.iter().find_map(|name| after(text, name));
+            facts.model.lacking = size.or(facts.model.lacking);
+        }
         _ => {}
     }
 }

@@ -1,12 +1,16 @@
 //! Figures of a log that a remedy quotes: what was requested, what is free, how many tokens would fit.
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Advice, Bytes};
 
 use crate::facts::{Facts, FailedAllocation, Purpose, Quote};
 use crate::pattern::Pattern;
 
-/// Contexts are rounded down to this, as llama.cpp rounds them up to it.
+/// The context of each slot is rounded down to this, as llama.cpp rounds it up to it.
 const TOKENS: u64 = 256;
+/// Room for a compute buffer of unknown size.
+const ALLOWANCE: Bytes = Bytes::mib(256);
+/// Values of the embedding's width that a token of a micro-batch takes at once.
+const ACTIVATIONS: u64 = 5;
 
 /// The figure of a name in the table; `None` if the log does not have it.
 pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
@@ -30,6 +34,7 @@ pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
         "context" => facts.options.context_tokens.map(|tokens| tokens.to_string()),
         "room" => room(facts).map(|room| room.to_string()),
         "left" => room(facts)?.checked_sub(needed(facts, Purpose::Compute)?).map(|left| left.to_string()),
+        "reserve" => reserved(facts).map(|reserve| reserve.to_string()),
         "missing" => text(missing(facts)),
         "each" => {
             let (cache, tokens) = (needed(facts, Purpose::Cache)?, facts.options.context_tokens?);
@@ -87,6 +92,47 @@ fn missing(facts: &Facts) -> Option<Bytes> {
     facts.refusal()?.asked?.checked_sub(room(facts)?)
 }
 
+/// Memory to leave for the compute buffer, which follows the cache: the log's own, else computed from its figures, else
+/// an allowance. `None` without flash attention, where it grows with the heads too.
+fn reserved(facts: &Facts) -> Option<Bytes> {
+    facts.refusal().filter(|refusal| refusal.purpose == Purpose::Cache)?;
+    let buffers = facts.buffers.iter().filter(|buffer| buffer.on_card);
+    if let Some(own) =
+        buffers.filter(|buffer| buffer.purpose == Purpose::Compute).map(|buffer| buffer.size).max()
+    {
+        return Some(own);
+    }
+    if facts.says(Pattern::FlashOff) {
+        return None;
+    }
+    // Each token of a micro-batch has logits, a row of the mask over the context, and some activations, in 4 bytes
+    // each: above what `data/logs` records of `ggml-alloc.c:ggml_gallocr_reserve_n @ b8799`.
+    let (options, model) = (&facts.options, &facts.model);
+    let computed = || {
+        let row = model.vocabulary? + model.embedding? * ACTIVATIONS + options.context_tokens?;
+        Bytes::new(row).checked_mul(options.micro_batch?)?.checked_mul(4)
+    };
+    Some(computed().unwrap_or(ALLOWANCE))
+}
+
+/// The KV cache in a quantised type that fits beside the compute buffer, or a shorter context in that type. Without
+/// figures in the log it is only said that the type halves the cache.
+pub(super) fn quantised_cache(facts: &Facts) -> Option<Advice> {
+    // Blocks of 32 values in 34 bytes, where f16 takes 64: `ggml-common.h:block_q8_0`.
+    const TYPE: (&str, u64, u64) = ("q8_0", 34, 64);
+    let whole = Some(Advice::QuantiseCache(TYPE.0));
+    let figures = || Some((room(facts)?, reserved(facts)?, needed(facts, Purpose::Cache)?));
+    let Some((room, reserve, cache)) = figures() else { return whole };
+    let cache = cache.scaled(TYPE.1, TYPE.2);
+    if cache + reserve <= room {
+        return whole;
+    }
+    let fit = tokens_in(facts, room.checked_sub(reserve)?, cache)?;
+    let text =
+        format!("or store the KV cache as q8_0 with at most {fit} tokens (-ctk q8_0 -ctv q8_0 -c {fit})");
+    Some(Advice::Other(text))
+}
+
 /// Half of the placed cache, where that is all that is missing.
 fn half_of_the_cache(facts: &Facts) -> Option<Bytes> {
     let half = facts.placed(Purpose::Cache).scaled(1, 2);
@@ -96,11 +142,10 @@ fn half_of_the_cache(facts: &Facts) -> Option<Bytes> {
 /// Upper bound of the context: the refused cache in the room that there is, or the cache less what a later
 /// buffer missed.
 fn context_that_fits(facts: &Facts) -> Option<u64> {
-    let tokens = facts.options.context_tokens?;
     let of_load = || {
         let cache = needed(facts, Purpose::Cache)?;
         Some(match facts.refusal()?.purpose {
-            Purpose::Cache => (room(facts)?, cache),
+            Purpose::Cache => (room(facts)?.checked_sub(reserved(facts)?)?, cache),
             Purpose::Compute => (cache.checked_sub(missing(facts)?)?, cache),
             _ => return None,
         })
@@ -111,8 +156,15 @@ fn context_that_fits(facts: &Facts) -> Option<u64> {
         Some((estimate.available.checked_sub(estimate.full.checked_sub(cache)?)?, cache))
     };
     let (room, cache) = of_load().or_else(of_estimate)?;
+    tokens_in(facts, room, cache)
+}
+
+/// Tokens of a context that fit into `room`, where all tokens of the log take `cache`.
+fn tokens_in(facts: &Facts, room: Bytes, cache: Bytes) -> Option<u64> {
+    let tokens = facts.options.context_tokens?;
     let fit = u128::from(tokens) * u128::from(room.get()) / u128::from(cache.get().max(1));
-    let fit = u64::try_from(fit).ok()? / TOKENS * TOKENS;
+    let step = TOKENS * facts.options.slots.unwrap_or(1);
+    let fit = u64::try_from(fit).ok()? / step * step;
     (TOKENS..tokens).contains(&fit).then_some(fit)
 }
 

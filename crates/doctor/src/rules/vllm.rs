@@ -1,5 +1,7 @@
 //! Rules for the memory estimates that vLLM, SGLang and ollama print.
 
+use plimsoll_base::{Bytes, round_u64};
+
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
@@ -11,6 +13,8 @@ rules! {
     startup_share: "request_memory in vllm/v1/worker prints these sizes";
     context_beyond_cache: "check_enough_kv_cache_memory of vLLM prints this message";
     cache_full: "alloc_for_extend of SGLang and the scheduler of vLLM print this message";
+    small_share: "determine_num_available_blocks of vLLM gives the KV cache what weights and activations leave \
+        of the share";
     no_room_for_blocks: "determine_num_available_blocks of vLLM computes these sizes, with 2 bytes per \
         parameter";
     required_beyond_available: "llm/memory.go of ollama prints these sizes";
@@ -51,12 +55,26 @@ fn cache_full(facts: &Facts) -> Option<RuleFinding> {
     alone.then(|| RuleFinding::new(Cause::KvCacheTooLarge, Strong, text, [quote]))
 }
 
+/// Weights and activations exceed the share of the card, but not nine tenths of the card.
+fn small_share(facts: &Facts) -> Option<RuleFinding> {
+    // DECISION: the cause is `kv_cache_too_large`. vLLM gives the cache what the share leaves, so the cache is what
+    // finds no room. The weights fit the card, so `model_too_large` would be wrong.
+    let share = facts.small_share()?;
+    let quotes = facts.quotes(&[Pattern::VllmNoBlocks, Pattern::VllmWeights, Pattern::VllmFlags]);
+    // Without the card's size a model that fits no card at all is possible, though less likely.
+    let weight = if share.card.is_some() { Strong } else { Fair };
+    Some(RuleFinding::new(Cause::KvCacheTooLarge, weight, share.to_string(), quotes))
+}
+
 /// Weights, as printed or of two bytes a parameter, against the share of the cards.
 fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
-    let quote = facts.quote(Pattern::VllmNoBlocks)?;
+    let quote = facts.quote(Pattern::VllmNoBlocks).filter(|_| facts.small_share().is_none())?;
     let text = "the weights and the profiling run left no memory for the KV cache";
-    let printed = facts.model.weights.map(in_float);
-    let guessed = facts.model.parameters.map(|thousand_millions| thousand_millions * 2e9);
+    let printed = facts.model.weights;
+    let guessed = facts.model.parameters.map(|thousand_millions| {
+        // Two bytes for each of the parameters.
+        Bytes::mib(round_u64(thousand_millions * 2e9 / 1_048_576.0))
+    });
     let (Some(weights), Some(card)) = (printed.or(guessed), facts.card()) else {
         return Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, [quote]));
     };
@@ -67,8 +85,9 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     };
     let share = in_float(cards) * facts.options.utilization.unwrap_or(0.9);
     // Activations of the profiling run take the rest of the share, a tenth to a sixth of it.
-    let cause = if weights > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
-    let text = format!("{text}: the weights take {:.1} GB of {cards}", weights / 1e9);
+    let cause =
+        if in_float(weights) > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
+    let text = format!("{text}: the weights take {weights} of {cards}");
     let weight = if printed.is_some() { Strong } else { Fair };
     let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)].into_iter().flatten();
     Some(RuleFinding::new(cause, weight, text, quotes))

@@ -1,6 +1,7 @@
 //! Tests of `diagnose` through the public interface: logs, damaged input, and the order in which bytes
 //! arrive.
 
+mod cache_hints;
 mod formats;
 mod hostile;
 mod innocent;
@@ -10,3 +11,4 @@ mod remedies;
 mod sceptic;
 mod told;
 mod training;
+mod vllm_share;

@@ -34,8 +34,8 @@ alloc_tensor_range: failed to allocate CUDA0 buffer of size 8589934592
 llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
 ";
     let text = hints(&format!("{LLAMA}{LOADED}{refused}"));
-    // 65536 tokens take 8192 MiB, and 11776 - 4480 MiB are free.
-    assert!(text.contains("use a context of at most 58368 tokens (-c 58368): 8192 MiB were needed for 65536 tokens, and 7296 MiB are free"), "{text}");
+    // 65536 tokens take 8192 MiB, 11776 - 4480 MiB are free, and the log has no figures of the compute buffer.
+    assert!(text.contains("use a context of at most 56320 tokens (-c 56320): 8192 MiB were needed for 65536 tokens; 7296 MiB are free, of which 256 MiB are left for the compute buffer"), "{text}");
     assert!(text.starts_with("store the KV cache as q8_0 (-ctk q8_0 -ctv q8_0)"), "{text}");
 }
 
@@ -137,6 +137,24 @@ graph_reserve: failed to allocate compute buffers
         let text = hints(&format!("{LLAMA}{LOADED}{line}\n{CACHED}{refused}"));
         assert_eq!(text.contains("-fa on"), is_told, "{line}\n{text}");
         assert!(text.contains("a smaller micro-batch (-ub)"), "{text}");
+    }
+}
+
+#[test]
+fn fewer_slots_are_no_advice_where_the_log_shows_one() {
+    let refused = "\
+ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
+graph_reserve: failed to allocate compute buffers
+";
+    let told = |slots: u32, more: &str| {
+        hints(&format!(
+            "llama_context: n_seq_max     = {slots}\n{more}llama_context: n_ctx         = 16384\n{refused}"
+        ))
+    };
+    assert!(told(4, "").contains("or fewer requests at once (-np)"), "{}", told(4, ""));
+    for more in ["", "llama_context: flash_attn    = enabled\n"] {
+        let text = told(1, more);
+        assert!(!text.contains("-np") && text.contains(", or "), "{text}");
     }
 }
 
@@ -394,7 +412,7 @@ whisper_init_state: failed to allocate compute buffers
         (whisper.to_owned(), ["large-v3-turbo-q5_0", "--no-gpu"]),
         (format!("whisper.cpp: {graph}"), ["--flash-attn", "--beam-size 1"]),
         (format!("{kobold}{LLAMA}{weights}"), ["(--gpulayers 16)", "--moecpu"]),
-        (format!("{kobold}{LLAMA}{LOADED}{cache}"), ["(--contextsize 58368)", "--quantkv 1"]),
+        (format!("{kobold}{LLAMA}{LOADED}{cache}"), ["(--contextsize 56320)", "--quantkv 1"]),
     ] {
         let text = hints(&log);
         assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
