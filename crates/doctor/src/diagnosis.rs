@@ -12,7 +12,7 @@ use super::cause::{Cause, SubCause};
 use super::classifier::{ClassifierMatch, TextClassifier};
 use super::ensemble::combine;
 use super::facts::{Facts, LoadStage, Quote};
-use super::healthy::{is_healthy, is_of_machine};
+use super::healthy::{is_bare, is_healthy, is_of_machine};
 use super::pattern::Pattern;
 use super::program::LogProgram;
 use super::remedy;
@@ -101,7 +101,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
     let named = candidates
         .first()
         .copied()
-        .filter(|first| first.cause != Cause::Other || by_text.is_none())
+        .filter(|first| first.cause != Cause::Other || first.sub_cause.is_some() && by_text.is_none())
         .filter(|first| first.confidence >= TELLING || by_text.is_some());
     // `other` by a rule names a mechanism, such as a refused reservation of addresses. Without a named cause
     // it only says that nothing is known, so its confidence is zero.
@@ -136,7 +136,7 @@ fn is_of_prose(finding: &RuleFinding, facts: &Facts) -> bool {
 fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
     let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
     let is_healthy = is_of_machine(&facts.report) || candidates.is_empty() && is_healthy(&facts.report);
-    let is_report = facts.guard.is_none() && !at_work && !is_healthy;
+    let is_report = facts.guard.is_none() && !at_work && !is_healthy && !is_bare(facts);
     is_report.then(|| TextClassifier::of(&facts.report, LogProgram::of(facts))).flatten()
 }
 

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 
 use super::classifier::words;
-use super::facts::{LineOrigin, LineSource};
+use super::facts::{Facts, LineOrigin, LineSource};
 use super::formats::known_words;
 use super::log_prefix::{unit_of, without_prefix};
+use super::pattern::Pattern;
 
 /// One of so many words of a person's text is a word of grammar, or more are.
 const PROSE: usize = 7;
@@ -49,6 +50,16 @@ fn units(report: &[(LineOrigin, String)]) -> BTreeSet<&str> {
 
 fn lines(report: &[(LineOrigin, String)]) -> impl Iterator<Item = &str> {
     report.iter().flat_map(|(_, text)| text.lines())
+}
+
+/// True for a program's lines that end in an assertion or a refusal without a size, and that nobody describes: their
+/// words say what the program is, not why it failed.
+pub(super) fn is_bare(facts: &Facts) -> bool {
+    let is_told = |(origin, text): &(LineOrigin, String)| {
+        origin.source == LineSource::Context && !text.trim().is_empty()
+    };
+    let asserts = facts.says(Pattern::Assertion) && !facts.ran_out();
+    (facts.is_bare_refusal() || asserts) && !facts.report.iter().any(is_told)
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ patterns! {
     PinnedRefused,
     HostRefused,
     CardRefused,
+    /// A library was refused memory and names no size.
+    BareRefused,
     /// A call of the GPU run time failed, without the name of a buffer.
     RuntimeRefused,
     TorchRefused,
@@ -157,6 +159,10 @@ patterns! {
     TorchSnapshot,
     SlowRecovery,
     KeptAlive,
+    /// A frame or a node of ComfyUI's VAE.
+    InVae,
+    /// A frame of the attention of ComfyUI's sampler.
+    InAttention,
     NotAFailure,
     TacticSkipped,
     DropCaches,

@@ -133,6 +133,15 @@ impl Facts {
         self.was_refused() || self.says(Pattern::OutOfMemory)
     }
 
+    /// Every refusal is of a library that names neither a size nor a buffer, as NCCL does.
+    pub(crate) fn is_bare_refusal(&self) -> bool {
+        let is_bare = |refusal: &FailedAllocation| {
+            let lower = refusal.quote.text.to_ascii_lowercase();
+            refusal.asked.is_none() && refusal.purpose == Purpose::Unknown && lower.contains("cuda failure")
+        };
+        self.says(Pattern::BareRefused) && self.torch.is_none() && self.refusals.iter().all(is_bare)
+    }
+
     /// The log gives the size of a refused request.
     pub(crate) fn is_sized(&self) -> bool {
         self.torch.is_some() || self.refusals.iter().any(|refusal| refusal.asked.is_some())

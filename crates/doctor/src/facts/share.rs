@@ -21,6 +21,8 @@ pub(crate) struct SmallShare {
     pub(crate) card: Option<(Bytes, u64)>,
     /// Memory of the weights and the activations.
     demand: Bytes,
+    /// The log prints the shortage; otherwise the demand is an estimate from the weights.
+    pub(crate) is_printed: bool,
 }
 
 impl Facts {
@@ -35,10 +37,11 @@ impl Facts {
         let card = self.card().or_else(|| self.model.named_cards.map(one));
         // Without a printed shortage, activations of the profiling run are at most a sixth of the sum.
         let printed = card.zip(self.model.lacking).map(|(card, lacking)| card.scaled(given, 100) + lacking);
+        let is_printed = printed.is_some();
         let demand = printed.unwrap_or_else(|| weights.scaled(20, 17));
         let Some(card) = card else {
             // Less than half of a card that is not known: a larger share is the first thing to try.
-            return (given * 2 < 100).then_some(SmallShare { given, card: None, demand });
+            return (given * 2 < 100).then_some(SmallShare { given, card: None, demand, is_printed });
         };
         let steps = demand.get() / card.scaled(STEP, 100).get().max(1);
         let needed = steps.saturating_add(1).saturating_mul(STEP);
@@ -46,6 +49,7 @@ impl Facts {
             given,
             card: Some((card, needed)),
             demand,
+            is_printed,
         })
     }
 }
@@ -77,8 +81,9 @@ impl fmt::Display for SmallShare {
         match self.card {
             Some((card, _)) => write!(
                 f,
-                "vLLM may use {given} of the card's {card}, which is {}; weights and activations take {}",
+                "vLLM may use {given} of the card's {card}, which is {}; weights and activations take {}{}",
                 card.scaled(self.given, 100),
+                if self.is_printed { "" } else { "about " },
                 self.demand
             ),
             None => write!(f, "vLLM may use {given} of the card, which leaves nothing for the KV cache"),

@@ -35,6 +35,12 @@ pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
         "room" => room(facts).map(|room| room.to_string()),
         "left" => room(facts)?.checked_sub(needed(facts, Purpose::Compute)?).map(|left| left.to_string()),
         "reserve" => reserved(facts).map(|reserve| reserve.to_string()),
+        // These two only say whether a form is about the failed step.
+        "vae" => facts.says(Pattern::InVae).then(String::new),
+        "attention" => {
+            let in_sampler = facts.says(Pattern::InAttention) && !facts.says(Pattern::InVae);
+            in_sampler.then(String::new)
+        }
         "missing" => text(missing(facts)),
         "each" => {
             let (cache, tokens) = (needed(facts, Purpose::Cache)?, facts.options.context_tokens?);

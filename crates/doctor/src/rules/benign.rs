@@ -76,7 +76,16 @@ fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
         facts.ran_out() || facts.startup.is_some() || facts.says(Pattern::VllmContext) || is_of_a_card(facts);
     let text = "the program exited with an error of its own; no allocation failed";
     let speaks = !explained && !about_memory.iter().any(|words| line.text.contains(words));
-    speaks.then(|| RuleFinding::new(Cause::NotOom, Weak, text, [line]))
+    // An assertion ends the process, so it is the failure; an exception may be caught.
+    let weight = if ends_in_assertion(facts) { Strong } else { Weak };
+    speaks.then(|| RuleFinding::new(Cause::NotOom, weight, text, [line]))
+}
+
+/// The program checked a condition of its own, and no call of the GPU run time or of a library failed.
+fn ends_in_assertion(facts: &Facts) -> bool {
+    let of_library = [Pattern::CublasCreate, Pattern::CublasInit, Pattern::CublasFailed];
+    let of_card = [Pattern::CardFault, Pattern::UnsizedRefused];
+    facts.says(Pattern::Assertion) && !facts.says_any(&of_library) && !facts.says_any(&of_card)
 }
 
 /// Weights, cache and compute buffers were placed, and none of them on a card.

@@ -19,6 +19,7 @@ rules! {
         one failed";
     counted_too_large: "ExLlama and transformers estimate the memory before they load";
     no_layers_fit: "llm/memory.go of ollama checks each card";
+    bare_refusal: "CUDACHECK of NCCL prints the error without a size";
     tensor_refused: "TensorFlow, XLA, ONNX Runtime and CuPy print these error messages";
 }
 
@@ -208,4 +209,11 @@ fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch.is_none())?;
     let text = "the allocation of a tensor was refused during the computation";
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
+}
+
+/// NCCL prints no size and no card, so this says nothing of the cause.
+fn bare_refusal(facts: &Facts) -> Option<RuleFinding> {
+    let line = facts.quote(Pattern::BareRefused).filter(|_| facts.is_bare_refusal())?;
+    let text = "the driver refused memory, and no line shows how much was requested or what fills the card";
+    Some(RuleFinding::new(Cause::Other, Weak, text, [line]).indirect())
 }

@@ -62,7 +62,11 @@ fn small_share(facts: &Facts) -> Option<RuleFinding> {
     let share = facts.small_share()?;
     let quotes = facts.quotes(&[Pattern::VllmNoBlocks, Pattern::VllmWeights, Pattern::VllmFlags]);
     // Without the card's size a model that fits no card at all is possible, though less likely.
-    let weight = if share.card.is_some() { Strong } else { Fair };
+    let weight = match share.card {
+        Some(_) if share.is_printed => Decisive,
+        Some(_) => Strong,
+        None => Fair,
+    };
     Some(RuleFinding::new(Cause::KvCacheTooLarge, weight, share.to_string(), quotes))
 }
 

@@ -358,7 +358,7 @@ fn pytorch_and_what_is_made_with_it_are_told_of_theirs() {
     let text = hints(&format!("vllm/v1/worker/gpu_model_runner.py\n{full}"));
     assert!(text.contains("--max-num-batched-tokens") && text.contains("--max-num-seqs"), "{text}");
     let text = hints(&format!("ComfyUI: got an error\n{full}"));
-    assert!(text.contains("VAE Decode (Tiled)"), "{text}");
+    assert!(text.starts_with("use a smaller image") && !text.contains("VAE"), "{text}");
     let text = hints(&sentence.replace("IN_USE", "10.00").replace("IDLE", "12.10"));
     assert!(text.contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{text}");
     assert!(text.contains("are idle in blocks that are too small for 4096 MiB"), "{text}");
@@ -382,6 +382,31 @@ fn a_node_of_comfyui_that_fails_is_told_comfyuis_options() {
     let log = include_str!("../../../../data/logs/compute_buffer_too_large.decode.comfyui.log");
     let text = hints(log);
     assert!(text.contains("VAE Decode (Tiled)") && !text.contains("-ub"), "{text}");
+}
+
+/// The node for tiles helps in the VAE, another form of attention in the sampler.
+#[test]
+fn the_sampler_of_comfyui_is_not_told_of_the_vae() {
+    let log = |frame: &str| {
+        format!(
+            "ComfyUI version: 0.3.46\n  File \"/opt/ComfyUI/{frame}\n\
+            torch.OutOfMemoryError: HIP out of memory. Tried to allocate 6.46 GiB. GPU 0 has a total capacity of 23.92 GiB of which \
+            3.35 GiB is free. Of the allocated memory 16.97 GiB is allocated by PyTorch, and 127.91 MiB is reserved by PyTorch but \
+            unallocated.\n"
+        )
+    };
+    let sampler = hints(&log("comfy/ldm/modules/attention.py\", line 312, in attention_split"));
+    for told in [
+        "use a smaller image or a smaller batch: 6615 MiB",
+        "--use-split-cross-attention",
+        "--use-quad-cross-attention",
+        "--lowvram",
+    ] {
+        assert!(sampler.contains(told), "{told} in {sampler}");
+    }
+    assert!(!sampler.contains("VAE"), "{sampler}");
+    let vae = hints(&log("comfy/ldm/modules/diffusionmodules/model.py\", line 295, in forward"));
+    assert!(vae.contains("VAE Decode (Tiled)") && !vae.contains("cross-attention"), "{vae}");
 }
 
 /// Options of llama.cpp that neither whisper.cpp nor KoboldCpp has.

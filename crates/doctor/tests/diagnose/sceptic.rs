@@ -92,3 +92,42 @@ fn ollama_s_estimate_is_told_in_its_own_words() {
     );
     assert!(text.contains("the model needs more host memory than is available"), "{text}");
 }
+
+/// Lines about cards and ranks, whose words look like those of a wrong card.
+const RANKS: &str = "\
+node1:812:812 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>
+node1:812:840 [1] NCCL INFO comm 0x55d0 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId c1000 - Init START
+";
+
+#[test]
+fn a_refusal_that_nccl_words_without_a_size_proves_no_cause() {
+    for failure in ["Cuda failure 'out of memory'", "Cuda failure 2 'out of memory'"] {
+        let log = format!("{RANKS}node1:812:840 [1] transport/p2p.cc:275 NCCL WARN {failure}\n");
+        let said = judged(&log);
+        assert_eq!((said.cause, said.confidence), (Cause::Other, 0.0), "{}", said.reason);
+        assert!(shown(&log).contains("the driver refused memory, and no line shows"), "{}", shown(&log));
+    }
+}
+
+#[test]
+fn an_assertion_without_a_refusal_is_not_about_memory() {
+    for assertion in [
+        "/build/ggml/src/ggml.c:3412: GGML_ASSERT(ggml_can_mul_mat(a, b)) failed",
+        "GGML_ASSERT: /build/llama.cpp/ggml.c:5410: ggml_nelements(a) == ne0*ne1",
+        "llama-server: /build/src/llama-batch.cpp:210: int32_t add(): Assertion `n_tokens > 0' failed.",
+    ] {
+        let log = format!("{SERVES}slot launch_slot_: id  0 | task 812 | processing task\n{assertion}\n");
+        let said = judged(&log);
+        assert_eq!(said.cause, Cause::NotOom, "{}", said.reason);
+        assert!(said.confidence >= 0.9 && !shown(&log).contains("from these words"), "{}", shown(&log));
+        let refused = judged(&format!("{REFUSED}{assertion}\n"));
+        assert_eq!(refused.cause, Cause::ModelTooLarge, "{}", refused.reason);
+    }
+}
+
+/// `GGML_ASSERT(buffer)` follows a refusal that the log may lack, so it proves nothing, and words prove less.
+#[test]
+fn an_assertion_about_a_buffer_is_no_guess() {
+    let said = judged(&format!("{RANKS}/build/ggml/src/ggml-backend.cpp:97: GGML_ASSERT(buffer) failed\n"));
+    assert_eq!((said.cause, said.confidence), (Cause::Other, 0.0), "{}", said.reason);
+}

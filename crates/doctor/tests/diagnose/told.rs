@@ -133,14 +133,25 @@ fn a_guess_is_called_a_guess() {
 #[test]
 fn what_a_report_is_like_is_told_as_such_and_never_sure() {
     let told = judged(
-        "The notebook kernel restarts when the second cell begins, the newest image does the same, the previous image was fine, and \
-         nvidia-smi lists nothing unusual beside an empty table.",
+        "We start the job on the second card.\nnvidia-smi shows a process on every gpu, and a small context of each rank on gpu 0, although \
+         CUDA_VISIBLE_DEVICES is set to another device.\nThe first device fills up.",
         "",
     );
     let reason = format!("{:#}", told.reason);
     assert!(reason.contains("the cause was estimated from these words of the text: "), "{reason}");
     assert!(told.confidence < 0.8, "{reason}");
     assert!(!told.evidence.is_empty(), "the lines in which the words stand are shown");
+}
+
+/// Less than three tenths is no answer to follow.
+#[test]
+fn a_text_that_is_hardly_like_any_cause_has_none() {
+    let told = judged(
+        "The notebook kernel restarts when the second cell begins, the newest image does the same, the previous image was fine, and \
+         nvidia-smi lists nothing unusual beside an empty table.",
+        "",
+    );
+    assert_eq!((told.cause, told.confidence), (Cause::Other, 0.0), "{}", told.reason);
 }
 
 #[test]

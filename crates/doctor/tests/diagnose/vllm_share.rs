@@ -30,6 +30,7 @@ ERROR [core.py:396] ValueError: No available memory for the cache blocks. Try in
 fn weights_that_fit_the_card_are_not_too_large_for_it() {
     let said = read(&profiled(24.0, 0.25, -0.65), "");
     assert_eq!(said.cause, Cause::KvCacheTooLarge, "{}", said.reason);
+    assert!(said.confidence >= 0.95, "{}", said.reason);
     let text = said.reason.to_string();
     assert!(text.contains("vLLM may use 0.25 of the card's 24576 MiB, which is 6144 MiB; weights and activations take 6810 MiB"), "{text}");
     let hints: Vec<String> = said.hints.iter().map(ToString::to_string).collect();
