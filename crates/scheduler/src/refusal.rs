@@ -61,7 +61,7 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
     // A load that succeeded since makes the old failure irrelevant. It comes first: lines of the log show one cause.
     reason = reason.because_all(record.standing_failure());
     if let Some(wait) = wait {
-        let text = format!("the model is loaded again after {:.1} s at the earliest", wait.as_secs_f64());
+        let text = format!("the model can be loaded again in {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
     // A file is as damaged, and a flag as unknown, after any wait.

@@ -86,7 +86,7 @@ pub enum DaemonError {
     Sampler(#[from] StartSamplerError),
     #[error("cannot open the log file {}: {error}", path.display())]
     OpenLog { path: PathBuf, error: std::io::Error },
-    #[error("`{0}` is no address; write http://HOST/PATH or https://HOST/PATH")]
+    #[error("`{0}` is not an address; write http://HOST/PATH or https://HOST/PATH")]
     Address(&'static str),
     #[error(transparent)]
     Fleet(#[from] FleetError),

@@ -140,7 +140,7 @@ async fn view(store: &Etcd) -> Result<FleetView, ErrorReport> {
 async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     let (store, name) = (host.store.open()?, &host.host);
     if !KeySpace::is_name(name) {
-        return Err(ErrorReport::input(ErrorReport::new(format!("`{name}` is no name of a host"))));
+        return Err(ErrorReport::input(ErrorReport::new(format!("`{name}` is not a valid host name"))));
     }
     let is_known = view(&store).await?.hosts.contains_key(name);
     let key = FleetKey::Drain(name.clone());
