@@ -9,6 +9,7 @@ mod exact;
 pub(crate) mod fit;
 mod host_limit;
 mod models;
+mod paste;
 mod quants;
 mod remote;
 mod spelling;
