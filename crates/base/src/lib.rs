@@ -23,7 +23,9 @@ pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
 pub use card_spec::{CardSpec, CardSpecError};
 pub use card_table::kept_by_driver;
 pub use curve::{Curve, Slots};
-pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, PromptCache, RunId, UnknownSize};
+pub use demand::{
+    DeclaredSize, HostNeed, MemoryModel, NamedDemand, Placement, PromptCache, RunId, UnknownSize,
+};
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use id_map::{IdHasher, IdMap};

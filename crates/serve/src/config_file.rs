@@ -12,6 +12,7 @@ use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted};
 use plimsoll_hub::DownloadedModel;
 
 use crate::route::digest_of;
+use crate::runtime::FlagsLeftOut;
 
 /// Error in the configuration file, or in a key file that it names.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +134,12 @@ impl Config {
     pub fn whole(self) -> Result<Self, ReadConfigError> {
         let Self { roster, keys } = self;
         Ok(Self { roster: roster.whole()?, keys })
+    }
+
+    /// Takes out the warnings of flags that plans leave out, model by model.
+    pub(crate) fn take_flags_left_out(&mut self) -> Vec<FlagsLeftOut> {
+        let Configuration { models, warnings, .. } = &mut self.roster;
+        models.iter().map(|entry| FlagsLeftOut::take(entry, warnings)).collect()
     }
 
     /// Logs refused models, and settings of the file that have another effect here.

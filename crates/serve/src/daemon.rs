@@ -110,8 +110,9 @@ impl ConfigCheck {
 
     async fn read(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
-        let config =
+        let mut config =
             config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
+        let left_out = config.take_flags_left_out();
         config.warn();
         route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
@@ -133,9 +134,11 @@ impl ConfigCheck {
         let answers = ExactAnswers::new(None);
         let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
         let known = runtime::MeasuredNeeds::of(&settings.config).known();
-        let mut models =
-            runtime::forecast(&entries, settings.engine.as_deref(), &limits, asking.as_ref(), &known);
-        models.iter_mut().zip(&entries).for_each(|(model, entry)| model.warn_of_flags(entry));
+        let (engine, host) = (settings.engine.as_deref(), runtime::this_host());
+        let mut models = runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
+        for ((model, entry), left_out) in models.iter_mut().zip(&entries).zip(&left_out) {
+            model.judge_flags(entry, left_out);
+        }
         answers.end();
         Ok(Self { cards: limits, models })
     }

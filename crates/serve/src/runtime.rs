@@ -72,7 +72,7 @@ use crate::task::spawn_local;
 
 pub(crate) use admission::RunPass;
 pub(crate) use extension::{BeforeLoad, Extension};
-pub(crate) use forecast::forecast;
+pub(crate) use forecast::{FlagsLeftOut, forecast, this_host};
 pub use forecast::{Forecast, widest};
 pub(crate) use needs::MeasuredNeeds;
 pub(crate) use operator_log::{in_a_line, label};

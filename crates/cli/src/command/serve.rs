@@ -41,7 +41,7 @@ disconnects cancels its request.
 
 SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
 
-Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
+Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit, or the host has too little memory for it), 2 for bad input.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
@@ -181,7 +181,7 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
             // Before the report: another thread writes them.
             warnings.finish();
             print_as(json.as_deref(), &check_as_json(&check), || check_in_words(&check))?;
-            Ok(status(check.models.iter().all(|model| model.refused.is_none())))
+            Ok(status(check.models.iter().all(can_run)))
         });
     }
     fix_allocator_thresholds();
@@ -200,6 +200,11 @@ pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
         DaemonError::Config(_) | DaemonError::NoModel(_) | DaemonError::Listen(Listen::Exposed(_))
     );
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
+}
+
+/// False for a model that the check says no to.
+fn can_run(model: &Forecast) -> bool {
+    model.refused.is_none() && !model.host_too_small
 }
 
 /// One line for each card and each model.
@@ -244,7 +249,7 @@ fn check_as_json(check: &ConfigCheck) -> Value {
     let models = check.models.iter().map(|model| {
         let Forecast { name, text, parts, warnings, note, refused, hints, .. } = model;
         json!({
-            "name": name, "fits": refused.is_none(), "text": text, "parts": parts, "warnings": warnings, "note": note,
+            "name": name, "fits": can_run(model), "text": text, "parts": parts, "warnings": warnings, "note": note,
             "reason": refused, "hints": hints,
         })
     });
