@@ -115,7 +115,8 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     #[command(after_help = "Example: plimsoll sweep 127.0.0.1:8080 --depths 1k,8k,32k --svg sweep.svg\n\n\
-            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input.")]
+            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model \
+            was stopped meanwhile.")]
     Sweep(sweep::Arguments),
     /// Show a running server: its process, requests, cards and models
     Status(server_verbs::List),
