@@ -191,9 +191,9 @@ pub fn main() -> ExitCode {
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let wish = match &command {
         Command::Serve(arguments) => arguments.log(),
+        Command::Quickstart(_) => LogWish { usual: LogLevel::Warn, is_server: true, ..LogWish::default() },
         Command::Calibrate(_)
         | Command::Doctor(_)
-        | Command::Quickstart(_)
         | Command::Reclaim(_)
         | Command::Run(_)
         | Command::Soak(_)
@@ -215,7 +215,7 @@ pub fn main() -> ExitCode {
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Ps(arguments) => server_verbs::list(&arguments),
-        Command::Quickstart(arguments) => quickstart::run(arguments),
+        Command::Quickstart(arguments) => quickstart::run(arguments, &log.unwrap_or_default()),
         Command::Reclaim(arguments) => reclaim::run(&arguments),
         Command::ReclaimStep(arguments) => reclaim_step::run(&arguments),
         Command::Reference(arguments) => reference::run(&arguments),
