@@ -134,10 +134,6 @@ impl RuntimeSettings {
     }
 }
 
-pub(crate) fn counted(models: usize) -> String {
-    format!("{models} {}", if models == 1 { "model" } else { "models" })
-}
-
 /// Checks that the cards named by models exist.
 pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
     ModelRegistry::check(models, cards)
