@@ -21,7 +21,7 @@ mod round;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
-pub use card_spec::{CardSpec, CardSpecError};
+pub use card_spec::{CardSpec, CardSpecError, unit_of};
 pub use card_table::kept_by_driver;
 pub use counted::counted;
 pub use curve::{Curve, Slots};

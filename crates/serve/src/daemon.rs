@@ -273,7 +273,9 @@ impl Daemon {
             );
         }
         if runtime.count() == 0 {
-            tracing::warn!("the configuration lists no model; add one and send SIGHUP");
+            tracing::warn!(
+                "the configuration lists no model, so every request is refused; add a section [models.NAME] and run `plimsoll reload`, or send SIGHUP"
+            );
         }
         // Surveys and the search for the engine read from disk; requests need not wait for them.
         spawn_local(introduce(Rc::clone(&runtime)));

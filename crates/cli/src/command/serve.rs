@@ -1,7 +1,7 @@
 //! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,7 +61,8 @@ pub(crate) struct Arguments {
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
-    /// Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable
+    /// Card to serve from, or a budget on one, e.g. name=H200,total=80GiB, or kind=host,total=16GiB for a part of host
+    /// memory; repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
     /// Memory to leave free on each card, e.g. 512MiB
@@ -211,6 +212,12 @@ fn can_run(model: &Forecast) -> bool {
 fn check_in_words(check: &ConfigCheck) -> String {
     let mut text = String::new();
     let mut say = |line: String| text += &(line + "\n");
+    // A terminal would break lines within words; another program reads whole lines.
+    let is_terminal = std::io::stdout().is_terminal();
+    let fit = |line: String, indent: usize| match is_terminal {
+        true => wrapped(&line, CHECK_WIDTH, indent),
+        false => vec![line],
+    };
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
@@ -219,8 +226,8 @@ fn check_in_words(check: &ConfigCheck) -> String {
     }
     let width = widest(check.models.iter().map(|model| model.name.as_str()));
     for model in &check.models {
-        say(format!("model {:width$}  {}", model.name, model.text));
         let indent = width + 8;
+        fit(format!("model {:width$}  {}", model.name, model.text), indent).into_iter().for_each(&mut say);
         for warning in &model.warnings {
             let lines = wrapped(&format!("warning: {}", warning.text), CHECK_WIDTH.saturating_sub(indent), 9);
             lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
@@ -230,7 +237,8 @@ fn check_in_words(check: &ConfigCheck) -> String {
             lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
         }
         for hint in &model.hints {
-            say(format!("      {:width$}  hint: {hint}", ""));
+            let hints = fit(format!("      {:width$}  hint: {hint}", ""), indent + 6);
+            hints.into_iter().for_each(&mut say);
         }
     }
     let notes: BTreeSet<&String> = check.models.iter().filter_map(|model| model.note.as_ref()).collect();

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason, unit_of};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{HostPlan, HostRoom, Plan};
 
@@ -24,7 +24,7 @@ impl FromStr for HostSize {
         let size = text.strip_prefix("total=").unwrap_or(text);
         let bytes: Bytes = size.parse().map_err(|error| format!("{error}"))?;
         match bytes < Bytes::mib(1) {
-            true => Err(format!("`{text}` is {bytes}; did you mean {size}GiB?")),
+            true => Err(format!("`{text}` is {bytes}; did you mean {size}{}?", unit_of(size))),
             false => Ok(Self(bytes)),
         }
     }
