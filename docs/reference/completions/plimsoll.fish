@@ -179,7 +179,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Writ
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l check -d 'Compare the plan with the memory of a running engine: a process id, or the address of a llama-server or plimsoll serve on this machine' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l margin -d 'With --check: largest difference that is accepted, e.g. 48MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory; repeatable. By default the cards of this machine' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host memory of the machine in the plan, e.g. 32GiB. By default this machine\'s, if the plan is for this machine\'s cards' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Plan for a program under `plimsoll run --budget SIZE`: the budget is each card\'s capacity, counted as guard counts' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l build -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
@@ -238,7 +238,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l hide-vmm -d 'R
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several between commas [default: 127.0.0.1:8080]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. name=H200,total=80GiB, or kind=host,total=16GiB for a part of host memory; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Most models that are loaded at a time, whatever memory is free [default: 0, memory alone limits them]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l warm -d 'Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and restored after the next load [default: 0, nothing is saved]' -r
