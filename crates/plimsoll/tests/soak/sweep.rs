@@ -54,6 +54,7 @@ fn each_depth_is_beside_the_plan_of_the_servers_own_flags() {
 }
 
 /// Passes connections on to an engine, and kills a process before the first long prompt.
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 fn killer(engine: &Engine, mut victim: Child) -> String {
     let to = engine.url().trim_start_matches("http://").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
