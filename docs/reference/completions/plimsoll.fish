@@ -238,7 +238,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l hide-vmm -d 'R
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several between commas [default: 127.0.0.1:8080]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. name=H200,total=80GiB, or kind=host,total=16GiB for a part of host memory; repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB for a part of host memory; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Most models that are loaded at a time, whatever memory is free [default: 0, memory alone limits them]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l warm -d 'Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and restored after the next load [default: 0, nothing is saved]' -r
