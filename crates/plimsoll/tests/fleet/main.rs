@@ -187,7 +187,7 @@ fn what_makes_no_member_is_refused_at_the_start() {
     assert!(refused("", store).contains("neither `identity` nor `key-file`"));
     assert!(refused("[fleet]\nkey-file = \"/nowhere/key\"\n", store).contains("/nowhere/key"));
     assert!(refused("[fleet]\nkey-file = \"/dev/null\"\n", store).contains("shorter than 16"));
-    assert!(refused("[fleet]\nhost = \"a b\"\n", store).contains("no name of a host"));
+    assert!(refused("[fleet]\nhost = \"a b\"\n", store).contains("not a valid host name"));
     assert!(refused("", &["--fleet", "http://a"]).contains("it does not begin with etcd://"));
     assert!(refused("[fleet]\nstores = \"x\"\n", &[]).contains("stores"));
 }

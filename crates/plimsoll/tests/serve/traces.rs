@@ -83,5 +83,5 @@ fn a_collector_that_misbehaves_delays_no_request() {
 fn what_is_no_address_is_refused_without_being_told() {
     let setup = Setup::new().config("[serve]\ntraces = \"grpc://secret\"\n").model("alpha", "1MiB", "", "");
     let said = setup.refused();
-    assert!(said.contains("`traces` is no address") && !said.contains("secret"), "{said}");
+    assert!(said.contains("`traces` is not an address") && !said.contains("secret"), "{said}");
 }

@@ -108,6 +108,6 @@ fn a_receiver_that_misbehaves_delays_no_request() {
 fn what_is_no_address_is_refused_without_being_told() {
     for address in ["ftp://x/secret-path", "http://name:secret@host/", "not an address"] {
         let said = setup(address).refused();
-        assert!(said.contains("`webhook` is no address") && !said.contains("secret"), "{said}");
+        assert!(said.contains("`webhook` is not an address") && !said.contains("secret"), "{said}");
     }
 }

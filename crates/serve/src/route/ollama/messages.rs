@@ -173,7 +173,7 @@ mod tests {
             (json!({"role": "user", "images": [7]}), "an image is not base64"),
             (
                 json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}),
-                "no object",
+                "not an object",
             ),
             (json!({"role": "assistant", "tool_calls": [{}]}), "missing field `function`"),
         ] {

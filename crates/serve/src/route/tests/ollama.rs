@@ -229,8 +229,8 @@ fn hostile_bodies_are_refused_in_ollamas_shape_without_an_engine() {
         let image = json!({"messages": [{"role": "user", "content": "x", "images": ["/etc/passwd"]}]});
         for (path, body, status, words) in [
             ("/api/chat", String::new(), 400, "missing request body"),
-            ("/api/chat", "{".to_owned(), 400, "no request of this API"),
-            ("/api/chat", "[".repeat(100_000), 400, "no request of this API"),
+            ("/api/chat", "{".to_owned(), 400, "not a valid request of this API"),
+            ("/api/chat", "[".repeat(100_000), 400, "not a valid request of this API"),
             ("/api/chat", "{}".to_owned(), 400, "model is required"),
             ("/api/chat", chat(&image).to_string(), 400, "an image is not base64"),
             ("/api/chat", chat(&json!({"keep_alive": "soon"})).to_string(), 400, "`keep_alive`"),
@@ -238,7 +238,7 @@ fn hostile_bodies_are_refused_in_ollamas_shape_without_an_engine() {
             ("/api/chat", json!({"model": "x".repeat(100_000)}).to_string(), 400, "is too long"),
             ("/api/generate", json!({"model": ":latest"}).to_string(), 404, "not found"),
             ("/api/show", "{}".to_owned(), 400, "model is required"),
-            ("/api/show", "\u{feff}".to_owned(), 400, "no request of this API"),
+            ("/api/show", "\u{feff}".to_owned(), 400, "not a valid request of this API"),
         ] {
             let (seen, refusal) = ask(&stage, &format!("POST {path}"), &body).await;
             let error = refusal["error"].as_str().unwrap_or_default();

@@ -74,8 +74,8 @@ fn a_stream_that_stops_anywhere_ends_in_an_error_or_in_its_last_object() {
 fn an_error_within_the_stream_is_the_last_line() {
     for (event, words) in [
         ("data: {\"error\":{\"message\":\"boom\"}}\n\n", "boom"),
-        ("data: nonsense\n\n", "no JSON of the OpenAI API"),
-        ("data: {\"choices\":[{\"delta\":7}]}\n\n", "no JSON of the OpenAI API"),
+        ("data: nonsense\n\n", "not JSON of the OpenAI API"),
+        ("data: {\"choices\":[{\"delta\":7}]}\n\n", "not JSON of the OpenAI API"),
     ] {
         let text = format!("{event}{}", good());
         let lines = fed([text.as_bytes()], true);

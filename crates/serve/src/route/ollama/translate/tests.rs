@@ -98,14 +98,14 @@ fn what_cannot_be_translated_is_refused_in_words() {
         (chat("think", json!("much")), "`think` is"),
         (chat("think", json!(3)), "`think` is"),
         (chat("options", json!({"top_k": "x"})), "option \"top_k\""),
-        (chat("options", json!([])), "no request of this API"),
+        (chat("options", json!([])), "not a valid request of this API"),
         (generate("template", json!("{{ .Prompt }}")), "--chat-template"),
         (generate("context", json!([1, 2])), "/api/chat"),
         (generate("prompt", json!(["x"])), "`prompt` must be text"),
         ((Endpoint::Embed, json!({"model": "m", "input": {"x": 1}})), "`input` must be a text"),
         ((Endpoint::Chat, json!({})), "model is required"),
-        ((Endpoint::Chat, json!([])), "no request of this API"),
-        ((Endpoint::Chat, json!({"model": 7})), "no request of this API"),
+        ((Endpoint::Chat, json!([])), "not a valid request of this API"),
+        ((Endpoint::Chat, json!({"model": 7})), "not a valid request of this API"),
     ] {
         let refusal = translated(endpoint, &request).unwrap_err();
         assert!(refusal.contains(words), "{request}: {refusal}");
