@@ -1,7 +1,9 @@
-//! Cost of a hop: the same request asked of the host that has the model, and of a host that passes it on.
+//! Benchmark of a hop (a request that one host of a fleet passes to another): the latency that the hop adds.
 //!
-//! Two fleets of two hosts, one with a shared key and one with certificates. In each the first host has no room, so the
-//! model lies on the second. One member of etcd for both, under different names.
+//! Each round sends the same request to the host that has the model loaded, and to a host that passes it on.
+//!
+//! Two fleets of two hosts run: one with a shared key, one with certificates. In each, the first host has no room, so
+//! the second one loads the model. Both fleets use one etcd member, under different names.
 
 use std::fs;
 use std::io::{self, Write};

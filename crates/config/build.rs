@@ -1,4 +1,4 @@
-//! Packs the published schema.
+//! Build script: compresses the published JSON schema.
 
 fn main() -> std::io::Result<()> {
     plimsoll_packed::pack_file("../../docs/reference/config.schema.json")

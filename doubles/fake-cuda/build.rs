@@ -1,5 +1,6 @@
-//! Build script of the fake driver: it sets the library's name (soname) for which programs linked with
-//! `-lcuda` search.
+//! Build script of the fake driver: it sets the library's soname to `libcuda.so.1`.
+//!
+//! Programs linked with `-lcuda` load the library by that soname.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,11 +1,12 @@
-//! Check of the built libraries guard and phantom, which must load in every program on every supported
-//! system.
+//! Check of the built libraries guard and phantom, which must load in every program on every supported system.
 //!
-//! If a needed library is missing, every exec in the process tree fails with status 127; if the machine's
-//! glibc lacks a symbol version, with status 1. So the libraries may need only libc and the loader, no symbol
-//! version newer than glibc 2.31 (JetPack 5), and no path of the build machine. They must export exactly the
-//! functions of a stored list, without versions. The limit holds because of what the code imports, not
-//! because of the linker, so any machine's cargo builds the same library; this check finds violations.
+//! If a needed library is missing, every exec in the process tree fails with status 127. If the machine's glibc lacks a
+//! symbol version, it fails with status 1. So the libraries may need only libc and the loader, and no symbol version
+//! newer than glibc 2.31 (JetPack 5). They may contain no path of the build machine. They must export exactly the
+//! functions of a stored list, without versions.
+//!
+//! The limit holds because of the code's imports, not because of the linker. So any machine's cargo builds the same
+//! library, and this check finds violations.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! Installer of packages that tests need.
 //!
-//! Guard's tests need a C++ compiler for the imitations of ggml's pool and, for aarch64, the target's standard library,
-//! a C compiler and an emulator. Tests of metrics ask Prometheus' own tools. Tests of the packages need systems: debootstrap makes them, QEMU boots them.
+//! Guard's tests need a C++ compiler to imitate ggml's pool. For aarch64 they need the target's standard library, a C
+//! compiler and an emulator. Tests of metrics run Prometheus' own tools. Tests of packages need whole systems:
+//! debootstrap creates them, QEMU boots them.
 
 use std::process::{Command, ExitCode};
 

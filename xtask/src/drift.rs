@@ -1,8 +1,8 @@
-//! Drift between upstream's engines and the planner's closed forms (`cargo xtask drift`).
+//! Drift check: comparison of upstream's engines with the planner's formulas (`cargo xtask drift`).
 //!
-//! Each engine is asked without a card, by `plimsoll plan --exact`, about a model of every architecture that
-//! it knows; the closed forms answer the same. The largest difference of each architecture is compared with
-//! the record in `data/drift`, and so is the engine's `--help` with the flag table.
+//! `plimsoll plan --exact` runs each engine without a card, with one model of every architecture that the engine knows.
+//! The formulas plan the same models. The largest difference of each architecture is compared with the record in
+//! `data/drift`. The engine's `--help` is compared with the flag table.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

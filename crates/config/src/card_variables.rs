@@ -1,4 +1,6 @@
-//! Variables of a model that choose cards, in whose stead the server chooses them.
+//! Environment variables that select cards (such as `CUDA_VISIBLE_DEVICES`) in a model's `env`.
+//!
+//! The server selects the cards itself, so it removes these variables and warns.
 
 use plimsoll_flags::{Warning, quoted};
 use plimsoll_wire::env::CUDA_VISIBLE_DEVICES;

@@ -1,7 +1,7 @@
-//! Listening addresses in users' commands: engines that the network would reach behind the router's back.
+//! Check of listening addresses in users' commands: an engine that listens on the network bypasses the router.
 //!
-//! The daemon connects to port and 127.0.0.1 alone, so an engine needs no other address. A llama-server's own flag is
-//! replaced; of any other program only a warning tells.
+//! The daemon connects to a port of 127.0.0.1 only, so an engine needs no other address. The check replaces the address
+//! flag of a llama-server. For any other program it only warns.
 
 mod published;
 

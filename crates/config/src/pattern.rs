@@ -1,4 +1,4 @@
-//! Names of models with `*` for any characters.
+//! Patterns for model names, in which `*` stands for any characters.
 
 /// True if `name` is `pattern`, whose `*` stand for any characters.
 pub fn fits_pattern(name: &str, pattern: &str) -> bool {

@@ -1,4 +1,7 @@
-//! Fixed ports of users' commands: those of several models, and those on which nobody listens.
+//! Check of fixed ports in users' commands.
+//!
+//! It warns of a port that several models share, and of a llama-server that listens on another port than the daemon
+//! uses.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
-//! Words of a command that only a shell understands; no shell runs a command.
+//! Check of commands for shell syntax, such as pipes and variables.
+//!
+//! The daemon starts commands without a shell, so such words would reach the program as plain arguments.
 
 use plimsoll_flags::{Warning, quoted};
 

@@ -1,4 +1,4 @@
-//! All mistakes of a configuration that can be told at once, each with its line.
+//! Tests that a configuration error lists all mistakes at once, each with its line.
 #![allow(clippy::unwrap_used)]
 
 use plimsoll_config::{ConfigMistakes, Configuration};

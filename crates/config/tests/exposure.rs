@@ -1,4 +1,4 @@
-//! Tests of commands whose engine the network would reach.
+//! Tests of the check for commands whose engine would listen on the network.
 
 #![allow(clippy::unwrap_used)]
 

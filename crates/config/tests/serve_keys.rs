@@ -1,4 +1,4 @@
-//! Tests of the keys of `[serve]`: each is read, and what is wrong is named with line and remedy.
+//! Tests of the keys of `[serve]`: each is read, and an error names the line and the remedy.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,7 +1,9 @@
-//! Output of healthy programs and machines, which a classifier of problem reports cannot judge.
+//! Detection of output without a failure, from healthy programs and machines.
 //!
-//! DECISION: people tell of a failure in any words, and programs in few. So text with few words of grammar is a program's,
-//! and it shows a failure only where a line has a word for one.
+//! The text classifier was trained on problem reports and cannot judge such output.
+//!
+//! DECISION: a person describes a failure in free prose, a program in few fixed words. So text with few grammatical
+//! words counts as program output. It shows a failure only if one of its lines has a word for a failure.
 
 use std::collections::BTreeSet;
 

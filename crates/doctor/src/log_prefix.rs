@@ -1,7 +1,7 @@
 //! Log prefixes: the time, host and unit that journald, syslog, Docker, Kubernetes, the kernel or a logger puts before
 //! a line.
 //!
-//! They say when and where a line was written, and nothing of its cause.
+//! A prefix states when and where a line was written. It says nothing about the cause of a failure.
 
 mod time_stamp;
 

@@ -1,6 +1,6 @@
 //! Programs whose log the diagnosis reads, such as ollama or vLLM.
 //!
-//! A remedy is in the options of the program that failed, and some causes belong to some programs alone.
+//! A remedy uses the options of the program that failed, and some causes occur in certain programs only.
 
 use super::cause::Cause;
 use super::facts::{Facts, LineSource};

@@ -1,12 +1,11 @@
-//! Test of the diagnosis on real problem reports: how often the verdict is the cause that the thread
-//! confirmed.
+//! Test of the diagnosis on real problem reports: how often the verdict is the cause that the issue thread confirmed.
 //!
-//! The reports belong to others and are not in the repository; without a folder of reports next to the
-//! checkout, the test says so and checks nothing. Threads, not single reports, are divided in two halves by
-//! the digest of their address; the rules were written with only the first half.
+//! The reports belong to others and are not in the repository. Without a folder of reports next to the checkout, the
+//! test prints that and checks nothing. The threads are divided into two halves by the digest of their address. The
+//! rules were written with the first half only.
 //!
-//! `PLIMSOLL_CORPUS=FOLDER` uses another folder of reports in the same form. `PLIMSOLL_CORPUS_MISSES=all`
-//! prints why each wrong verdict was wrong.
+//! `PLIMSOLL_CORPUS=FOLDER` uses another folder of reports in the same form. `PLIMSOLL_CORPUS_MISSES=all` prints why
+//! each wrong verdict was wrong.
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 

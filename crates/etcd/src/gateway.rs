@@ -1,4 +1,4 @@
-//! Requests to the members of a store, with deadlines and bounded answers.
+//! HTTP requests to the etcd members of a store, with deadlines and bounded response sizes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! etcd client for the records of a fleet: readings, transactions, leases and watches by the JSON gateway.
+//! etcd client for the records of a fleet: reads, transactions, leases and watches through etcd's JSON gateway.
 //!
-//! DECISION: the gateway, over HTTP/1.1 and JSON, and not gRPC: the daemon speaks both already. A client of gRPC adds 44
-//! crates and needs `protoc` at build time.
+//! DECISION: the client uses the gateway (HTTP/1.1 and JSON) instead of gRPC. The daemon speaks both already. A gRPC
+//! client would add 44 crates and need `protoc` at build time.
 #![forbid(unsafe_code)]
 
 mod address;

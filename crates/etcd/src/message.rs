@@ -1,4 +1,4 @@
-//! Messages of etcd's JSON gateway: numbers are texts, keys and values are base64.
+//! Messages of etcd's JSON gateway, in which numbers are strings, and keys and values are base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

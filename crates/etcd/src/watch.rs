@@ -1,4 +1,4 @@
-//! Watch of the fleet's keys: a stream of JSON lines, each with the changes of some revisions.
+//! Watch of the fleet's keys: a stream of JSON lines, each with the changes of one or more store revisions.
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;

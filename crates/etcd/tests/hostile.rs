@@ -1,4 +1,4 @@
-//! Members that send anything but answers: the client ends with an error, within its deadlines.
+//! Tests of the client with servers that send garbage: it returns an error within its deadlines.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

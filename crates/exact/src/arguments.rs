@@ -1,4 +1,4 @@
-//! Command line of the engine run by `plan --exact`: the user's flags, but for those that act outside.
+//! Command line of the engine that `plan --exact` runs: the user's flags, except those with side effects.
 //!
 //! Flags that open a listener, change the log, write files or start programs are left out or replaced.
 

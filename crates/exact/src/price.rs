@@ -1,4 +1,4 @@
-//! Cost model of the search for a value that fits: the engine is run for every value that is tried.
+//! Cost model of the search for the largest value that fits: the engine runs once for every value that is tried.
 //!
 //! A configuration that the engine refuses does not fit. Any other failure ends the search.
 

@@ -1,4 +1,4 @@
-//! One question of `plan --exact` to an engine: flags and cards, the cache key, and the run that answers it.
+//! Query of `plan --exact` to an engine: flags and cards, the cache key, and the engine run that answers it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Terms of an engine run (its environment, the memory that it may take, and a signal to end it), and the number of runs.
+//! Conditions of an engine run (environment, time limit, memory limit, cancellation), and the count of runs.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Numbers of which llama-server reads only the beginning: `-c 64k` is 64.
+//! Check for numbers that llama-server would read only in part: it takes `-c 64k` for 64.
 
 use crate::failure::{FlagProblem, quoted};
 use crate::table::{Flag, FlagArity};

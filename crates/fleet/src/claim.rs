@@ -1,7 +1,11 @@
-//! Claim of a seat: one transaction whose compares name everything that the choice of the host relied on.
+//! Claim of a seat: the store transaction that assigns a model to a host.
 //!
-//! DECISION: the registration of a host holds what counts (capacity, memory without a seat, offers), and the state
-//! holds what is only advice. A host that becomes idle or busy therefore costs no claim its transaction.
+//! A seat is the fleet's record that a model is loaded on a host. The transaction compares every record on which the
+//! choice of the host relied, so it fails if one of them has changed.
+//!
+//! DECISION: a host's registration holds what a claim depends on: capacity, memory without a seat, and offers (the
+//! models that the host can serve). The state record holds advice only. So a host that becomes idle or busy makes no
+//! claim fail.
 
 use super::keys::FleetKey;
 use super::node::TransactionOutcome;

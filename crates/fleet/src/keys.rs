@@ -1,4 +1,4 @@
-//! Keys of the store: one prefix for each fleet and format, then the kind of the record and its name.
+//! Keys of the fleet's store: a prefix for each fleet and format version, then the record's kind and name.
 
 /// Longest name of a host or of a fleet.
 const LONGEST_NAME: usize = 64;

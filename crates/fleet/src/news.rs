@@ -1,4 +1,6 @@
-//! News that one daemon passes on to another: lines of JSON, first all records, then each change of the store.
+//! Format of fleet news: the store's records and changes, as one daemon sends them to another.
+//!
+//! News are lines of JSON: first all records, then each change of the store.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,10 @@
-//! Decisions of one daemon of a fleet: events in, effects out.
+//! State machine of one daemon in a fleet: events in, effects out.
 //!
-//! A daemon is a router, which finds the host of a request and seats a model that has none (`router`), and a host, which
-//! checks the tokens of requests and gives seats up (`harbour`). `registration` tells the store of the host.
+//! A daemon has two roles. As a router (`router`), it finds the host for each request, and claims a seat for a model
+//! that has none. A seat is the record that a model is loaded on a host. As a host (`harbour`), the daemon checks the
+//! fencing tokens of requests and gives up seats. `registration` writes the host's own records to the store.
 //!
-//! While the store is silent, loaded models are served; nothing is seated, loaded or released.
+//! While the store does not answer, loaded models are served. No seat is claimed, and no model is loaded or released.
 
 mod copying;
 mod doubts;

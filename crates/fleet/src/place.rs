@@ -1,10 +1,10 @@
-//! Placement over hosts: which host is to take a model that has no seat.
+//! Placement over hosts: the choice of a host for a model that has no seat (is loaded on no host).
 //!
-//! DECISION: the host is drawn from the best sixteen. Routers that all choose the best one lose all but one of their
-//! transactions when a rack dies; with sixteen they lose a tenth (simulated for 10 000 hosts).
+//! DECISION: the host is drawn at random from the best sixteen. If all routers chose the best one, all but one of their
+//! transactions would fail when a rack dies. With sixteen, a tenth fails (simulated for 10 000 hosts).
 //!
-//! DECISION: a host's memory is one sum over its cards. The host itself places the model on its cards and may refuse
-//! the seat; a finer figure here would be a second ledger.
+//! DECISION: a host's memory is one sum over its cards. The host itself places the model on its cards, and may refuse
+//! the seat. A finer figure here would be a second ledger.
 
 mod copying;
 

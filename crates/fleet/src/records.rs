@@ -1,7 +1,9 @@
-//! Records of the store, as JSON: hosts, offers, state, copies, seats, turns and drains.
+//! JSON records of the fleet's store: hosts, their offers (servable models), state, copies, seats, turns and drains.
 //!
-//! Each has the version of its schema. A field that this version does not know is kept, and a record of a later schema
-//! is read as far as it is known and never written over. No record holds a key, a path or a command line.
+//! A seat is the record that a model is loaded on a host. A drain is an operator's order to take models off a host.
+//!
+//! Each record states its schema version. Fields that this version does not know are kept. A record of a later schema
+//! is read as far as it is known, and never overwritten. No record holds a key, a path or a command line.
 
 use std::collections::{BTreeMap, BTreeSet};
 

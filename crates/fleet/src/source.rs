@@ -1,8 +1,10 @@
-//! Source of a daemon's news of the fleet: the store itself, or in a large fleet another daemon that has them from it.
+//! Choice of the source of a daemon's fleet news (store records and changes).
 //!
-//! DECISION: hosts have ranks, by a hash of their names, which all daemons compute alike. The first ones watch the store, and
-//! each other host asks one of a lower rank. So no election is needed, and no circle comes about among daemons that know
-//! the same hosts; `depth`, which goes with the news, ends one among daemons that do not.
+//! The source is the store itself or, in a large fleet, another daemon.
+//!
+//! DECISION: hosts are ranked by a hash of their names, which all daemons compute alike. The first ones watch the
+//! store. Every other host asks one of a lower rank. So no election is needed, and daemons that know the same hosts
+//! form no cycle. Between daemons that know different hosts, the field `depth` of the news breaks a cycle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! State of the fleet as one daemon knows it, built from a reading of the store and from its changes since.
+//! View of the fleet in one daemon: a read of the store, with all changes since applied.
 
 mod seating;
 

@@ -1,6 +1,6 @@
 //! Memory limits of control groups (cgroup v1 and v2), of the process's group and all its parents.
 //!
-//! Page cache does not count as used: the kernel drops it before it kills a process. Pages of tmpfs are no part of it.
+//! Page cache does not count as used, because the kernel drops it before it kills a process. Pages of tmpfs do count.
 
 use plimsoll_base::Bytes;
 

@@ -1,7 +1,7 @@
-//! Copy of a model file from another host, to the path that a configuration names.
+//! Copy of a model file from another host, to the path that this host's configuration names.
 //!
-//! What has come lies beside the path, under a name with the digest of the whole. The file gets its own name once its
-//! digest is the stated one, and takes the place of nothing.
+//! A partial copy lies beside that path, under a name that contains the digest of the whole file. Once the digest
+//! matches, the copy gets its final name. It never replaces an existing file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
-//! Download of a model from the hub or from an address, in the layout of the hub's cache.
+//! Download of a model from the hub or from a URL, in the layout of the hub's cache.
 //!
-//! A file comes in parts, each a request of its own, into `blobs/KEY.part`. After a failure the next download continues
-//! there. A file gets its name once its digest is the one of the hub's list.
+//! A file is fetched in parts, each by its own request, into `blobs/KEY.part`. After a failure, the next download
+//! resumes there. A file gets its final name once its digest matches the digest in the hub's list.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Plan of a download: the files of a model, by its name on the hub or by its address, with their sizes and digests.
+//! Download plan of a model, named by its hub repository or by a URL: its files, with their sizes and digests.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! Downloaded models of a folder: their list, and their removal.
+//! List of the downloaded models in a folder, and their removal.
 //!
-//! A note for each, `plimsoll/NAME.json`, names its files. Without it a folder would not tell which of a repository's files
-//! are one model, and under which name it was asked for.
+//! For each model, a note (`plimsoll/NAME.json`) names its files. The folder alone does not show which of a
+//! repository's files form one model, or the name by which a user requested it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,8 +1,10 @@
-//! Models on a server, by HTTP range requests: their headers, and downloads. Servers are Hugging Face's hub, its mirrors,
-//! and plain addresses. Files are also copied from another host, whose bytes the caller fetches.
+//! Remote models over HTTP range requests: reading of their headers, and downloads.
 //!
-//! Flags and the choice of files follow llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
-//! Files in a cache on this machine are not fetched. All answers of a server are untrusted input.
+//! The servers are Hugging Face's hub, its mirrors, and plain URLs. Files can also be copied from another host of a
+//! fleet; the caller then fetches the bytes.
+//!
+//! Flags and the choice of files follow llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0). Files in a
+//! local cache are not fetched. All responses of a server are untrusted input.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,4 +1,4 @@
-//! Partly fetched file: what has come of it, its digest so far, and the fetch of the rest, part by part.
+//! Partial download of a file: the bytes so far, their digest, and the fetch of the remaining parts.
 
 use std::fmt::Display;
 use std::fs::{self, File};

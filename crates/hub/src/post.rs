@@ -1,4 +1,4 @@
-//! Delivery of a JSON document to a server by POST.
+//! POST of a JSON document to a server.
 
 use std::time::Duration;
 

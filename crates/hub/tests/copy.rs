@@ -1,4 +1,4 @@
-//! Copies of a file from another host: resumption, what the other host can do wrong, and what lies in the way.
+//! Tests of file copies from another host: resumption, faults of the other host, and files in the way.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! Downloads from a stand-in for the hub: arrival, resumption, damage, and what a server or a folder can do wrong.
+//! Tests of downloads from a fake hub: success, resumption, damage, and faults of the server or the folder.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;

@@ -1,4 +1,5 @@
-//! Mutants of headers through the reader of ranges: it ends, within its limit, and agrees with the whole file.
+//! Fuzz tests of the header reader over range requests: it terminates, keeps its limit, and agrees with a read of the
+//! whole file.
 #![allow(clippy::unwrap_used)]
 
 use plimsoll_base::Bytes;

@@ -1,4 +1,4 @@
-//! Fetches from a stand-in for the hub: what they cost, and what every fault of a server ends in.
+//! Tests of header fetches from a fake hub: the number of requests and bytes, and the result of every server fault.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};

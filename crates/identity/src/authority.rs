@@ -1,6 +1,6 @@
-//! Authority of a fleet: the key that signs certificates, the register of what it signed, and its invitations.
+//! Certificate authority of a fleet: its signing key, the register of signed certificates, and its invitations.
 //!
-//! It lies in the folder `authority` of one host. Command and daemon use it alike, one at a time.
+//! It lies in the folder `authority` of one host. The command line and the daemon both use it, one at a time.
 
 mod refusal;
 

@@ -1,9 +1,10 @@
 //! X.509 certificates of a fleet: the authority's own, and those of hosts.
 //!
-//! DECISION: the two shapes are written here, in a hundred lines, and read by `rustls-webpki` alone, which TLS brings.
-//! A crate that writes any certificate (rcgen 0.14) brings two crates, and thirteen more into the lock file.
+//! DECISION: this file writes the two kinds of certificate itself, in a hundred lines. `rustls-webpki`, which TLS needs
+//! anyway, reads them. A crate for arbitrary certificates (rcgen 0.14) would add two crates, and thirteen more to the
+//! lock file.
 //!
-//! Shape: RFC 5280, section 4.1; keys and signatures: Ed25519, RFC 8410.
+//! Format: RFC 5280, section 4.1; keys and signatures: Ed25519, RFC 8410.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

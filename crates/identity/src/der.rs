@@ -1,4 +1,4 @@
-//! DER (X.690): nested values of definite length, as far as a certificate needs them.
+//! DER encoding (X.690) of nested values with definite length, limited to what certificates need.
 
 pub(crate) const BOOLEAN: u8 = 0x01;
 pub(crate) const INTEGER: u8 = 0x02;

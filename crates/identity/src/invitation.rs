@@ -1,4 +1,4 @@
-//! Invitation of a host: where the fleet's authority is asked, the digest of its certificate, and a secret for one use.
+//! Invitation of a host to a fleet: the authority's address, the digest of its certificate, and a single-use secret.
 
 use std::fmt;
 use std::str::FromStr;

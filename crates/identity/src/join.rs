@@ -1,4 +1,4 @@
-//! Requests for a certificate: with an invitation, and with the present certificate.
+//! Certificate requests of a host: the first one with an invitation, a renewal with the current certificate.
 
 use std::path::Path;
 use std::time::Duration;

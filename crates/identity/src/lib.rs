@@ -1,11 +1,11 @@
-//! Identity of a fleet's hosts: authority, certificates, invitations, and TLS between hosts.
+//! Identity of a fleet's hosts: certificate authority, certificates, invitations, and TLS between hosts.
 //!
-//! One host has the [`FleetAuthority`], which signs the certificate of each host: [`FleetAuthority::admit`] for the secret of
-//! an [`Invitation`], [`FleetAuthority::renew`] for a host that shows its present certificate. [`PeerTls`] carries bytes
-//! between two hosts of which each has verified the other.
+//! One host has the [`FleetAuthority`], which signs the certificate of each host. [`FleetAuthority::admit`] signs for
+//! the secret of an [`Invitation`], [`FleetAuthority::renew`] for a host with a current certificate. [`PeerTls`]
+//! connects two hosts that have verified each other.
 //!
-//! Private keys stay in files of their host that only its user reads; nothing of this crate goes to the fleet's store
-//! but serial numbers of revoked certificates.
+//! Private keys stay in files that only their host's user can read. The only data of this crate in the fleet's store
+//! are the serial numbers of revoked certificates.
 #![forbid(unsafe_code)]
 
 mod authority;

@@ -1,4 +1,4 @@
-//! Files that only their owner reads: written whole or not at all, refused if others can read them.
+//! Private files, readable by their owner only: written atomically, and refused if other users can read them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,6 +1,7 @@
-//! TLS 1.3 between hosts, each with its certificate.
+//! TLS 1.3 between hosts, with a certificate on each side.
 //!
-//! DECISION: no session is resumed. A resumed one is not verified anew, and connections between hosts are kept anyway.
+//! DECISION: no session is resumed. A resumed session would not be verified again, and connections between hosts are
+//! kept anyway.
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,7 @@
-//! Verification of a host's certificate, for both sides of a connection: chain, name, revocation.
+//! Verification of a host's certificate by either side of a TLS connection: chain of trust, name, and revocation.
 //!
-//! A host is known by the name in its certificate, a URI, and by no address. Certificates are read by `rustls-webpki`.
+//! A host's name is a URI in its certificate. The network address of a host is not checked. `rustls-webpki` parses the
+//! certificates.
 
 use std::collections::HashSet;
 use std::fmt;

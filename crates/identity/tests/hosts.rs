@@ -1,4 +1,4 @@
-//! Hosts that join a fleet, talk with each other, renew and are revoked; and those that are refused.
+//! Tests of hosts that join a fleet, connect to each other, renew certificates and are revoked, and of refused hosts.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Differences between the servers: what behaves otherwise although every setting was understood.
+//! Behavioural differences between other servers and Plimsoll, for settings that have an equivalent.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

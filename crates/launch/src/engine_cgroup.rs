@@ -1,7 +1,7 @@
-//! Cgroup (version 2) of each engine, by which all of its processes are killed at once and its host memory is bounded.
+//! Cgroup (version 2) of each engine: it kills all of the engine's processes at once, and limits their host memory.
 //!
-//! The daemon makes these groups below the one that it was started in. The kernel bounds memory there only where that
-//! group was delegated to the daemon; elsewhere engines run without a bound.
+//! The daemon creates these groups below its own group. The kernel enforces the memory limit only if the daemon's group
+//! was delegated to it. Otherwise engines run without the limit.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,12 +1,12 @@
-//! Health check of a serving engine whose log looks like an abort.
+//! Hang check of a serving engine whose log looks like an abort.
 //!
-//! DECISION: the engine is asked for `/health` and for `/slots`. After `ggml.c: ggml_abort`, the computing
-//! thread may hang while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or one
-//! in which a slot is processing (0.5.0). Either counts only if the process uses no processor time.
+//! DECISION: the check requests both `/health` and `/slots`. After `ggml.c: ggml_abort`, the computing thread may hang
+//! while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or an answer in which a slot is
+//! processing (0.5.0). Either counts as a hang only if the process uses no processor time.
 //!
-//! An engine may also wait so for a card or another machine. So a process with a device or a connection of its
-//! own is stuck only if it has started a process since the line: `ggml_print_backtrace` waits for a debugger
-//! (`ggml.c @ b10605`).
+//! An engine that waits for a card or another machine looks the same. So a process with an open device or a connection
+//! of its own needs further evidence. It counts as hung only if it has started a process since the log line:
+//! `ggml_print_backtrace` starts a debugger and waits for it (`ggml.c @ b10605`).
 
 use std::path::Path;
 use std::time::Duration;

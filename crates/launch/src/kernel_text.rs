@@ -1,4 +1,4 @@
-//! Files of `/proc` and `/sys`, whose text the kernel makes at each read.
+//! Reader of files in `/proc` and `/sys`, whose text the kernel generates at each read.
 
 use std::fs::File;
 use std::io::Read;

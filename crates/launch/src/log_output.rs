@@ -1,6 +1,6 @@
 //! Output of the program's log lines to stderr and, for the server, to a file.
 //!
-//! The lines are formatted where they arise and written by other threads, so that no reader delays the program.
+//! The calling thread formats a line, and another thread writes it, so a slow reader never delays the program.
 
 use std::cell::Cell;
 use std::io;

@@ -1,4 +1,4 @@
-//! Process that listens on a port, and whether it is the engine that was started for it.
+//! Search for the process that listens on a port, and the check whether it is the engine started for that port.
 
 use std::fmt;
 use std::net::Ipv4Addr;

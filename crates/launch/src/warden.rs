@@ -1,9 +1,9 @@
 //! Client of the warden, a helper process that kills all engines when the daemon dies.
 //!
-//! A warden that died is replaced and gets the whole list of process groups again.
+//! A warden that died is replaced, and the new one gets the complete list of process groups.
 //!
-//! DECISION: it is not started with the daemon, but when the daemon answers, or with the first engine. Its start takes
-//! a core for as long as the daemon's own.
+//! DECISION: the warden does not start together with the daemon. It starts once the daemon answers requests, or with
+//! the first engine. Its start occupies a core for as long as the daemon's own.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

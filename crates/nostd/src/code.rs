@@ -1,4 +1,4 @@
-//! Return of the program's own code pages, most of which only its start needed.
+//! Release of the program's resident code pages after its start, which used most of them.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;

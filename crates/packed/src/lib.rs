@@ -1,6 +1,7 @@
-//! Compression of texts that the program carries: packed by a build script, unpacked at their first use.
+//! Compression of texts that are embedded in the program: a build script packs them, the first use unpacks them.
 //!
-//! DECISION: raw DEFLATE by a compressor in Rust, whose output is the same on each machine; builds stay reproducible.
+//! DECISION: the format is raw DEFLATE from a compressor in Rust. Its output is the same on every machine, so builds
+//! stay reproducible.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

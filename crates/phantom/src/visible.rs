@@ -1,10 +1,10 @@
-//! Cards that AMD's runtime shows a process, by the variables that users hide cards with.
+//! Cards that AMD's runtime shows to a process, according to the environment variables that hide cards.
 //!
-//! The lower layer, ROCr, is first: `ROCR_VISIBLE_DEVICES` lists cards of the machine, and an empty list shows
-//! none (`amd_filter_device.cpp: RvdFilter::BuildUsrDeviceList @ rocm-6.4`). HIP renumbers what is left:
-//! `HIP_VISIBLE_DEVICES` or, if that is unset or empty, `CUDA_VISIBLE_DEVICES` lists cards of ROCr's
-//! (`rocdevice.cpp: Device::init @ rocm-6.4`). An entry that names no card ends either list. Simulated cards have no
-//! UUID, so a UUID names none.
+//! The lower layer, ROCr, comes first. `ROCR_VISIBLE_DEVICES` lists cards of the machine, and an empty list shows none
+//! (`amd_filter_device.cpp: RvdFilter::BuildUsrDeviceList @ rocm-6.4`). HIP renumbers the remaining cards.
+//! `HIP_VISIBLE_DEVICES` selects from them or, if it is unset or empty, `CUDA_VISIBLE_DEVICES` (`rocdevice.cpp:
+//! Device::init @ rocm-6.4`). Either list ends at an entry that names no card. Simulated cards have no UUID, so a UUID
+//! names none.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

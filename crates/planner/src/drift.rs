@@ -1,6 +1,6 @@
-//! Known errors of the closed forms, by the card's interface and the architecture.
+//! Known errors of the planner's formulas, by the card's interface (such as CUDA or Vulkan) and the model architecture.
 //!
-//! The table is what `cargo xtask drift --write` saw on the newest engine of each interface.
+//! `cargo xtask drift --write` generates the table from the newest engine of each interface.
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -1,6 +1,7 @@
 //! Size of the KV cache and of recurrent states, computed exactly from the header and the context length.
 //!
-//! `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and `llama-memory-recurrent.cpp @ b10605` (constructors).
+//! The code mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and `llama-memory-recurrent.cpp
+//! @ b10605`.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{HyperParameters, TensorType};

@@ -1,8 +1,9 @@
 //! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
-//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context; no GPU is asked.
+//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context. The planner queries no
+//! GPU.
 //!
-//! A new model is a row in `architecture`; a new engine build, one in `quirks`.
+//! To add a model, add a row to `architecture`. To add an engine build, add a row to `quirks`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

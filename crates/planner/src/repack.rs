@@ -1,7 +1,7 @@
-//! Weights that ggml's CPU backend copies into another layout when it loads them (`CPU_REPACK`), and mapped pages beside them.
+//! Memory of weights that ggml's CPU backend repacks into another layout at load (`CPU_REPACK`).
 //!
-//! A copied weight is computed with from its copy alone. The pages of the file that it was read from are page cache, which the
-//! kernel drops when memory is short, and nothing reads them again; so each weight counts once, unless the file is locked.
+//! The engine computes with the repacked copy only. The file's original pages are page cache, which the kernel drops
+//! when memory is short. Nothing reads them again. So each weight counts once, unless the file is locked in memory.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};

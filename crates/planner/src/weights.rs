@@ -1,4 +1,6 @@
-//! Size of the weights on each device, computed exactly from the model's header, and of those that the CPU computes with.
+//! Size of the weights on each device, computed exactly from the model's header.
+//!
+//! The size of the weights that the CPU computes with is listed separately.
 //!
 //! On a card, every tensor starts at a multiple of 128 bytes, and quantised rows are padded to 512 elements.
 

@@ -1,4 +1,4 @@
-//! Tests of measured CUDA context sizes in a plan, and of what a plan says of the engine's own changes.
+//! Tests of measured CUDA context sizes in a plan, and of a plan's notes on changes that the engine makes itself.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};

@@ -1,4 +1,4 @@
-//! Weights of plans for the processor, compared with the buffers of a real engine that copies some into another layout
+//! CPU plans compared with the buffers of a real engine that repacks some weights
 //! (`data/measured/cpu-repack-b11549.json`).
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 

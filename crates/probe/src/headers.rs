@@ -1,7 +1,7 @@
 //! Reader of the GGUF headers of a model's files.
 //!
-//! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only an engine that is asked needs the whole
-//! header.
+//! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only an engine that is run for `plan
+//! --exact` needs the whole header.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};

@@ -1,4 +1,6 @@
-//! Small files of this user alone, such as caches: reading them without trust in where they lie, and replacing them.
+//! Small private files of this user, such as caches.
+//!
+//! A file that another user could have written is not read, and each write replaces the file in one step.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! Runs that leave so that other processes get memory of their card.
+//! Runs (engine processes) that are being stopped so that other programs get memory of their card.
 
 use std::collections::BTreeMap;
 

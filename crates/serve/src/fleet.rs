@@ -1,7 +1,8 @@
-//! Membership in a fleet of hosts: which host answers a request, and what the store is told of this one.
+//! Membership of this daemon in a fleet of hosts: it chooses the host for each request, and publishes its own state.
 //!
-//! Decisions are those of [`FleetNode`]. A request whose model is loaded here or has a seat is decided from memory;
-//! the store is asked only for a seat that is claimed, or under which a model is loaded.
+//! [`FleetNode`] makes the decisions. A seat is the fleet's record that a model is loaded on a host. A request whose
+//! model is loaded here or has a seat needs no access to the fleet's store (etcd). The store is asked only to claim a
+//! seat, or before a model is loaded for one.
 
 mod files;
 mod follow;

@@ -1,4 +1,6 @@
-//! Files of API keys, one key a line, and warnings of keys that protect little or open nothing.
+//! Reader of API key files, with one key in each line.
+//!
+//! It warns of lines that are no keys, of weak keys, and of keys that give access to no model.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

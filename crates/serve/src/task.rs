@@ -1,7 +1,7 @@
 //! Tasks of the event loop, and work on threads that may block.
 //!
-//! DECISION: both are boxed. Tokio compiles its task anew for each type of future, and twice for each that
-//! `spawn_local` takes: for a `LocalSet` and for a local runtime. Eighty such types were 4 % of the program.
+//! DECISION: both are boxed. Tokio compiles its task anew for each type of future. For a type that `spawn_local` takes,
+//! it does so twice: for a `LocalSet` and for a local runtime. Eighty such types were 4 % of the program.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,9 @@
-//! Batched copies: many copies in one call. The real driver guarantees no order among them; here they run one
-//! after the other.
+//! Batched copies: many copies in one call.
 //!
-//! Arguments that the documentation calls errors are refused: attributes that do not begin with the first
-//! copy, do not rise, or name no order of access, and the default stream. `failIdx` reports the first copy
+//! The real driver guarantees no order among them; here they run one after the other.
+//!
+//! Arguments that the documentation calls errors are refused. They are attributes that do not begin with the first
+//! copy, do not rise, or name no order of access. The default stream is refused too. `failIdx` reports the first copy
 //! that the driver refuses.
 
 use crate::abi::{DevicePtr, In, Out, Stream};

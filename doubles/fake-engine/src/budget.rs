@@ -1,9 +1,8 @@
 //! Simulated card that several fake engines share: a file in which each one books its bytes under a lock.
 //!
-//! There is one line for each process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives,
-//! and for `RETURN_MS` after the process was last seen alive, because a real driver frees memory some time
-//! after the process has ended and a router must wait for it. A heartbeat updates `SEEN_MS`, so this also
-//! works after a SIGKILL.
+//! There is one line for each process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives, and for
+//! `RETURN_MS` after that. A real driver also frees memory some time after the process has ended, and a router must
+//! wait for it. A heartbeat updates `SEEN_MS` (last seen alive), so this also works after a SIGKILL.
 
 use std::cell::Cell;
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
-//! Cache of the one slot: the last prompt, what computing it took, and the actions save and restore.
+//! Prompt cache of the fake engine's one slot: the last prompt, its computing time, and the actions save and restore.
 //!
-//! It exists only where the script says what a token takes (`prompt_us`); else a prompt costs nothing, as before.
+//! It exists only if the script sets the time for each token (`prompt_us`). Otherwise a prompt takes no time.
 
 use std::cell::{Cell, RefCell};
 use std::fs;

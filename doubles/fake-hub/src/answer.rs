@@ -1,4 +1,4 @@
-//! Answers of the stand-in: references, trees, redirects and ranges of files.
+//! HTTP responses of the fake hub: references, file trees, redirects and byte ranges.
 
 use std::io::{self, Write};
 use std::net::TcpStream;

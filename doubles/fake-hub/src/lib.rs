@@ -1,7 +1,7 @@
-//! Stand-in for Hugging Face's hub: lists, redirects to a second host, ranges, tokens, and faults on request.
+//! Fake Hugging Face hub: file lists, redirects to a second host, byte ranges, access tokens, and faults on request.
 //!
-//! A file is a header followed by zeros of any length, so a model of a terabyte takes no room. Every request is
-//! kept, for tests to count bytes and to look for tokens.
+//! A file is a header followed by zeros of any length, so a model of a terabyte takes no disk space. The server records
+//! every request, so that tests can count bytes and check where access tokens go.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,4 +1,4 @@
-//! Shapes of synthetic models by name; those of real models have the real models' numbers.
+//! Shapes of synthetic models by name; a shape named after a real model has that model's dimensions.
 
 use plimsoll_model::TensorType;
 use plimsoll_model::types::{F32, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};

@@ -1,8 +1,8 @@
-//! Names of architectures in an engine's library.
+//! Search for architecture names in an engine's library.
 //!
-//! llama.cpp keeps its table of names together, so they are the strings around the names that are known. The
-//! linker drops a name that ends another string; those known are added. A name proves nothing: the engine is
-//! asked about each.
+//! llama.cpp stores its names together, so the search takes the strings around names that are already known. The linker
+//! merges a name that is the end of another string; known names of that kind are added. A name proves nothing, so each
+//! one is tested on the engine.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Questions to an engine: its version, its help, a model's header, and what a model takes.
+//! Queries to an engine: its version, its help, a model's header, and a model's memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

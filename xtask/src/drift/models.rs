@@ -1,4 +1,4 @@
-//! Models that engines are asked about: specimens with a real model's sizes, or a header grown by asking.
+//! Test models for the drift check: specimens with a real model's sizes, or headers built from the engine's messages.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Lexer for Rust source: tokens and comments with their line numbers.
 //!
-//! It handles only what is needed to separate code from text: strings, raw strings, character literals,
-//! lifetimes and nested block comments. Macros are read like other code. Damaged input never fails: a literal
-//! or comment without an end continues to the end of the file.
+//! It handles only what is needed to separate code from text: strings, raw strings, character literals, lifetimes and
+//! nested block comments. Macros are read like other code. Malformed source causes no error: an unterminated literal or
+//! comment extends to the end of the file.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {

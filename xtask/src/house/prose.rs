@@ -1,4 +1,4 @@
-//! Wording of comments: doc comments that open with a question word, and words for people.
+//! Wording check of doc comments: those that open with a question word, and words for people instead of processes.
 
 use super::lexer::CommentKind;
 use super::tree::Comment;

@@ -1,4 +1,4 @@
-//! Stamp of the last green run of the page's tests: hashes of its sources, of its build, and of the programs that it shows.
+//! Record of the last successful run of the page's tests: hashes of its sources, its build, and the tested programs.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
-//! Reproducible build of the program and its libraries for one processor.
+//! Reproducible build of the program and its libraries for one processor architecture.
 //!
-//! DECISION: every path of the build machine is given another name by `--remap-path-prefix`, and the builds lie
-//! in a folder of their own: other flags in the usual one would compile everything anew at each change.
+//! DECISION: `--remap-path-prefix` replaces every path of the build machine. The builds have a target folder of their
+//! own, because other flags in the usual folder would recompile everything at each change.
 
 use std::io;
 use std::path::{Path, PathBuf};

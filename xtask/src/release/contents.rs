@@ -1,4 +1,4 @@
-//! Installed files of the packages: a table of sources and places.
+//! Table of the packages' installed files: the source and the destination of each.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Debian package (deb(5)): an `ar` of a version, the control files and the installed files.
+//! Debian package (deb(5)): an `ar` archive of the format version, the control files and the installed files.
 
 use std::fs;
 use std::io;

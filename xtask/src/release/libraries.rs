@@ -1,4 +1,4 @@
-//! Shared libraries of the build machine that the program needs, for an image that has no other system.
+//! Shared libraries of the build machine that the container image needs, because it contains no other system files.
 
 use std::fs;
 use std::io;

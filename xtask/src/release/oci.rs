@@ -1,4 +1,6 @@
-//! OCI image without a daemon: a layout of blobs, in one tar that podman, skopeo and docker load.
+//! Writer of an OCI container image, without a container daemon.
+//!
+//! The output is one tar file in the OCI image layout, which podman, skopeo and docker can load.
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! `plimsoll fleet`: the hosts of a fleet and their models, as the fleet's store has them, and a trial of a fleet.
+//! `plimsoll fleet`: hosts and models of a fleet as its store (etcd) records them, and a trial fleet on one machine.
 //!
-//! The commands read and write the store themselves; a move is the same claim that a daemon makes.
+//! The commands read and write the store directly. To move a model, they run the same store transaction as a daemon.
 
 mod membership;
 mod trial;

@@ -1,5 +1,6 @@
-//! Command-line options for guard that `run` and `serve` share: remedies for refused allocations, and the
-//! choice of a memory pool.
+//! Command-line options for guard (the preloaded library) that `run` and `serve` share.
+//!
+//! They choose the remedies for refused allocations and the memory pool.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};

@@ -1,4 +1,6 @@
-//! Memory that SGLang takes beside `--mem-fraction-static`, which is for weights and cache: activations and CUDA graphs.
+//! Memory that SGLang takes in addition to `--mem-fraction-static`: activations and CUDA graphs.
+//!
+//! That flag covers weights and cache only.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Published ports of containers, and the words of a command within a shell's script.
+//! Ports that containers publish (`docker run -p`), and the words of a command inside a shell script.
 
 use super::{ListeningAddress, listener};
 use crate::roster::PORT;

@@ -1,4 +1,4 @@
-//! Reader of values of llama-swap's YAML: texts, numbers and lists, with the mistakes and warnings found so far.
+//! Reader of values in llama-swap's YAML (texts, numbers, lists), which collects mistakes and warnings.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Mistakes of a TOML file in the words of its user: the line, what is wrong there, and what to write instead.
+//! Error messages for TOML files, in the user's terms: the line, the mistake, and the correction.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reader of a TOML file that tells all its mistakes: after each one it leaves out the setting, and reads on.
+//! Reader of a TOML file that reports all mistakes at once: after a mistake it skips that setting and continues.
 
 use serde::Deserialize;
 use toml::Spanned;

@@ -1,4 +1,4 @@
-//! Share of a card (`--gpu-memory-utilization`) that is too small for a model which the card itself has room for.
+//! Memory share of a card (`--gpu-memory-utilization`) that is too small for a model which would fit on the whole card.
 
 use std::fmt;
 

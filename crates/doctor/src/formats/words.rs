@@ -1,4 +1,4 @@
-//! Words of problem reports by their meaning: names of cards and quantisations, options, repeated steps.
+//! Word table for problem reports: names of cards and quantisations, options, and words for repeated steps.
 //!
 //! The table `words.tsv` has a word in each row, with its kind and, for some kinds, a number.
 

@@ -1,8 +1,9 @@
-//! Documents: manuals, READMEs and lists of changes, told from problem reports in Markdown.
+//! Detection of documents (manuals, READMEs, changelogs), as distinct from problem reports in Markdown.
 //!
-//! DECISION: a document names messages in its sentences and shows logs as examples, so only its blocks of code are
-//! evidence, and those of one that is mostly text are examples too. A list of changes, a manual page and the help of a
-//! program have no evidence at all. A report from an issue tracker has the headings of a template.
+//! DECISION: a document quotes error messages in its prose and shows logs as examples. So only its code blocks count as
+//! evidence. In a document that is mostly prose, the code blocks count as examples too. A changelog, a manual page and
+//! a program's help text contain no evidence at all. A report from an issue tracker is recognised by its template's
+//! headings.
 
 /// Beginning and end of a block of code.
 const FENCE: &str = "```";

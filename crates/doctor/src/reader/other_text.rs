@@ -1,8 +1,7 @@
-//! Texts without a report of a failure: logs of `plimsoll serve`, documents, source and configuration files.
+//! Detection of texts that report no failure: logs of `plimsoll serve`, documents, source and configuration files.
 //!
-//! DECISION: formats and rules read them, and the classifier does not. It compares words, and a server that tells of
-//! loads, hosts and requests, a manual that tells of every failure, or a program that handles them, uses the words of all
-//! causes.
+//! DECISION: the formats and the rules read such texts, but the classifier does not. The classifier compares words.
+//! These texts use the words of every cause, because they describe, document or handle all kinds of failures.
 
 use super::document::{evidence_of, lines_where};
 use crate::source_line::{is_source_line, is_yaml_line};

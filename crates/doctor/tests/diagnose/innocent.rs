@@ -1,5 +1,6 @@
-//! Tests of texts without a failure: documents, manuals, source, configuration and logs of programs at work are given no
-//! cause, and a report in the same form is.
+//! Tests of texts without a failure: documents, manuals, source, configuration, and logs of working programs.
+//!
+//! The diagnosis names no cause for them, but does for a problem report in the same form.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Long lines that hold nothing but known phrases.
+//! Tests of long lines that consist of known phrases only.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of the remedies: each is in the options of the program that failed, with figures of its log.
+//! Tests of the remedies: each uses the options of the program that failed, with figures from its log.
 
 use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
 

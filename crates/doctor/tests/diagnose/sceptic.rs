@@ -1,4 +1,4 @@
-//! Tests of statements that a log does not prove: each names a wrong answer that was once given.
+//! Regression tests of conclusions that a log does not support; each test names a wrong verdict from the past.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, diagnose};
 

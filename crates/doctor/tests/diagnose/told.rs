@@ -1,5 +1,6 @@
-//! Tests of problem reports in people's words and of process tables. The wording is invented; the meaning
-//! must be recognised.
+//! Tests of problem reports in users' own words and of process tables.
+//!
+//! The wording is invented, and the diagnosis must recognise the meaning.
 
 use plimsoll_doctor::Cause::*;
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, diagnose};

@@ -1,4 +1,4 @@
-//! Tests of what a program does when memory is refused: training, serving, loading, decoding.
+//! Tests of the program's activity when memory was refused: training, serving, loading or decoding.
 
 use plimsoll_doctor::Cause::*;
 use plimsoll_doctor::{Diagnosis, LineSource, LogReader, SubCause, diagnose};

@@ -1,6 +1,6 @@
-//! What one real store does at once: claims at the rate of a rack that dies, and whole readings of a large fleet.
+//! Load test of one real etcd: claims at the rate of a failing rack, and full reads of a large fleet's records.
 //!
-//! Its figures are those of the simulator's store (`crates/fleet/tests/simulator`).
+//! The simulator's store uses these measurements (`crates/fleet/tests/simulator`).
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The client against a real etcd: readings, transactions, leases, watches, lost members, compaction.
+//! Tests of the client with a real etcd: reads, transactions, leases, watches, lost members, compaction.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! etcd of Debian, or of PyPI: fetched by name, unpacked below the target directory, not installed.
+//! etcd server for the tests, from Debian or PyPI, unpacked below the target directory and not installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
-//! Time from the claim of a seat to the route of a request, at fifty daemons that watch one real store.
+//! Latency test with fifty daemons that watch one real store: the time from the claim of a seat to the routed request.
+//!
+//! A seat is the fleet's record that a model is loaded on a host.
 
 use std::cell::RefCell;
 use std::rc::Rc;

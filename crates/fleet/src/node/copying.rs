@@ -1,4 +1,6 @@
-//! Copies of model files: the host that is to make one, for requests that wait for their model, and the copies of this host.
+//! Copying of model files between hosts: the choice of the host that makes a copy, and the copies of this host.
+//!
+//! A copy is ordered for requests whose model no host can take.
 
 use std::time::Duration;
 

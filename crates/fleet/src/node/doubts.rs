@@ -1,8 +1,10 @@
-//! Doubts of news that another host tells: what it says of this host's own seats is confirmed by the store, and a host
-//! that told what the store does not have is left for the store itself.
+//! Verification of fleet news (store records and changes) that another host sends, against the store itself.
 //!
-//! DECISION: a follower checks what it uses, and not all that it is told. To read all of the store again and again is what
-//! sources are there to avoid. What no check finds ends with the time for which one host is followed.
+//! If the news contradict this host's own seats (its records of loaded models), the store decides. A source whose news
+//! the store does not confirm is dropped, and this host then reads the store itself.
+//!
+//! DECISION: a follower verifies what it uses, not everything that it receives. Sources exist to avoid repeated full
+//! reads of the store. An error that no check finds lasts only as long as this host follows that source.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! Host side of a seat: tokens are checked, models are loaded under them, and seats are given up.
+//! Host side of a seat, the fleet's record that a model is loaded on a host.
+//!
+//! Before a host loads or serves a model, it checks the request's token (the revision of the seat's claim). It also
+//! gives up seats, for instance when no request comes for one.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! Pauses and draws of a daemon: each waits for a time of its own, so that a fleet does not ask the store together.
+//! Randomised pauses and other random choices of a daemon.
+//!
+//! Each host draws its own pauses, so that the hosts of a fleet do not all access the store at the same time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Registration of this host in the store, and publication of what it has loaded.
+//! Registration of this host in the fleet's store, and publication of its loaded models.
 
 use std::time::Duration;
 

@@ -1,10 +1,13 @@
-//! Choice among several hosts that serve one model: warm slots first, then the least busy, and one more when all are busy.
+//! Load balancing among several hosts that serve one model: warm prompt caches first, then the least busy host.
 //!
-//! DECISION: a further host is seated when a request comes while each has [`CROWDED`] requests of this router. Figures of
-//! other routers would have to be written to the store with each request.
+//! If all of them are busy, one more host loads the model.
 //!
-//! DECISION: requests with the same beginning of the prompt go to the host with the highest hash of both (rendezvous), as
-//! long as it is not much busier than the least busy one. When a host comes or goes, only its share moves.
+//! DECISION: the router claims a seat on a further host when each host already has [`CROWDED`] requests from this
+//! router. Counts of other routers would have to be written to the store with each request.
+//!
+//! DECISION: requests with the same beginning of the prompt go to the same host, by rendezvous hashing. The exception
+//! is a host that is much busier than the least busy one. When a host joins or leaves, only its share of the prompts
+//! moves.
 
 use std::time::Duration;
 

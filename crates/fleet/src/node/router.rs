@@ -1,4 +1,6 @@
-//! Router of requests: to the host of the model's seat, or to a host on which the model is seated for them.
+//! Router of requests to the host that has the model's seat, the fleet's record that a model is loaded there.
+//!
+//! For a model without a seat, the router chooses a host and claims one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,10 @@
-//! Copy of a model's files to a host that lacks them: which host gets them when no host that has them has room.
+//! Choice of a host to copy a model's files to, when no host that has them has room.
 //!
-//! DECISION: a host without the files counts only then. A copy takes minutes, and disk space for good.
+//! DECISION: a host without the files is considered only then. A copy takes minutes, and occupies disk space
+//! permanently.
 //!
-//! DECISION: all routers choose the same host, by a hash of model and host. A draw, as for seats, would copy a file to
-//! several hosts at once.
+//! DECISION: all routers choose the same host, by a hash of model and host. A random draw, as for seats, would copy a
+//! file to several hosts at once.
 
 use plimsoll_base::{Bytes, Reason};
 

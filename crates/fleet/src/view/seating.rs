@@ -1,7 +1,7 @@
-//! Index of seats by host, with the memory that each life of a host is promised to.
+//! Index of seats (records of loaded models) by host, with the memory promised in each life (start) of a host.
 //!
-//! DECISION: the index is kept with each change. A search through all seats for each host makes one placement among a
-//! thousand hosts a walk over ten million records.
+//! DECISION: the index is updated with each change. A search through all seats for each host would make one placement
+//! among a thousand hosts a scan of ten million records.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Checker of a store's history: what no revision may show.
+//! Invariant checker for the store's history: it reports every revision that breaks a rule.
 
 use std::collections::BTreeMap;
 

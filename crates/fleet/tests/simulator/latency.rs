@@ -1,7 +1,8 @@
-//! Time of a store's transaction, drawn from what a real etcd took.
+//! Latency model of a store transaction, drawn from measurements of a real etcd.
 //!
-//! Source: `crates/etcd/tests/real/loads.rs` on 23 November 2026: etcd 3.4.23, three members and eight clients on the
-//! same two processors, 500 claims a second; the worst of three runs. Members of their own machines are faster.
+//! Source: `crates/etcd/tests/real/loads.rs` on 23 November 2026, with etcd 3.4.23. Three members and eight clients
+//! shared two processors at 500 claims a second. The figures are the worst of three runs. Members on machines of their
+//! own are faster.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Simulator: daemons of a fleet against a store that loses, delays and applies answers out of sight.
+//! Simulator of a fleet: real daemon logic against a store that delays answers, loses them, or applies them unseen.
 #![allow(clippy::cast_possible_truncation)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,7 +1,7 @@
-//! Death of many hosts at once: routers with real decisions against one store with a queue, and late watches.
+//! Simulation of a rack failure: real router logic against one store with a queue and late watches.
 //!
-//! The time of a claim is the simulated time from the request to its host: placement, the store's queue, what a real
-//! etcd took for its answer (`latency`), and every conflict.
+//! The time of a claim is the simulated time from the request until its host is chosen. It includes placement, the
+//! store's queue, a real etcd's answer time (`latency`), and every conflict.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -1,7 +1,9 @@
-//! A large fleet that comes back at once: hosts that all lost the store, and where each of them has its news from then on.
+//! Simulation of a large fleet in which all hosts lost the store and reconnect at once.
 //!
-//! Pauses and sources are the real ones. A reading costs the members what a real etcd took (`crates/etcd/tests/real/loads.rs`),
-//! and a host that is asked for its news sends them to one after the other.
+//! It shows where each host gets its fleet news (store records and changes) afterwards.
+//!
+//! Pauses and sources are computed by the real code. A full read costs the store's members what a real etcd took
+//! (`crates/etcd/tests/real/loads.rs`). A host that serves its news to others sends them to one after the other.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -1,4 +1,6 @@
-//! One scenario for each compare of a claim: with it the claim is refused, without it the checker finds a fault.
+//! Test scenarios for each compare in a claim's transaction: with the compare, the store refuses the claim.
+//!
+//! Without the compare, the checker finds a violation. A claim assigns a model to a host.
 
 use std::time::Duration;
 

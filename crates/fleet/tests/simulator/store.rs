@@ -1,4 +1,4 @@
-//! Store of the simulator: revisions, leases, and the whole history.
+//! Simulated store: revisions, leases, and the complete history.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! News of another host that are late or lies, and a restored store: what one daemon makes of them.
+//! Tests of late or false news (store records and changes) from another host, and of a restored store, at one daemon.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! World of the simulator: daemons with engines, a network, faults, clients, and one queue of what happens next.
+//! World of the simulator: daemons with engines, a network, faults, clients, and one event queue.
 
 mod engines;
 mod leases;

@@ -1,4 +1,4 @@
-//! Refusal of a certificate, in words and as a word for programs.
+//! Refusal of a certificate request, as a message for people and as a code for programs.
 
 use crate::IdentityError;
 

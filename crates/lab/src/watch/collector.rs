@@ -1,4 +1,4 @@
-//! Collector of one sample of a memory recording, from cards, machine, processes, guard and kernel log.
+//! Collector of one sample for a memory recording: cards, machine, processes, guard and kernel log.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Process that runs an installed engine.
+//! Search for a process that runs an installed engine.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Libraries and programs that the tests load, built by the tests themselves unless `cargo xtask test` has built them.
+//! Libraries and programs that the tests load; the tests build them, unless `cargo xtask test` has built them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

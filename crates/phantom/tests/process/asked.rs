@@ -1,4 +1,4 @@
-//! What a CUDA backend is answered, by each version of the runtime.
+//! Tests of the answers that a CUDA backend gets, for each version of the CUDA runtime.
 
 use std::os::unix::process::ExitStatusExt;
 

@@ -1,4 +1,4 @@
-//! A program that asks of the stand-in what ggml's CUDA backend asks, and what it was answered.
+//! Test program that sends phantom the queries of ggml's CUDA backend, and the answers that it got.
 
 use std::os::unix::fs::symlink;
 use std::process::{Command, ExitStatus};

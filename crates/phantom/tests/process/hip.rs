@@ -1,4 +1,4 @@
-//! What an engine on ROCm is answered.
+//! Tests of the answers that an engine on ROCm gets.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! The stand-in as it is used: preloaded into a program that was linked with a CUDA runtime, under that
-//! runtime's name, on a machine without CUDA.
+//! Tests of phantom as users run it: preloaded into a program that was linked with a CUDA runtime, without CUDA.
+//!
+//! Phantom has the name of that runtime, and the machine has no CUDA installed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod artefact;

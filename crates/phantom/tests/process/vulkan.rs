@@ -1,4 +1,4 @@
-//! What Vulkan's loader and an engine on Vulkan are answered.
+//! Tests of the answers that Vulkan's loader and an engine on Vulkan get.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Tests of refusals by an engine that is asked for its plan.
+//! Tests of `plan --exact` when the engine refuses the configuration.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Models of `specimen`, read back from the header that it would write.
+//! Models that `specimen` would write, read back from their headers.
 
 use plimsoll_model::gguf::{DraftHeader, Header};
 use plimsoll_model::{Dialect, Model};

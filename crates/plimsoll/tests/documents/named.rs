@@ -1,4 +1,6 @@
-//! Commands within sentences, tables and indented blocks, each run as it stands, with names in place of its capitals.
+//! Tests of commands in sentences, tables and indented blocks: each runs as written.
+//!
+//! Real names replace placeholders in capitals.
 
 use std::collections::BTreeSet;
 

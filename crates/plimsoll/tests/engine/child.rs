@@ -1,4 +1,4 @@
-//! A real engine as a child process: its flags, its control channel, its answers over HTTP.
+//! Tests of a real engine as a child process: its flags, its control channel, its HTTP responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,5 +1,6 @@
-//! Hosts with certificates: they join by one command, and whoever else comes to the port for hosts is refused, told of,
-//! and harms no other host.
+//! Tests of hosts with certificates: a host joins by one command.
+//!
+//! Any other client of the port for hosts is refused and reported, and harms no host.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};

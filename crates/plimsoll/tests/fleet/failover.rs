@@ -1,4 +1,4 @@
-//! Failover of a fleet, in time: a host that dies, and a store that is gone for long.
+//! Failover tests of a fleet, with time limits: a dead host, and a long outage of the store.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! Faults of a fleet: processes that are killed or stopped, links that are cut, and a store that is slow, full or restored.
+//! Fault tests of a fleet: killed or stopped processes, cut links, and a store that is slow, full or restored.
 
 use std::net::TcpStream;
 use std::process::Command;

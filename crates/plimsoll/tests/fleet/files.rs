@@ -1,5 +1,6 @@
-//! Model files between hosts: a host that lacks a file copies it from one that has no room, and gives files to no other
-//! program.
+//! Tests of model file copies between hosts: a host without a file copies it from a host that has no room.
+//!
+//! A host gives files to hosts of its fleet only.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
-//! Large requests from host to host: unchanged, with a key and with certificates, and also where the engine dies.
+//! Tests of large requests that one host passes to another: the bytes arrive unchanged.
+//!
+//! They cover fleets with a shared key, fleets with certificates, and an engine that dies.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! A client of the port for hosts that trusts every server, and shows whatever it likes.
+//! Malicious client of the port for hosts, which trusts every server and presents any credentials.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

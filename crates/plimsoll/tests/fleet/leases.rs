@@ -1,4 +1,4 @@
-//! Leases of hosts: a registration goes with one, however late the store grants it.
+//! Tests of host leases: a registration expires with its lease, even if the store granted the lease late.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Host of a fleet that lies in its news: its certificate is good, and it says what a test has it say.
+//! Malicious host of a fleet: its certificate is valid, and it sends the false news (store records) that a test
+//! scripts.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

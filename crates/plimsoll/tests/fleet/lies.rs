@@ -1,4 +1,5 @@
-//! News from host to host within TLS, and a host with a good certificate that lies in them.
+//! Tests of fleet news (store records and changes) over TLS, and of a host with a valid certificate that sends false
+//! news.
 
 use std::io::Write;
 use std::sync::Arc;

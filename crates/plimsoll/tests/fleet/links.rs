@@ -1,4 +1,5 @@
-//! Links of a fleet under test: real ones between namespaces, or relays where the machine lets no namespace be made.
+//! Network links of a test fleet: real ones between network namespaces, or TCP relays where namespaces are not
+//! permitted.
 
 use std::net::SocketAddr;
 

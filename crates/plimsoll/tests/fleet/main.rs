@@ -1,4 +1,6 @@
-//! Fleets of daemons on this machine, with a real etcd: hops, failover, silence of the store, strangers, operators.
+//! Tests of fleets of daemons on this machine, with a real etcd.
+//!
+//! They cover hops (requests passed between hosts), failover, store outages, intruders, and operator commands.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Manifests for Kubernetes and the unit for systemd, checked without a cluster and without a service.
+//! Tests of the Kubernetes manifests and the systemd unit, without a cluster or a running service.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,6 @@
-//! Nemesis of a fleet: faults drawn from a seed while clients go on, and a check of the store's whole history.
+//! Nemesis test of a fleet: random faults from a seed while clients send requests.
+//!
+//! Afterwards it checks the complete history of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

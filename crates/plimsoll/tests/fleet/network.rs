@@ -1,7 +1,7 @@
-//! Network of a fleet's machines: a namespace for each on one bridge, whose links can be cut one by one.
+//! Network of a test fleet: one namespace for each machine on a common bridge, with links that can be cut one by one.
 //!
-//! A cut gives each side a wrong hardware address of the other: packets vanish without a word, as with a pulled cable,
-//! and connections that stand stay open. Three hosts and three members need root and `ip`.
+//! A cut gives each side a wrong hardware address of the other. Packets then vanish silently, as with a pulled cable,
+//! and open connections stay open. Three hosts and three store members need root and `ip`.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};

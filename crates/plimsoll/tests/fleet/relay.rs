@@ -1,5 +1,6 @@
-//! TCP relay that can be cut: bytes wait, and new connections get no answer, as on a broken network. It can delay
-//! requests of one kind.
+//! TCP relay that a test can cut: bytes are held back, and new connections get no answer, as on a broken network.
+//!
+//! It can also delay requests of one kind.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

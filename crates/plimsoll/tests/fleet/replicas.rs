@@ -1,4 +1,6 @@
-//! Several hosts for one model: a second one for a crowd, and conversations that stay where their slots are warm.
+//! Tests of several hosts for one model: a second host under load, and conversations that stay on their host.
+//!
+//! A conversation stays where the engine's slots already hold its prompt.
 
 use std::collections::BTreeSet;
 use std::thread::{JoinHandle, sleep, spawn};

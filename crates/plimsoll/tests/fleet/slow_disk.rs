@@ -1,4 +1,4 @@
-//! Slow disk of the store's members: a control group that lets few writes pass, or pulses of SIGSTOP without one.
+//! Slow disk for the store's members: a cgroup that limits writes or, without cgroups, repeated SIGSTOP.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,6 @@
-//! A fleet in which one host watches the store and tells the others, as in one that is too large for all to watch it.
+//! Tests of a fleet in which one host watches the store and sends its records and changes to the others.
+//!
+//! Large fleets work this way, so that not every host has to watch the store.
 
 use std::time::{Duration, Instant};
 

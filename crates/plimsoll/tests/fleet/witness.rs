@@ -1,4 +1,4 @@
-//! Witnesses of a fleet under faults: clients that check every answer, and looks at the engines of each host.
+//! Observers of a fleet under faults: clients that check every response, and checks of each host's engines.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Confinement of an engine: what the process itself says of its rights.
+//! Tests of an engine's confinement, based on the rights that the process itself reports.
 
 use std::os::unix::fs::PermissionsExt;
 

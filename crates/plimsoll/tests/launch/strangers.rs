@@ -1,4 +1,4 @@
-//! Test of an engine's port that another user's process has bound.
+//! Test of an engine's port to which another user's process is bound.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! What a first user types, and the whole answer: `first_contact.txt` holds the commands and their output,
-//! `mistakes.txt` those that are wrong, and `refusals.txt` those that ask for what cannot be had.
+//! Golden tests of a new user's commands: the complete output of each.
 //!
-//! `UPDATE_DOCUMENTS=1` writes today's output into it.
+//! `first_contact.txt` holds correct commands, `mistakes.txt` wrong ones, and `refusals.txt` those that ask for the
+//! impossible. Each is followed by its output.
+//!
+//! `UPDATE_DOCUMENTS=1` writes today's output into the files.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Tests of plans of models that lie on a server, against a stand-in for the hub.
+//! Tests of plans for models on a server, with a fake hub.
 
 use std::fs;
 use std::path::Path;

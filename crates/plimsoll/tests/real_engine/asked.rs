@@ -1,4 +1,5 @@
-//! `plimsoll serve` with an engine that it has never seen: a real llama.cpp, asked over the stand-in for a card.
+//! Test of `plimsoll serve` with an engine build that it does not know: a real llama.cpp on the simulated card of
+//! phantom.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

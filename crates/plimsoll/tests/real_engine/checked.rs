@@ -1,4 +1,4 @@
-//! Test of a running llama.cpp compared with its plan.
+//! Test of `plimsoll plan --check` on a running llama.cpp.
 
 use std::process::Output;
 

@@ -1,7 +1,7 @@
-//! Sixteen hostile clients among sixty-four, in front of fake engines and a real llama.cpp.
+//! Test of sixteen hostile clients among sixty-four, in front of fake engines and a real llama.cpp.
 //!
-//! Quiet and hostile rounds alternate, so that the load of the machine is in the latencies of both. Nobody reads the
-//! daemon's stderr.
+//! Quiet and hostile rounds alternate, so that the machine's load affects the latencies of both. The daemon's stderr is
+//! never read.
 
 mod bystanders;
 mod dice;

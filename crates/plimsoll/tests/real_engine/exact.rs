@@ -1,4 +1,4 @@
-//! `plimsoll plan --exact` with a real llama.cpp and its own CUDA backend: no card is there, and no CUDA.
+//! Tests of `plimsoll plan --exact` with a real llama.cpp and its own CUDA backend, on a machine without card and CUDA.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A real llama.cpp with its own HIP backend, over AMD's runtime without a card: an engine sees the cards that it was given.
+//! Tests of a real llama.cpp with its HIP backend, on AMD's runtime without a card: an engine sees its assigned cards
+//! only.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Allocations of a real HIP backend over the stand-in, against those recorded of Debian's llama.cpp 0.7.0 (`data/hip`).
+//! Allocations of a real HIP backend on phantom, compared with those recorded from Debian's llama.cpp 0.7.0
+//! (`data/hip`).
 
 use std::process::Command;
 

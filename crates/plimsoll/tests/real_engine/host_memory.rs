@@ -1,4 +1,4 @@
-//! Test of host memory as a card: models whose memory together passes the limit of a cgroup, with real engines.
+//! Test of host memory as a card, with real engines: the models together exceed the memory limit of a cgroup.
 
 use std::fs;
 use std::path::{Path, PathBuf};

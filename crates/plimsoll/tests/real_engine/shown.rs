@@ -1,4 +1,6 @@
-//! Test that the stream of status documents shows what a real llama.cpp does within 300 ms, and that dry runs come true.
+//! Tests of the status stream and of dry runs with a real llama.cpp.
+//!
+//! The stream shows each change within 300 ms, and real loads go as the dry run predicted.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Test of an engine that frees its memory while it is idle (`--sleep-idle-seconds`), and of a model that loads into it.
+//! Test of an engine that frees its memory while idle (`--sleep-idle-seconds`), and of a model that uses this memory.
 
 use plimsoll_specimens::Changes;
 

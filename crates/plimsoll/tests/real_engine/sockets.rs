@@ -1,4 +1,4 @@
-//! A real llama.cpp on a Unix socket: every way from a client to the engine.
+//! Tests of a real llama.cpp on a Unix socket, over every route from a client to the engine.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! llama.cpp's own server tests, bare and through `plimsoll serve`.
+//! llama.cpp's own server tests, run directly and through `plimsoll serve`.
 //!
-//! PyPI's llama-cpp-python carries llama.cpp 0.5.0 with its tests. They run with synthetic models; what such a model
-//! says is not judged. `upstream/differs.txt` names each test that passes bare and not through us, with the reason.
+//! PyPI's llama-cpp-python contains llama.cpp 0.5.0 with its tests. They run with synthetic models, whose output is not
+//! judged. `upstream/differs.txt` lists each test that passes directly but fails through `serve`, with the reason.
 
 use std::collections::BTreeSet;
 use std::fs;

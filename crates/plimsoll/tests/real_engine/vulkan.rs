@@ -1,4 +1,5 @@
-//! A real llama.cpp with its own Vulkan backend, over a driver without a card: an engine sees the cards that it was given.
+//! Tests of a real llama.cpp with its Vulkan backend, on a driver without a card: an engine sees its assigned cards
+//! only.
 //!
 //! The backend is npm's `@node-llama-cpp/linux-x64-vulkan` (llama.cpp 0.5.0), loaded by the server that `cuda` fetches.
 

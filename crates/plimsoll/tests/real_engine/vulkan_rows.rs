@@ -1,4 +1,4 @@
-//! Allocations of a real Vulkan backend over the stand-in, against those over NVIDIA's driver and Mesa's.
+//! Allocations of a real Vulkan backend on phantom, compared with those on NVIDIA's and Mesa's drivers.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

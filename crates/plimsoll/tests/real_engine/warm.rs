@@ -1,4 +1,6 @@
-//! Test of a warm swap with a real llama.cpp: 8000 tokens leave with their model and come back without being computed.
+//! Test of a warm swap with a real llama.cpp: 8000 cached tokens are saved with their model and restored.
+//!
+//! The engine does not compute them again.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,4 +1,5 @@
-//! Requests whose words an unmodified llama-server writes into its log: JSON that breaks off, grammars, schemas, prompts.
+//! Tests of requests whose text an unmodified llama-server writes into its log: truncated JSON, grammars, schemas,
+//! prompts.
 
 use std::fs;
 use std::io::Write;

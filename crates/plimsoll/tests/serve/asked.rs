@@ -1,7 +1,7 @@
-//! Tests of engines that are asked for their memory: answers, failures, and kept answers.
+//! Tests of memory queries to engines (runs without a card): answers, failures, and cached answers.
 //!
-//! The engine is a script that logs what llama-server logs when it is asked, and becomes the fake engine when it is
-//! started to serve. Each of its runs over the stand-in for a card is a line in a file.
+//! The engine is a script. For a memory query it logs what llama-server would log; started to serve, it becomes the
+//! fake engine. Each of its runs on phantom's simulated card adds a line to a file.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Tests of downloads over HTTP: a model that comes, is served and is removed, and who may ask for it.
+//! Tests of downloads over HTTP: a model is downloaded, served and removed, and only permitted clients may request it.
 
 use std::io::{BufRead, BufReader};
 use std::thread;

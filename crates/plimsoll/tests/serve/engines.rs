@@ -1,4 +1,4 @@
-//! Tests of programs other than llama-server: their kinds, what they take, and engines that start anew.
+//! Tests of engines other than llama-server: their kinds, their memory, and restarts.
 
 use std::path::Path;
 use std::process::Command;

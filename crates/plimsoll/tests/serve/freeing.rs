@@ -1,4 +1,4 @@
-//! Tests of engines that free memory while they are idle, before any is stopped for room.
+//! Tests of idle engines that free memory on request, before any engine is stopped for another model.
 
 use serde_json::{Value, json};
 

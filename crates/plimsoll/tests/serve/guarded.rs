@@ -1,7 +1,7 @@
 //! Tests of engines under guard: options, and effects of their pages on ledger, diagnoses and other processes.
 //!
-//! A page is the shared-memory file with an engine's memory figures. The first half of the tests writes pages
-//! by hand; the second runs the real library over a fake libcuda with as many bytes as a test allows.
+//! A page is the shared-memory file with an engine's memory figures. The first half of the tests writes pages by hand.
+//! The second half runs the real library on a fake libcuda, whose memory each test sets.
 
 use std::fs::Permissions;
 use std::mem::offset_of;

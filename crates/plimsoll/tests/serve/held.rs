@@ -1,4 +1,4 @@
-//! Memory that request bodies and event streams hold, against the bytes that are counted for them.
+//! Memory tests of request bodies and event streams: the real memory against the bytes that the daemon counts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

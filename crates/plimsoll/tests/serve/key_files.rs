@@ -1,4 +1,4 @@
-//! Files of API keys: one that holds no key opens nothing, and weak keys are told without being shown.
+//! Tests of API key files: an empty file grants no access, and the daemon warns of weak keys without printing them.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Test of a model that takes more of a described host than models may use of it.
+//! Test of a model that takes more memory of a simulated host than models may use.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Tests that `/metrics` is a page that Prometheus takes, and that the Grafana dashboard asks for what is on it.
+//! Tests that Prometheus accepts the page `/metrics`, and that the Grafana dashboard uses only metrics on that page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

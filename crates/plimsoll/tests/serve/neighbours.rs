@@ -1,5 +1,6 @@
-//! Tests of a guarded program that `serve` did not start and that holds idle memory: it is requested to
-//! release it before a model is stopped.
+//! Tests of a guarded program that `serve` did not start and that holds idle memory.
+//!
+//! Before a model is stopped, the program is asked to release that memory.
 
 use std::fs::File;
 use std::mem::offset_of;

@@ -1,4 +1,4 @@
-//! Another user of the machine: a thousand tries to read, connect or stop, none of which succeeds.
+//! Security test with another user of the machine: a thousand attempts to read, connect or stop all fail.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Tests of what the log, the displays and the answers say of an operator's orders and of waits: each of them, and no more.
+//! Tests of how operator commands and waits are reported: log, displays and responses show each one exactly once.
 
 use std::net::TcpStream;
 

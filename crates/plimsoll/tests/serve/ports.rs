@@ -1,4 +1,4 @@
-//! Fixed ports of commands: an engine never answers for another, whoever listens on its port.
+//! Tests of fixed ports in commands: no engine answers for another, whatever program listens on its port.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! Test of the files of a waiting model, which are read while the model that it waits for still answers.
+//! Test of read-ahead: a waiting model's files are read while the model that must stop for it still answers.
 
 use std::thread;
 

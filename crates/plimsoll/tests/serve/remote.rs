@@ -1,4 +1,4 @@
-//! Models on a server: they are planned before the engine downloads them, and a server that fails delays nothing.
+//! Tests of models on a server: they are planned before the engine downloads them, and a failing server delays nothing.
 
 use std::io::Read;
 use std::process::Command;

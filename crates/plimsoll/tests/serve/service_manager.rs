@@ -1,4 +1,4 @@
-//! Tests of the server under a service manager: what it tells systemd, and the units that it prints.
+//! Tests of the server under systemd: its state notifications, and the units that it prints.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Engines on Unix sockets in folders of their own.
+//! Tests of engines on Unix sockets, each in a folder of its own.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,6 @@
-//! Tests of traces: each request is a trace with its phases, joined to the client's, and no collector delays a request.
+//! Tests of traces: each request is a trace with its phases, and continues the client's trace.
+//!
+//! A slow or failing trace collector delays no request.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Loads around the moment in which another process takes the card's memory.
+//! Tests of loads during which another process takes the card's memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};

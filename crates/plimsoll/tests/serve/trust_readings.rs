@@ -1,4 +1,4 @@
-//! Test that each load is decided on a reading of the card taken for it.
+//! Test that each load is decided on a new reading of the card's memory.
 
 use std::path::Path;
 use std::thread;

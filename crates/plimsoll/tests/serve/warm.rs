@@ -1,4 +1,4 @@
-//! Tests of slots that are saved before a model leaves and restored after its next load.
+//! Tests of warm swaps: slots are saved before a model is stopped, and restored after its next load.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Tests of the webhook: failures reach it, it learns no secret, and a receiver that misbehaves costs no request.
+//! Tests of the webhook: it gets every failure and no secret, and a misbehaving receiver affects no request.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

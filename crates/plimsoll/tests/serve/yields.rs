@@ -1,4 +1,4 @@
-//! Tests of memory that models leave to other programs, on a fake card that engines and those programs share.
+//! Tests of memory that models free for other programs (yields), on a fake card that both share.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::net::TcpStream;

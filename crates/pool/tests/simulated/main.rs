@@ -1,4 +1,4 @@
-//! The simulated card counts, refuses, and finds every broken rule.
+//! Tests of the simulated card: its memory count, its refusals, and its detection of every rule violation.
 
 #[path = "card.rs"]
 mod simulated;

@@ -1,6 +1,6 @@
-//! Pauses between the last answer of a model and the next request for it.
+//! Pauses of a model's clients, from the end of the last answer to the next request.
 //!
-//! They show whether its clients go on. An agent calls again after a pause of about the same length each time.
+//! They predict whether another request will follow. An agent makes its requests with pauses of about the same length.
 
 use std::time::Duration;
 

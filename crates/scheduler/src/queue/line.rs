@@ -1,4 +1,4 @@
-//! Fair queue of one model's requests: clients take turns by priority, and none is passed for ever.
+//! Fair queue of one model's requests: clients take turns by priority, and no client starves.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,6 +1,7 @@
-//! Engines that sleep: they have freed their memory while idle, and take it again with their next request.
+//! Sleeping engines, which free their memory while idle and allocate it again for the next request.
 //!
-//! The claim of a sleeping engine stands, but another model may have what the engine does not hold.
+//! A sleeping engine keeps its claim (the memory that it may take), but another model may borrow the part that it has
+//! freed.
 
 use plimsoll_base::RunId;
 

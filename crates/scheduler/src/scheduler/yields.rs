@@ -1,5 +1,7 @@
-//! Memory that models leave to other processes: what an operator keeps free, what other processes take, and programs
-//! that have precedence.
+//! Yields: card memory that models leave to other programs.
+//!
+//! There are three kinds: memory that an operator keeps free, memory that other processes take, and programs with
+//! precedence.
 
 use plimsoll_base::{Bytes, CardId, Order, Reason, RunId};
 

@@ -1,5 +1,4 @@
-//! Rules for the stay of a loaded model: its protection after the load, its hold between two requests, and the
-//! cost of its eviction.
+//! Rules that keep a model loaded: its protection after the load, its hold between two requests, and its eviction cost.
 
 use std::time::Duration;
 

@@ -1,7 +1,10 @@
-//! Obstacle of a waiting model: the runs and the yields that have to end before it gets its memory.
+//! Obstacle to a waiting model: the runs (engine processes) and the yields that must end before it gets its memory.
 //!
-//! DECISION: it is kept with the search, because only the search knows what models before it were promised. A run that leaves
-//! and whose memory is not needed is no part of it: a reader would wait for that run in vain.
+//! A yield is memory that models leave to other programs.
+//!
+//! DECISION: the obstacle is computed by the search for memory. Only the search knows what it has promised to models
+//! that come before. A run that is ending but whose memory is not needed is left out, because waiting for it would be
+//! in vain.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 

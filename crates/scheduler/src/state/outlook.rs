@@ -1,4 +1,4 @@
-//! Outlook of each model for displays: its turn to be stopped for another model, and the wait of its requests.
+//! Forecast of each model for displays: its rank among the models to stop next, and the wait of its requests.
 
 use plimsoll_base::{Order, Reason};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Rank of each engine for eviction, from engines that are already ending to those that are never stopped.
+//! Eviction rank of each run (engine process) that holds card memory, from runs that are already ending to pinned ones.
 
 use std::collections::BTreeSet;
 

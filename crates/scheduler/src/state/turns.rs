@@ -1,6 +1,6 @@
 //! Order in which waiting models get memory: usually the model that has waited longest comes first.
 //!
-//! A model that has waited longer than `patience` comes before all others; models to preload come last. A priority
+//! A model that has waited longer than `patience` comes before all others. Models to preload come last. A priority
 //! changes the time from which a wait counts.
 
 use std::cmp::Reverse;

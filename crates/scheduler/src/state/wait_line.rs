@@ -1,4 +1,4 @@
-//! Cause of a wait in one line of plain English, for the client that waits.
+//! One-line explanation of a wait, in plain English, for the waiting client.
 
 use plimsoll_base::{CardId, RunId, counted};
 

@@ -1,4 +1,6 @@
-//! Reason for the wait for a model: the runs, yields and models before it that stand in the way, each by name.
+//! Reason for a model's wait: the runs (engine processes), yields and earlier models in its way, each by name.
+//!
+//! A yield is memory that models leave to other programs.
 
 use plimsoll_base::{Bytes, CardId, Reason, RunId};
 

@@ -1,15 +1,19 @@
-//! Simulation of four models and eight clients on a budget for some of them: answers, waits and loads of a minute.
+//! Simulation of four models and eight clients, with memory for some of the models: answers, waits and loads in a
+//! minute.
 //!
-//! Two sets of models fit: the smallest with the largest (A), and the three smaller ones (B). A change from one set to the
-//! other costs a load of 34.5 GiB or of 22.1 GiB. Such loads take most of the minute, so the answers between two changes decide.
+//! Two sets of models fit: the smallest with the largest (A), and the three smaller ones (B). A change from one set to
+//! the other costs a load of 34.5 GiB or of 22.1 GiB. Such loads take most of the minute. So the number of answers
+//! between two changes decides the result.
 //!
-//! Where each client asks any of the four by chance, it asks four times on average until it needs set A, and twice until
-//! it needs set B. A schedule that changes only when all clients wait for the other set changes least: two changes for each
-//! 48 answers. [`Offline::piled`] computes it for the clients' actual requests, all of them known beforehand. With the times of
-//! [`QUICK`] two changes take 6.7 s and their answers 1.6 s, so that about 360 answers a minute can be had. The scheduler
-//! gave 167 before it waited for a model to be quiet (that is, without a hold), and gives 340 now. With the longer answers of
-//! [`SLOW`] the three are 248, 169 and 235: no order of loads gives 1.5 times as many, because the answers of one client
-//! follow each other.
+//! If each client asks for any of the four models at random, it makes four requests on average before it needs set A.
+//! It makes two before it needs set B. A schedule changes least if it changes only when all clients wait for the other
+//! set. It then makes two changes for each 48 answers. [`Offline::piled`] computes it for the clients' actual requests,
+//! all of them known beforehand.
+//!
+//! With the times of [`QUICK`], two changes take 6.7 s and their answers 1.6 s. So about 360 answers a minute are
+//! possible. The scheduler reached 167 before it waited for a model to be quiet (without a hold), and reaches 340 now.
+//! With the longer answers of [`SLOW`], the three figures are 248, 169 and 235. There, no order of loads gives 1.5
+//! times as many, because the answers of one client follow each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests of the time to live that a client sets for a run.
+//! Tests of the time to live that a client sets for a run (engine process).
 
 use std::time::Duration;
 

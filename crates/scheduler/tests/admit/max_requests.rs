@@ -1,4 +1,4 @@
-//! Tests of engines that start anew after a number of requests.
+//! Tests of engines that are restarted after a set number of requests.
 
 use plimsoll_scheduler::{ModelState, RunId};
 

@@ -1,4 +1,4 @@
-//! Tests of models that were measured to take more than was planned or declared for them.
+//! Tests of models whose measured memory exceeds the planned or declared memory.
 
 use plimsoll_base::{Bytes, CardId, CardKind};
 use plimsoll_scheduler::{

@@ -1,4 +1,4 @@
-//! Offline schedules of the four models: all requests are known beforehand, so that they bound what a scheduler can reach.
+//! Offline schedules of the four models, which know all requests beforehand: an upper bound for any scheduler.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! Tests of an operator's load beside requests for the same model: each stands on its own.
+//! Tests of an operator's load command beside client requests for the same model: neither depends on the other.
 
 use plimsoll_base::Bytes;
 use plimsoll_scheduler::{ModelId, ModelState, Moment, RequestId, SchedulerEffect, SchedulerEvent};

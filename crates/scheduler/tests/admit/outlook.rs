@@ -1,4 +1,4 @@
-//! Tests of the outlook and of dry runs: what they say is what then happens.
+//! Tests of forecasts and dry runs: the scheduler later does what they predict.
 
 use std::collections::BTreeSet;
 

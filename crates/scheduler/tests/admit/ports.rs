@@ -1,4 +1,4 @@
-//! Tests of models that listen on one fixed port: they are never loaded at once, whatever memory is free.
+//! Tests of models that share one fixed port: only one of them is loaded at a time, however much memory is free.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Tests of unreliable information: unanswered requests, learned needs, loads that only write log lines,
-//! other processes, old readings.
+//! Tests of unreliable information: unanswered requests, learned memory needs, and loads that only write log lines.
+//!
+//! They also cover memory of other processes, and outdated memory readings.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of a model's last use, its idle time, and the cause that is told when it leaves.
+//! Tests of a model's last use, its idle time, and the reported reason for its unload.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of the line that says what a request waits for.
+//! Tests of the one-line explanation that a waiting client gets.
 
 use std::time::Duration;
 

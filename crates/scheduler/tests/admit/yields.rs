@@ -1,4 +1,4 @@
-//! Tests of memory that models leave to other processes.
+//! Tests of yields, the memory that models leave to other programs.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Notifications of the daemon's state to systemd (sd_notify(3)).
 //!
-//! DECISION: a socket of our own instead of a crate. The crates block where the manager does not read, and the
-//! daemon has one thread. Here a full queue costs the notification, and the next one repeats what matters.
+//! DECISION: the daemon writes to the socket itself, without a crate. The crates block while systemd does not read, and
+//! the daemon has one thread. Here a full queue drops the notification, and the next one repeats what matters.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};

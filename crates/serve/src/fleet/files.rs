@@ -1,7 +1,7 @@
-//! Model files between hosts: what this host gives to others, what it lacks, and the copy in progress.
+//! Model files between hosts: the files that this host gives to others, the files that it lacks, and the current copy.
 //!
-//! A host asks for the files of a model by the model's name and the digest of its offer, and for bytes by the SHA-256 of
-//! their file. No path goes over the network: each side has its own, from its configuration.
+//! A host requests the list of files by the model's name and the digest of its offer. It requests bytes by the SHA-256
+//! of their file. No path goes over the network: each side takes its own paths from its configuration.
 
 mod ask;
 mod give;

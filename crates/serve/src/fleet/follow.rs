@@ -1,4 +1,5 @@
-//! News of the fleet as they come in: from a watch of the store, or in a large fleet from another host.
+//! Receiver of fleet news (store records and changes): from a watch of the store or, in a large fleet, from another
+//! host.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! News of the fleet from another host, which has them from the store or from a third one.
+//! Receiver of fleet news (store records and changes) from another host, instead of from the store itself.
 //!
-//! DECISION: what a host tells is advice. Figures of the store by which a restored one is known, and revoked certificates,
-//! are read from the store itself: a host that lies could make others begin new lives, or leave the fleet.
+//! DECISION: news from another host are advice only. Two things are read from the store itself: revoked certificates,
+//! and the figures that reveal a restored store. Otherwise a lying host could make others start new lives (register
+//! anew) or leave the fleet.
 
 use std::future::poll_fn;
 use std::io;

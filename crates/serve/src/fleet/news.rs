@@ -1,4 +1,6 @@
-//! News of this host for the fleet: which models run here and what it offers; and metrics of the fleet.
+//! Reports of this host's state to the fleet: its loaded models, and its offers (the models that it can serve).
+//!
+//! The file also builds the overview of the fleet for displays, and the fleet's metrics.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

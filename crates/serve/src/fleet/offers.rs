@@ -1,4 +1,4 @@
-//! Offers of this host: the models that it has, with the memory that each takes.
+//! Offers of this host: the models that it can serve, with the memory that each takes.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Pass of a request: for a run of this host, or for another host of the fleet.
+//! Permission to send one request (a pass): to an engine process of this host, or to another host of the fleet.
 
 use std::cell::Cell;
 use std::pin::Pin;

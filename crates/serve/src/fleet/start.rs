@@ -1,4 +1,6 @@
-//! Start of the membership in a fleet: name, address, port for hosts and proof, from settings and certificate.
+//! Setup of the membership in a fleet: host name, addresses, port for hosts, and credentials.
+//!
+//! The settings and the host's certificate determine them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;

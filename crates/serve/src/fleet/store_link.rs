@@ -1,4 +1,4 @@
-//! Lease of this host in the fleet's store, and the ticks of the node.
+//! Lease of this host in the fleet's store, transactions on the store, and the timer of the fleet's state machine.
 
 use std::rc::Rc;
 use std::time::Duration;

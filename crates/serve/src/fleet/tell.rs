@@ -1,4 +1,4 @@
-//! Telling of the fleet's news to other hosts.
+//! Sender of fleet news (store records and changes) to other hosts.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! News of the fleet for hosts that do not watch the store themselves: all records, and then each change.
+//! Fleet news that this host sends to hosts which do not watch the store: all records, then each change.
 
 use std::cell::{Cell, RefCell};
 

@@ -1,4 +1,4 @@
-//! What the hosts of a fleet show each other: certificates of the fleet's authority, or a key that all share.
+//! Credentials between the hosts of a fleet: certificates of the fleet's authority, or a shared key.
 
 use std::cell::RefCell;
 use std::fmt;

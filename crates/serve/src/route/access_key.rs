@@ -1,4 +1,4 @@
-//! API key of a request: rights, limits, and what it has used of them.
+//! API key of a request: its rights, its limits, and the use so far.
 
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! Allowance per minute that refills all the time: requests or tokens of an API key.
+//! Allowance per minute of an API key, in requests or tokens, which refills continuously (token bucket).
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Questions of the daemon itself to an engine, over a connection of its pool or a new one.
+//! Requests of the daemon itself to an engine, over a pooled or a new connection.
 
 use std::time::Duration;
 

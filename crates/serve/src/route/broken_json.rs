@@ -1,7 +1,7 @@
-//! Faults of request bodies that should be JSON: refused with 400 before a load, or instead of the engine's 500.
+//! Check for malformed JSON in request bodies: 400 before a load, or in place of the engine's 500.
 //!
-//! DECISION: only a body whose model is not loaded, or that an engine has refused, is parsed for this. A parse of each
-//! prompt would cost every request.
+//! DECISION: a body is parsed only if its model is not loaded, or if an engine has refused it. To parse each prompt
+//! would slow down every request.
 
 use http::StatusCode;
 use memchr::memmem;

@@ -1,8 +1,9 @@
-//! Cut-through of a large hop: its body goes to the engine while it arrives, unread.
+//! Cut-through of a large request from another host: its body streams to the engine while it arrives, without parsing.
 //!
-//! The host that passed the request on has read the body, found the model's name in it, and keeps it.
-//! DECISION: here nothing is kept, so nothing is sent twice from here. Where the engine's connection is lost before an
-//! answer, the other host is told to send the request again, as it is where a seat has moved.
+//! The host that passed the request on has already read the body and found the model's name. It keeps the body.
+//!
+//! DECISION: this host keeps no copy, so it sends nothing twice. If the engine's connection is lost before an answer,
+//! it tells the other host to send the request again. It does the same if the model has moved to another host.
 
 use std::cell::RefCell;
 use std::rc::Rc;

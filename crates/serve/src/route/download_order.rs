@@ -1,4 +1,4 @@
-//! Order to download a model: `{"model": "USER/REPO:QUANT"}`, or the address of its file.
+//! Request to download a model: `{"model": "USER/REPO:QUANT"}`, or the URL of its file.
 
 use http::StatusCode;
 use plimsoll_hub::download_name;

@@ -1,9 +1,9 @@
-//! Metrics of engines on one page of Prometheus' text format, each series of several engines with its model as a label.
+//! Metrics of all engines on one page in Prometheus' text format; with several engines, each series has a model label.
 //!
-//! The pages of engines are foreign text: what is not in the format is left out, and so is what goes beyond the bounds.
+//! Engines are untrusted: lines that are malformed or exceed the limits are left out.
 //!
-//! DECISION: where one model is configured, its engine's series are written as the engine has them, without the label.
-//! What reads the page of a llama-server alone (dashboards, its own tests) then reads this one.
+//! DECISION: with a single configured model, its engine's series are passed on without the label. Tools that read the
+//! page of a llama-server alone (dashboards, its own tests) can then read this one.
 
 use std::collections::{BTreeMap, HashSet};
 

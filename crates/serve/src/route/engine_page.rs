@@ -1,4 +1,4 @@
-//! Short questions to a loaded engine that neither wait for admission nor count as its use.
+//! Short queries to a loaded engine, which need no admission and do not count as use of the model.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! Pieces of a request body, copied together where one would hold a read buffer that it does not fill.
+//! Collector of the pieces of a request body, which copies small pieces together.
+//!
+//! A small piece would otherwise keep a whole, mostly empty read buffer in memory.
 
 use std::mem;
 

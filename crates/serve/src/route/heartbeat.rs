@@ -1,7 +1,7 @@
-//! Comments in an event stream whose request waits for its model, so that no client or proxy takes the server for dead.
+//! Heartbeat comments in an event stream whose request waits for its model, so that clients and proxies do not time
+//! out.
 //!
-//! The client gets its headers before the model has the request. A failure after that is the last event of the
-//! stream.
+//! The client gets its headers before the engine has the request. A failure after that is the last event of the stream.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

@@ -1,4 +1,4 @@
-//! Request of another host of the fleet: a client's request that is passed on, the wish for news or for model files.
+//! Types for requests from another host of the fleet: a forwarded client request, fleet news, or model files.
 
 use std::pin::Pin;
 

@@ -1,6 +1,6 @@
-//! Memory of each device by model and by use (`/memory`), in the terms that llama-server's log prints.
+//! Memory of each device by model and by use (`/memory`), in the terms of llama-server's log.
 //!
-//! llama.cpp's proposal for such an endpoint (issue 26129) is not settled; the words for the three uses are its own.
+//! llama.cpp has no final design for such an endpoint (issue 26129). The names of the three uses follow its proposal.
 
 use serde_json::{Value, json};
 

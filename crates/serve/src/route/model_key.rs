@@ -1,7 +1,7 @@
 //! Search for the top-level `"model"` key in a JSON request body.
 //!
-//! The start of the body is searched while it arrives. If it names no model, the end is searched backwards, and
-//! the rest only after that: clients write the key first, or behind the messages.
+//! The start of the body is searched while it arrives. If it has no such key, the end is searched backwards, and then
+//! the rest. Clients write the key either first or after the messages.
 //!
 //! If the key occurs several times, the last one counts, as in the engine's JSON library (nlohmann::json).
 

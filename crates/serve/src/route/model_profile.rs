@@ -1,4 +1,6 @@
-//! Profile of a model for clients, from its file's header and its flags: known before it is loaded.
+//! Profile of a model for clients, such as size and context length, from its file's header and its flags.
+//!
+//! It is known before the model is loaded.
 
 use std::time::SystemTime;
 

@@ -1,7 +1,7 @@
 //! Endpoints that the daemon answers itself: listings, load and unload, logs, metrics and status.
 //!
-//! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's
-//! own API (`/api/status`).
+//! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's own API
+//! (`/api/status`).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Model of a request: named in the body or in `?model=`, or the one that stands in where no known model is named.
+//! Choice of the model for a request: the model named in the body or in `?model=`, or else a default.
 
 pub(crate) mod in_body;
 

@@ -1,4 +1,7 @@
-//! Requests of other hosts of the fleet: a client's request with the token of the model's seat, or one for a certificate.
+//! Handler for requests from other hosts of the fleet: clients' requests, fleet news, model files, and certificates.
+//!
+//! A client's request comes with the token of the model's seat. A seat is the fleet's record that a model is loaded on
+//! a host. Its token is the revision of the store at which the seat was claimed.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! Listener for other hosts of the fleet, with TLS where hosts have certificates.
+//! Listener for other hosts of the fleet, with TLS if the hosts have certificates.
 //!
-//! No page of a browser and no key of a client is served here. Many strangers that shake hands slowly take the places
-//! of each other, and of no host.
+//! It serves no browser pages and accepts no API keys of clients. Clients with slow handshakes can only displace each
+//! other, not a connected host.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Rights that requests need, the limits of their keys, and the audit log.
+//! Authorisation of requests: the required right, the limits of the API key, and the audit log.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
-//! Joined writes: a short head and a short body leave in one piece.
+//! Combined writes: a short head and a short body are sent as one buffer.
 //!
-//! `send` of one piece takes the kernel 0.2 us less than `writev` of two, for a request and for its answer.
+//! One `send` takes the kernel 0.2 us less than a `writev` of two buffers, for a request and for its answer.
 
 use std::io::IoSlice;
 

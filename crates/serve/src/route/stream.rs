@@ -1,7 +1,6 @@
-//! Stream of an engine's answer to the client.
+//! Response body that streams an engine's answer to the client.
 //!
-//! If the engine fails, an event stream ends in an `error` event; for any other answer, the connection is
-//! closed.
+//! If the engine fails, an event stream ends with an `error` event. For any other answer, the connection is closed.
 
 mod joined;
 mod pace;

@@ -1,4 +1,4 @@
-//! An engine's answer while its body is read from the connection.
+//! Reader of an engine's response body, which also drives the connection that delivers it.
 
 use std::future::poll_fn;
 use std::pin::Pin;

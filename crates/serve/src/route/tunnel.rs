@@ -1,4 +1,4 @@
-//! Upgraded connections (websockets): the bytes of client and engine, passed on as they come.
+//! Tunnel for upgraded connections (websockets), which passes bytes unchanged between client and engine.
 
 use std::cell::Cell;
 use std::fmt;

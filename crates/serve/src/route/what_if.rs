@@ -1,4 +1,4 @@
-//! Request of `/api/what-if`: a model and the settings to plan it with, or memory to keep free, from the query.
+//! Query parser of `/api/what-if`: a model and the settings to plan it with, or memory to keep free.
 
 use http::StatusCode;
 use plimsoll_base::Bytes;

@@ -1,4 +1,4 @@
-//! `/api/yield`: memory of a card that an operator keeps free for other programs.
+//! Endpoint `/api/yield`: memory of a card that an operator keeps free for other programs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tokens, time to the first token and speed of a model's answers.
+//! Statistics of a model's answers: tokens, time to the first token, and speed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Downloads of models by name or address into the folder of downloads, and the removal of what lies there.
+//! Downloads of models by name or URL into the download folder, and their removal.
 
 mod fit;
 

@@ -1,4 +1,4 @@
-//! Fixed port of a command: nobody may listen on it before the engine is started.
+//! Check of a command's fixed port: the port must be free before the engine starts.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};

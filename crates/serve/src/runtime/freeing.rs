@@ -1,4 +1,4 @@
-//! Idle engines that free memory on request and stay up, before any is stopped for room.
+//! Requests to idle engines to free memory without exiting, made before any engine is stopped for another model.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Bound of an engine's host memory, at which the kernel ends that engine and no other program.
+//! Limit on an engine's host memory, at which the kernel kills this engine instead of another program.
 
 use plimsoll_base::{Bytes, Placement, RunId, Share};
 use plimsoll_probe::HOST_CARD;

@@ -1,4 +1,4 @@
-//! Memory of engines that nothing plans, as it was measured, kept over a restart of the daemon.
+//! Measured memory of engines that the planner does not know, kept across restarts of the daemon.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Reading of a waiting model's files into the page cache, while the models that it waits for still answer.
+//! Read-ahead of a waiting model's files into the page cache, while the models that must stop for it still answer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

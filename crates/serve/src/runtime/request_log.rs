@@ -1,4 +1,6 @@
-//! Log of requests: a line when one starts to wait, and a line when it ends. Those in between are listed.
+//! Request log: one line when a request starts to wait, and one line when it ends.
+//!
+//! Requests in between are available as a list.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

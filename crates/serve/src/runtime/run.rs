@@ -1,7 +1,7 @@
-//! Run of an engine: one engine process, from the scheduler's order to start it until its end is reported.
+//! Run of an engine: one engine process, from the scheduler's start command until its end is reported.
 //!
-//! If another process takes the engine's port, the engine is started again on another port. The scheduler is
-//! not notified of that.
+//! If another process takes the engine's port, the engine is started again on another port. The scheduler is not
+//! notified of that.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;

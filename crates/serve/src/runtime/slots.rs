@@ -1,9 +1,9 @@
-//! Warm swaps: the slots of a llama-server are saved before its model leaves, and restored after its next load.
+//! Warm swaps: the slots of a llama-server are saved before its model is stopped, and restored after its next load.
 //!
-//! DECISION: off unless `warm` gives a bound, because the files hold users' prompts. Then it is measured what pays:
-//! the time to save and restore a token, from the saves and restores before, must be less than the time to compute it,
-//! which the engine itself reports. A save that takes longer than half of that is ended together with the engine,
-//! which leaves anyway. The engine's own cache of idle prompts (`-cram`) is not saved.
+//! DECISION: warm swaps are off unless `warm` sets a size limit, because the files hold users' prompts. Then
+//! measurements decide whether a save pays. The time to save and restore a token comes from earlier swaps. It must be
+//! less than the time to compute the token, which the engine reports. A save that takes longer than half of that is
+//! aborted together with the engine, which ends anyway. The engine's own cache of idle prompts (`-cram`) is not saved.
 
 mod engine;
 mod key;

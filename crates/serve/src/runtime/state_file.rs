@@ -1,4 +1,4 @@
-//! Files that a daemon keeps in the state folder over a restart, for its user alone.
+//! Files in the state folder that survive a restart of the daemon, private to its user.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;

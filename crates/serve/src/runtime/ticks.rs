@@ -1,4 +1,4 @@
-//! Timer of the scheduler.
+//! Timer that calls the scheduler when its next deadline is due.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
-//! Traces of requests for an OpenTelemetry collector: OTLP over HTTP, as JSON.
+//! Trace exporter for an OpenTelemetry collector: spans of requests in OTLP over HTTP, as JSON.
 //!
-//! A request that ends hands its times to a thread, which makes the spans and sends them; no request waits for it.
+//! A finished request hands its times to a thread, which builds and sends the spans. No request waits for it.
 
 // DECISION: the JSON form of OTLP, which each collector takes beside the binary one, is written here. The crates of
 // OpenTelemetry bring a second HTTP client and protobuf into the program for the same five spans.

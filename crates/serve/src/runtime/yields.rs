@@ -1,4 +1,4 @@
-//! Memory that models leave to other programs: an operator's order, and programs with precedence that start.
+//! Yields, the memory that models leave to other programs: on an operator's command, or for programs with precedence.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Trial of the service in virtual machines: Debian boots with systemd, and `bench/qemu/service` goes through its life.
+//! Test of the installed service in virtual machines: Debian boots with systemd, and `bench/qemu/service` runs the
+//! service.
 //!
-//! DECISION: debootstrap and Debian's own kernel instead of an image of others. Nothing but packages is fetched, and
-//! the machine is what `apt install` makes of a fresh Debian.
+//! DECISION: the image is built with debootstrap and Debian's own kernel, not downloaded. Only packages are fetched,
+//! and the machine equals a fresh Debian after `apt install`.
 
 use std::os::unix::fs::PermissionsExt;
 

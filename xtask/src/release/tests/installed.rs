@@ -1,4 +1,4 @@
-//! Tests of the packages in fresh systems: the deb in Debian by chroot, and the image without any other system.
+//! Tests of the packages on clean systems: the deb in a Debian chroot, and the image with no other system files.
 
 use std::collections::BTreeSet;
 

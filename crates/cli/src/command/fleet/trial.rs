@@ -1,4 +1,4 @@
-//! `plimsoll fleet try`: a fleet on one machine, of which one host has no model file, and a request to that host.
+//! `plimsoll fleet try`: trial fleet on one machine, with a request to a host that lacks the model file.
 
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,6 @@
-//! Contexts, answers of `--fit` and hints that are held to the host's memory, which the search on cards does not see.
+//! Limit of plans by host memory: it lowers contexts, results of `--fit` and hints that need more than the host has.
+//!
+//! The search itself looks at the cards alone.
 
 use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint};
 use plimsoll_flags::Options;

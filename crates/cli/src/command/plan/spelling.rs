@@ -1,4 +1,4 @@
-//! Engine flags on the command line of a plan: in front of `--` as well as after it.
+//! Normalisation of `plimsoll plan`'s command line: engine flags may stand before `--` as well as after it.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,6 @@
-//! Files and programs that a service can reach, before it runs: by its user, its home and its search path.
+//! Check of files and programs for a systemd service: those that its user, home folder and `PATH` can reach.
+//!
+//! The check runs before the service starts.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! `plimsoll download`: a running server fetches a model, and its progress is followed.
+//! `plimsoll download`: command that has a running server fetch a model, and shows the progress.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

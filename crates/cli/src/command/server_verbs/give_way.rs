@@ -1,4 +1,4 @@
-//! `plimsoll yield`: memory of a card that a running server keeps free for other programs.
+//! `plimsoll yield`: order to a running server to keep memory of a card free for other programs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

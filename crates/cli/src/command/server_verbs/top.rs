@@ -1,4 +1,4 @@
-//! `plimsoll top`: the terminal, the server's snapshots and the keys, brought together.
+//! `plimsoll top`: event loop that connects the terminal, the server's snapshots and the keyboard.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Lines below the list of `plimsoll top`: what models wait for, and what happened last.
+//! Activity lines below the list of `plimsoll top`: the reasons for waits, and the latest events.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Screens drawn on a buffer in memory.
+//! Tests of the screens of `plimsoll top`, drawn on a buffer in memory.
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_probe::{Holder, Machine, Reading};

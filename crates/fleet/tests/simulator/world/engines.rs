@@ -1,4 +1,4 @@
-//! Engines, clients and faults of the world.
+//! Engines, clients and faults in the simulator's world.
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{

@@ -1,4 +1,4 @@
-//! Leases of the world's hosts: granted at once, late, or with an answer that is lost.
+//! Leases of the simulated hosts: granted at once, granted late, or granted with an answer that is lost.
 
 use super::{Happening, TTL, World, ms};
 

@@ -1,4 +1,4 @@
-//! End of a child process: orders to stop it, and collection of its last output and exit status.
+//! End of a child process: the stop commands, and collection of its last output and exit status.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The forty-eight clients that behave: chats and streams, on fresh and kept connections, with time to think.
+//! The forty-eight well-behaved clients: chats and streams, on new and reused connections, with pauses in between.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The sixteen clients that misbehave, each in a way of its own, while a round is hostile.
+//! The sixteen hostile clients, each with a different kind of abuse, active in hostile rounds only.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

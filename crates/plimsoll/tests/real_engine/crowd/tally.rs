@@ -1,4 +1,4 @@
-//! Latencies, lost requests, and the acts of hostile clients.
+//! Counters of latencies, lost requests, and actions of hostile clients.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
-//! Questions to a host that gives files: the list of a model's files, and one part of a file.
+//! Client for model files of another host: it requests the list of a model's files, and one part of a file.
 //!
-//! What it answers is untrusted: a part is exactly what was asked for, or the host lies.
+//! The response is untrusted. A part with other than the requested bytes is an error.
 
 use std::time::Duration;
 

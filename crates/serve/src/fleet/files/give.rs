@@ -1,7 +1,7 @@
-//! Files that this host gives to others: their list, and bytes of them, for models that it offers.
+//! Server for model files: it gives other hosts the list of a model's files and their bytes, for offered models only.
 //!
-//! DECISION: a file is named by its SHA-256, and looked for among those of one model. So nothing that another host sends
-//! becomes a path, and a file that has changed is another one.
+//! DECISION: a request names a file by its SHA-256, which is searched among the files of one model. So nothing that
+//! another host sends becomes a path, and a changed file counts as a different one.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
-//! Order to copy a model's files: from the daemon that found no host with room, to the host that is to have them.
+//! Copy order: a request that tells another host to copy a model's files to itself.
+//!
+//! A daemon sends it when no host that has the files has room for the model.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Bound on bytes a second: each part waits until those before it have had their time.
+//! Rate limit in bytes per second: each part of a file waits until the earlier parts have used their time.
 
 use std::cell::Cell;
 use std::time::Duration;

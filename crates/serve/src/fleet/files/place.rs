@@ -1,4 +1,5 @@
-//! Place of a file in a model: each host has its own path for it.
+//! Role of a file within a model (such as weights or projector), which identifies the file on hosts with different
+//! paths.
 
 use std::path::{Path, PathBuf};
 

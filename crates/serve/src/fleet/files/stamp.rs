@@ -1,4 +1,5 @@
-//! Stamp of a file, which changes when the file does, and the SHA-256 of a file that did not change meanwhile.
+//! Change detection for files (device, inode, size, time of change), and SHA-256 of a file that stays unchanged
+//! meanwhile.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,6 +1,6 @@
-//! Copy of a model's files from another host: their list, then each that is missing, part by part.
+//! Copy of a model's files from another host: it fetches their list, then each missing file, part by part.
 //!
-//! A thread writes the files; it asks this task for each part, so that bytes come over the connections of the fleet.
+//! A thread writes the files and asks this task for each part, so that the bytes use the fleet's connections.
 
 use std::rc::Rc;
 use std::time::Duration;

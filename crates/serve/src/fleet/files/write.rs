@@ -1,4 +1,4 @@
-//! Writing of copied files, on a thread of its own that asks the fleet's task for each part.
+//! Writer of copied model files: a separate thread that asks the fleet's task for each part.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The latest conversations, with the models that answer them.
+//! Bounded list of the latest conversations, with the model that answers each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

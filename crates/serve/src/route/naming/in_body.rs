@@ -1,4 +1,4 @@
-//! Name of a model in a request's body: JSON or a form.
+//! Search for the model's name in a request body, which is JSON or a form.
 
 use std::mem;
 

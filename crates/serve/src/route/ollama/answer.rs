@@ -1,4 +1,4 @@
-//! Answers of Ollama's API, made of an engine's.
+//! Translation of an engine's answers into those of Ollama's API.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Answers of an engine's OpenAI API, and of llama-server's `/infill`, as far as Ollama's API tells of them.
+//! Engine answers of the OpenAI API and of llama-server's `/infill`, limited to the fields that Ollama's API needs.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Images of Ollama's requests as `image_url` parts of OpenAI's.
+//! Translation of images in Ollama's requests into `image_url` parts of OpenAI's API.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Stream of Ollama's API (one JSON object a line), made of an engine's event stream.
+//! Translation of an engine's event stream into a stream of Ollama's API (one JSON object a line).
 
 use std::time::{Duration, Instant};
 

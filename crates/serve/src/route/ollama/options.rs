@@ -1,4 +1,4 @@
-//! Ollama's `options` as parameters of llama-server.
+//! Translation of Ollama's `options` into parameters of llama-server.
 
 use serde_json::{Map, Value};
 

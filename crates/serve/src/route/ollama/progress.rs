@@ -1,4 +1,4 @@
-//! Progress of a download as the lines of Ollama's `/api/pull`.
+//! Translation of a download's progress into the lines of Ollama's `/api/pull`.
 
 use std::task::{Context, Poll, ready};
 

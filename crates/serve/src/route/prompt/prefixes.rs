@@ -1,4 +1,4 @@
-//! Prefixes of a prompt, kept as hashes, to tell whether a later prompt begins like it.
+//! Hashes of prompt prefixes, which show whether a later prompt begins in the same way.
 
 use std::hash::{DefaultHasher, Hasher};
 

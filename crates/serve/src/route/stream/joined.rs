@@ -1,8 +1,8 @@
-//! Events of a stream that are there at the same time, joined to one piece.
+//! Batching of events that arrive in a stream at the same time: they are joined into one chunk.
 //!
-//! DECISION: an engine sends each event as a chunk of its own, and a daemon that has much to do finds many of them in one
-//! read. As one chunk they take one write here, one record of TLS, and one chunk of the host that passed the request on.
-//! Their bytes are copied, which takes less than a chunk does. Nothing waits for more events.
+//! DECISION: an engine sends each event as a separate chunk, and a busy daemon finds many of them in one read. As one
+//! chunk they take one write, one TLS record, and one chunk at a host that passed the request on. To copy their bytes
+//! costs less than another chunk. The daemon never waits for more events.
 
 use std::task::{Context, Poll};
 

@@ -1,9 +1,9 @@
-//! Pace of an event stream whose events come faster than a person reads.
+//! Rate limit on reads of an event stream whose events arrive faster than a person reads.
 //!
-//! DECISION: after eight pieces with less than a millisecond between them, an engine's connection is read once in a
-//! millisecond, until it has nothing to read. Each read costs the engine, the daemon and the client a change of threads,
-//! and 64 streams at full speed took two and a half times as long as with reads of many events (measured). A token that
-//! takes longer than a millisecond is passed on at once, as is the first of each burst.
+//! DECISION: after eight pieces with less than a millisecond between them, the engine's connection is read once per
+//! millisecond. This ends when a read finds no data. Each read costs the engine, the daemon and the client a thread
+//! switch. At full speed, 64 streams took two and a half times as long as with reads of many events (measured). A token
+//! that takes longer than a millisecond is passed on at once, as is the first of each burst.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

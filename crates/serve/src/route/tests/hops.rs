@@ -1,4 +1,4 @@
-//! Tests of large requests of other hosts, which go to the engine while they arrive.
+//! Tests of large requests from other hosts, whose body streams to the engine while it arrives.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Fuzzing of everything that a client sends: heads, bodies, names of models, parts; and of event streams.
+//! Fuzz tests of all client input (request heads, bodies, model names, multipart forms) and of event streams.
 
 use std::collections::VecDeque;
 

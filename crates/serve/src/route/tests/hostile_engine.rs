@@ -1,4 +1,4 @@
-//! Fuzzing of everything that an engine answers: status lines, headers, bodies of every framing, counts of tokens.
+//! Fuzz tests of all engine output: status lines, headers, bodies of every framing, token counts.
 
 use std::cell::RefCell;
 use std::rc::Rc;

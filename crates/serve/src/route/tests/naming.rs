@@ -1,4 +1,4 @@
-//! Tests of requests that name no model or an unknown one, and of what an engine answers for the whole server.
+//! Tests of requests that name no model or an unknown one, and of engine answers that describe the whole server.
 
 use plimsoll_scheduler::ModelState;
 

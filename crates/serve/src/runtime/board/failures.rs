@@ -1,4 +1,4 @@
-//! List of failures of this run and of earlier ones, for displays and for the file that keeps them.
+//! List of failures since the daemon's start and before it, for displays and for the state file.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Failures kept over a restart: a bounded file in the state folder, for the daemon's user alone.
+//! State file of failures, which survives a restart: bounded, in the state folder, private to the daemon's user.
 
 use std::io;
 use std::path::Path;

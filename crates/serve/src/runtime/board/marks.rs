@@ -1,4 +1,4 @@
-//! Bounded rings of what happened: loads and stops as marks of a time line, failures with causes and hints.
+//! Bounded event history: loads and stops as marks on a timeline, failures with causes and hints.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Division of the memory in use on a card among its holders, whose parts add up to the driver's figure.
+//! Division of a card's used memory among its holders; the parts add up to the driver's figure.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Bounded history of the memory that each model held on each card, for the time line of the last hour.
+//! Bounded history of each model's memory on each card, for the timeline of the last hour.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Webhook of failures: each new one is sent as a JSON document to a server of the operator's choice.
+//! Webhook for failures: the daemon sends each new one as a JSON document to a server that the operator chooses.
 //!
-//! A thread of its own delivers, so that neither requests nor the scheduler wait for that server.
+//! A separate thread sends them, so neither requests nor the scheduler wait for that server.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

@@ -1,4 +1,5 @@
-//! Answer of `/api/what-if`: a model planned with other flags, and what a load of it would take and stop.
+//! Result of `/api/what-if`: a model planned with other flags, the memory that a load would take, and the models to
+//! stop.
 
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_flags::Options;

@@ -1,4 +1,4 @@
-//! Memory forecast of a model that is to be downloaded, from its headers on the server.
+//! Memory forecast for a model that is not downloaded yet, from its headers on the server.
 
 use http::StatusCode;
 use plimsoll_base::{Advice, Hint};

@@ -1,4 +1,4 @@
-//! Terms of a planned need, as text for `serve --check`.
+//! Text of a planned memory need, term by term, for `serve --check`.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, MemoryModel, PromptCache};
 

@@ -1,4 +1,4 @@
-//! Slots of a running llama-server: their prompts, what those cost, and the actions save and restore.
+//! Client for the slots of a running llama-server: their prompts, the cost of computing those, and save and restore.
 
 use std::time::Duration;
 

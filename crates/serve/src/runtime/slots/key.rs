@@ -1,4 +1,4 @@
-//! Key of a model's saved slots: everything that the content of its cache depends on.
+//! Key of a model's saved slots: a hash of everything on which the content of its cache depends.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
-//! Folder of saved slots: bounded, private, and checked before anything of it is used.
+//! Folder of saved slots: bounded, private, and verified before use.
 //!
-//! A slot is two files: what the engine wrote, and a description with our own digest of that. The description is
-//! written last, so a pair that a crash has torn apart is only rubbish.
+//! A saved slot is two files: the engine's data, and a description with a digest of the data. The description is
+//! written last, so a pair that a crash has interrupted is recognised and discarded.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};

@@ -1,8 +1,8 @@
-//! Memory questions of models to their engines, answered one at a time on a thread of low priority.
+//! Memory queries to engines (runs without a card, as for `plan --exact`), one at a time on a low-priority thread.
 //!
-//! DECISION: one engine at a time and at low priority, so that no request is delayed by it. A question is asked
-//! once for each run of the daemon: an engine that fails or takes too much memory is not asked the same again, one
-//! that hangs is not asked at all, and the formulas stay in use.
+//! DECISION: one engine runs at a time and at low priority, so that it delays no request. Each query is made once in
+//! the daemon's life. If an engine fails or takes too much memory, the same query is not repeated. An engine that hangs
+//! is queried no more. In these cases the planner's formulas stay in use.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;

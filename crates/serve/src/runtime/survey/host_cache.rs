@@ -1,4 +1,4 @@
-//! llama-server's cache of idle prompts in host memory (`--cache-ram`): its claim, and a limit where flags give none.
+//! Host memory of llama-server's cache of idle prompts (`--cache-ram`): its claim, and a limit if the flags set none.
 
 use plimsoll_base::{Bytes, Card, CardKind, PromptCache};
 use plimsoll_flags::Options;

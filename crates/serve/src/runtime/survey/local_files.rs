@@ -1,6 +1,6 @@
-//! Files that a model's flags name: whether the engine will find them.
+//! Check that the files named by a model's flags exist for the engine.
 //!
-//! A declared need opens none of them, and a plan does not read adapters.
+//! A model with a declared memory need opens no file, and a plan does not read adapters.
 
 use std::fs::File;
 use std::io;

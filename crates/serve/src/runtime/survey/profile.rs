@@ -1,4 +1,4 @@
-//! Profile of a model for clients' listings, read beside its forecast.
+//! Profile of a model for client listings, read together with its memory forecast.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

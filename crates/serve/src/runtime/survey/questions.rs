@@ -1,8 +1,8 @@
-//! Questions of one model to its engine, one for each set of cards, and what the answers change in its plan.
+//! Memory queries of one model to its engine, one for each set of cards, and the corrections of its plan.
 //!
-//! DECISION: an answer corrects the formulas by a constant for each card, so the run-time pool and the driver's
-//! context, which no engine reports, stay as planned, and memory by depth keeps its form. The engine is asked
-//! about empty cards: with several cards, the free memory of the moment only moves layers between them.
+//! DECISION: a result corrects the formulas by a constant for each card. No engine reports the run-time pool and the
+//! driver's context, so they stay as planned, and so does growth with depth. The query assumes empty cards: with
+//! several cards, the current free memory would only move layers between them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Tests of the spans, and of an exporter whose collector misbehaves.
+//! Tests of the spans, and of the exporter with a trace collector that misbehaves.
 
 use std::cell::Cell;
 
