@@ -5,7 +5,8 @@
 use plimsoll_base::{Bytes, Card, CardKind, Source};
 use plimsoll_model::Model;
 
-use crate::engine_context::{EngineContext, draft_wish};
+use crate::engine_context::EngineContext;
+use crate::request::draft_wish;
 use crate::reserve::speculates;
 use crate::{
     DepthGrowth, DeviceBytes, Flash, HostTerms, LatentAttention, PlanError, PlanRequest, PlanTerm,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plimsoll_flags::{FlashAttention, ModelParams};
+use plimsoll_flags::FlashAttention;
 use plimsoll_model::{Model, Tensor};
 
 use crate::{
@@ -63,19 +63,5 @@ impl<'a> EngineContext<'a> {
             .map(|all| repack::repacked(request, model, &layout, all, weights::tied_output(model)));
         let repacked = repacked.unwrap_or_default();
         Ok(Self { model, graph, matrices: pool::matrices(model, &layout), layers, weights, repacked, layout })
-    }
-}
-
-/// The flags for a draft model, converted to flags of an ordinary model.
-pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
-    ModelParams {
-        gpu_layers: wish.draft_gpu_layers,
-        cache_key: wish.draft_cache_key,
-        cache_value: wish.draft_cache_value,
-        overrides: wish.draft_overrides.clone(),
-        experts_on_host: wish.draft_experts_on_host,
-        // Without -devd a draft model goes to the devices of the model.
-        devices: if wish.draft_devices.is_empty() { &wish.devices } else { &wish.draft_devices }.clone(),
-        ..wish.clone()
     }
 }

@@ -119,6 +119,20 @@ fn interface(name: &str) -> &str {
     INTERFACES.into_iter().find(|interface| name.starts_with(interface)).unwrap_or("CUDA")
 }
 
+/// The flags for a draft model, converted to flags of an ordinary model.
+pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
+    ModelParams {
+        gpu_layers: wish.draft_gpu_layers,
+        cache_key: wish.draft_cache_key,
+        cache_value: wish.draft_cache_value,
+        overrides: wish.draft_overrides.clone(),
+        experts_on_host: wish.draft_experts_on_host,
+        // Without -devd a draft model goes to the devices of the model.
+        devices: if wish.draft_devices.is_empty() { &wish.devices } else { &wish.draft_devices }.clone(),
+        ..wish.clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::EngineBuild;

@@ -7,8 +7,8 @@
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor, TensorType};
 
-use crate::engine_context::draft_wish;
 use crate::layout::is_input;
+use crate::request::draft_wish;
 use crate::{DeviceBytes, DeviceLayout, GraphVariant, PlanError, PlanRequest, Repacking, TensorDevice};
 
 /// `ggml_backend_cuda_buffer_type_get_alignment @ b10605`.

@@ -1,59 +1,17 @@
 //! Reader of `plimsoll serve`'s configuration file and of the API key files that it names.
 
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_config::{
-    ConfigError, ConfigMistakes, ConfigProblem, Configuration, ConfiguredKey, ConfiguredModel, KeySecret,
-    Launch, ServeSettings,
-};
-use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted};
+use plimsoll_config::{Configuration, ConfiguredKey, ConfiguredModel, KeySecret, Launch, ServeSettings};
+use plimsoll_flags::{FlagOrigin, Options, Warning};
 use plimsoll_hub::DownloadedModel;
 
+use crate::config_error::ReadConfigError;
 use crate::key_file::{self, WrittenKey};
 use crate::route::digest_of;
 use crate::runtime::FlagsLeftOut;
-
-/// Error in the configuration file, or in a key file that it names.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadConfigError {
-    #[error("cannot read the configuration {}: {error}", path.display())]
-    Read { path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    Parse(#[from] ConfigMistakes),
-    #[error("cannot read the API keys in {}: {error}", path.display())]
-    ReadKeys { path: PathBuf, error: io::Error },
-    #[error("cannot read an API key in {}: {why}", path.display())]
-    ReadKey { path: PathBuf, why: String },
-    #[error(
-        "{}: no line of the file is an API key, so that it would open the server to everybody; write one key a line, or \
-            remove the file from `api-key-files`",
-        path.display()
-    )]
-    NoKeyIn { path: PathBuf },
-    #[error("{}: the API key `{name}` is given twice; give each client a key of its own", path.display())]
-    SameKey { path: PathBuf, name: String },
-}
-
-impl ReadConfigError {
-    /// Adds model files that are not there, so that one reading tells all that is to be mended before a start.
-    pub(crate) fn and_missing_files(mut self) -> Self {
-        if let Self::Parse(mistakes) = &mut self {
-            let missing: Vec<ConfigError> = mistakes.rest.model_files().filter_map(missing).collect();
-            mistakes.extend(missing);
-        }
-        self
-    }
-}
-
-fn missing(setting: &Setting) -> Option<ConfigError> {
-    let FlagValue::Text(path) = &setting.value else { return None };
-    let error = std::fs::metadata(path).err()?;
-    let problem = ConfigProblem::Parse(format!("cannot open {}: {error}", quoted(path)));
-    Some(ConfigError { origin: setting.origin.clone(), problem })
-}
 
 /// Warning of a file with API keys that every user of the machine may read.
 fn open_to_all(path: &Path) -> Option<Warning> {

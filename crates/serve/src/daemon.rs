@@ -26,7 +26,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
-use crate::config_file::{Config, ReadConfigError};
+use crate::config_error::ReadConfigError;
+use crate::config_file::Config;
 use crate::event_loop::DaemonFuture;
 use crate::fleet::{FleetError, FleetMember};
 use crate::handlers::ExtensionSettings;

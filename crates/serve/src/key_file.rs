@@ -8,7 +8,7 @@ use std::sync::Arc;
 use plimsoll_config::{Configuration, ConfiguredKey, KeySecret, fits_pattern};
 use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
-use crate::config_file::ReadConfigError;
+use crate::config_error::ReadConfigError;
 
 /// A shorter key can be guessed.
 const SHORTEST: usize = 8;

@@ -4,6 +4,7 @@
 //! server (`route`). The only interface between driver and HTTP server is `route::model_service`.
 #![forbid(unsafe_code)]
 
+mod config_error;
 mod config_file;
 mod daemon;
 mod event_loop;
@@ -14,7 +15,8 @@ mod route;
 mod runtime;
 mod task;
 
-pub use config_file::{Config, ReadConfigError};
+pub use config_error::ReadConfigError;
+pub use config_file::Config;
 pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
 pub use event_loop::{DaemonFuture, on_one_thread};
 pub use fleet::FleetError;

@@ -66,7 +66,7 @@ use self::request_log::RequestCounts;
 use self::slots::WarmSlots;
 use self::status::ModelStatuses;
 use self::traces::Traces;
-use crate::config_file::ReadConfigError;
+use crate::config_error::ReadConfigError;
 use crate::fleet::FleetMember;
 use crate::route::{self, ApiKeys, Events};
 use crate::task::spawn_local;

@@ -4,7 +4,8 @@ use plimsoll_base::counted;
 use std::path::Path;
 
 use super::{ConfigureError, Runtime};
-use crate::config_file::{Config, ReadConfigError};
+use crate::config_error::ReadConfigError;
+use crate::config_file::Config;
 use crate::task::{spawn_blocking, spawn_local};
 
 impl Runtime {
