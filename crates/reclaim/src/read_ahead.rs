@@ -73,7 +73,8 @@ mod tests {
         let Some(path) = cold(folder.path(), "m.gguf") else { return };
         let files = [path];
         let read = read_ahead(&files, || true).unwrap();
-        assert!(read > Bytes::mib(8) && read <= Bytes::mib(24), "{read}");
+        // A kernel that reads far ahead by itself has read the rest after the first piece.
+        assert!(read >= Bytes::mib(8) && read <= Bytes::mib(24), "{read}");
         // The kernel reads further by itself, and that may still be under way.
         while FileCache::look(&files[0]).unwrap().cached != Some(Bytes::mib(24)) {
             std::thread::yield_now();

@@ -364,7 +364,7 @@ fn stop_ends_the_users_own_server_and_waits_for_its_end() {
     let said = printed(&plimsoll(&daemon, "", &["stop"]));
     assert_eq!(said, format!("the server at http://{} has ended\n", daemon.address));
     assert!(daemon.wait().success());
-    daemon.told("end: 1 requests answered");
+    daemon.told("end: 1 request answered");
     let (status, error) = failed(&plimsoll(&daemon, "", &["stop"]));
     assert!(status == Some(1) && error.contains("does not answer"), "{error}");
 }

@@ -139,7 +139,7 @@ fn a_rotated_log_file_is_opened_again_on_sighup() {
     assert_eq!(chat(daemon.address, "alpha").status, 200);
     end(daemon);
     assert!(read("log").contains("request alpha: 200") && !read("log.1").contains("request alpha"));
-    assert!(read("log").contains("end: 1 requests answered"));
+    assert!(read("log").contains("end: 1 request answered"));
 }
 
 #[test]

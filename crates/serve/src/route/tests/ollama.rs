@@ -122,8 +122,8 @@ fn an_engine_that_answers_nonsense_or_dies_gives_an_error_in_ollamas_shape() {
         for (script, status, words) in [
             (format!("{STREAM}{event}"), "200", "real died in mid-answer"),
             (format!("{STREAM}{event}0\r\n\r\n"), "200", "ended early"),
-            (format!("{STREAM}{}", chunk("data: nonsense\n\n")), "200", "no JSON of the OpenAI API"),
-            (whole("200 OK", "nonsense"), "502", "no JSON of the OpenAI API"),
+            (format!("{STREAM}{}", chunk("data: nonsense\n\n")), "200", "not JSON of the OpenAI API"),
+            (whole("200 OK", "nonsense"), "502", "not JSON of the OpenAI API"),
             (whole("200 OK", "{\"error\":{\"message\":\"boom\"}}"), "502", "boom"),
             (whole("500 Internal Server Error", ""), "500", "without a reason"),
             (whole("302 Found", ""), "502", "without a reason"),
