@@ -26,7 +26,10 @@ pub enum CardSpecError {
     Unknown { name: String, nearest: Vec<&'static str> },
     #[error("`{spec}` stands for several cards, but only one card can be given here")]
     Several { spec: String },
-    #[error("`{key}={value}` in card `{spec}` is {value} bytes; did you mean {key}={value}GiB?")]
+    #[error(
+        "`{key}={value}` in card `{spec}` is {value} bytes; did you mean {key}={value}{}?",
+        unit_of(value)
+    )]
     BareNumber { spec: String, key: String, value: String },
     #[error(
         "`{key}` in card `{spec}` is not a known key; the keys are name, total, free, cc, uuid, kind (cuda \
@@ -38,6 +41,11 @@ pub enum CardSpecError {
         name=RTX4090,total=24GiB,cc=8.9"
     )]
     Incomplete { spec: String, key: &'static str },
+    #[error(
+        "the description of card `{spec}` lacks the key `total`; a card that is known is given by its name \
+        alone: --card \"{known}\""
+    )]
+    KnownName { spec: String, known: &'static str },
     #[error("`{key}={value}` in card `{spec}` cannot be read; write {expected}")]
     ReadValue { spec: String, key: String, value: String, expected: &'static str },
     #[error("`{key}` in card `{spec}`: {error}")]
@@ -47,6 +55,11 @@ pub enum CardSpecError {
         total memory"
     )]
     FreeBeyondTotal { spec: String, free: Bytes, total: Bytes },
+}
+
+/// The unit that a bare number was meant in: no card has thousands of GiB.
+pub fn unit_of(number: &str) -> &'static str {
+    if number.parse::<u64>().is_ok_and(|number| number < 1024) { "GiB" } else { "MiB" }
 }
 
 fn near(names: &[&str]) -> String {
@@ -96,6 +109,7 @@ impl FromStr for CardSpec {
             let known = card_table::find(name)
                 .map_err(|nearest| CardSpecError::Unknown { name: name.to_owned(), nearest })?;
             draft.doubts.extend(known.doubt());
+            draft.doubts.extend(known.larger(name));
             draft.known = Some(known.card());
             words.next();
         }
@@ -105,6 +119,7 @@ impl FromStr for CardSpec {
             };
             draft.take(spec, key.trim(), value.trim())?;
         }
+        draft.doubts.extend(draft.like_host());
         let doubts = std::mem::take(&mut draft.doubts);
         let card = draft.finish(spec)?;
         Ok(Self { cards: vec![card; count], doubts })
@@ -158,6 +173,8 @@ struct Draft<'a> {
     budget: Option<Bytes>,
     compute_capability: Option<(u32, u32)>,
     host: bool,
+    /// `kind=cuda` was given.
+    is_cuda: bool,
     legacy_pool: Option<bool>,
 }
 
@@ -200,7 +217,7 @@ impl<'a> Draft<'a> {
             }
             // Unknown words are errors rather than defaults: a typo in `kind` would plan for the wrong
             // memory.
-            ("kind", "cuda" | "host") => self.host = value == "host",
+            ("kind", "cuda" | "host") => (self.host, self.is_cuda) = (value == "host", value == "cuda"),
             ("kind", _) => return Err(unreadable("kind=cuda or kind=host")),
             ("pool", "vmm" | "legacy") => self.legacy_pool = Some(value == "legacy"),
             ("pool", _) => return Err(unreadable("pool=vmm or pool=legacy")),
@@ -211,6 +228,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// The doubt about a card that is named like the host's memory.
+    fn like_host(&self) -> Option<String> {
+        const WORDS: [&str; 5] = ["ram", "host", "cpu", "memory", "system"];
+        let name = self.name.filter(|_| !self.host && !self.is_cuda && self.compute_capability.is_none())?;
+        let mut words = name.split(|c: char| !c.is_ascii_alphabetic());
+        let is_like = words.any(|word| WORDS.iter().any(|like| word.eq_ignore_ascii_case(like)));
+        is_like.then(|| format!("the card {name} is planned as a CUDA card; kind=host describes host memory"))
+    }
+
     fn finish(self, spec: &str) -> Result<Card, CardSpecError> {
         let lacks = |key| CardSpecError::Incomplete { spec: spec.to_owned(), key };
         let known = self.known.as_ref();
@@ -218,7 +244,11 @@ impl<'a> Draft<'a> {
         let name = self.name.or(known.map(|known| known.name.as_str())).or(of_host);
         let name = name.filter(|name| !name.is_empty()).ok_or_else(|| lacks("name"))?;
         let total = self.total.or(known.map(|known| known.total));
-        let total = total.ok_or_else(|| lacks("total"))?;
+        let known_name = || card_table::find(name).ok().map(|known| known.name());
+        let total = total.ok_or_else(|| match known_name() {
+            Some(known) => CardSpecError::KnownName { spec: spec.to_owned(), known },
+            None => lacks("total"),
+        })?;
         // A described card is taken as idle, and one of the table with what its driver keeps.
         let free = known.filter(|_| self.total.is_none()).map(|known| known.free);
         let free = self.free.or(free).unwrap_or(total);
@@ -293,6 +323,19 @@ mod tests {
         let changed = spec("3090,free=20GiB,name=mine").cards.remove(0);
         assert_eq!((changed.name.as_str(), changed.free), ("mine", Bytes::gib(20)));
         assert!(spec("RX 7900 XTX").doubts[0].contains("does not support CUDA"));
+        let sizes = spec("5060ti").doubts.remove(0);
+        assert!(
+            sizes.contains("8151 MiB") && sizes.contains("GeForce RTX 5060 Ti 16GB with 16311 MiB"),
+            "{sizes}"
+        );
+        assert!(spec("3060").doubts.is_empty(), "the usual size is the largest");
+        assert!(spec("5060 Ti 16GB").doubts.is_empty() && spec("5060 Ti 8GB").doubts.is_empty());
+        assert!(spec("name=ram,total=8GiB").doubts[0].contains("kind=host describes host memory"));
+        for plain in
+            ["name=ram,total=8GiB,kind=host", "name=ram,total=8GiB,kind=cuda", "name=Ramona,total=8GiB"]
+        {
+            assert!(spec(plain).doubts.is_empty(), "{plain}");
+        }
         let jetson = spec("Jetson AGX Orin 64GB");
         assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
         assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
@@ -340,7 +383,10 @@ mod tests {
             ("2x3060", "stands for several"),
             ("name=x,total=12", "is 12 bytes; did you mean total=12GiB?"),
             ("name=x,total=12GiB,free=9", "did you mean free=9GiB?"),
-            ("name=x", "lacks the key `total`"),
+            ("name=x", "lacks the key `total`; write for example"),
+            ("name=RTX3060", "is given by its name alone: --card \"GeForce RTX 3060\""),
+            ("name=x,total=24576", "did you mean total=24576MiB?"),
+            ("name=x,total=1023", "did you mean total=1023GiB?"),
             ("total=1GiB", "lacks the key `name`"),
             ("name=x,total=much", "is not a size"),
             ("name=x,total=1GiB,free=2GiB", "free memory cannot exceed total memory"),

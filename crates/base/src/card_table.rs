@@ -75,7 +75,7 @@ fn sized(key: &str) -> Option<(&str, Bytes)> {
         let (model, size) = text.split_at_checked(text.len().checked_sub(digits)?)?;
         let size = size.parse().ok().filter(|size: &u64| *size > 0)?;
         let size = Bytes::gib(size);
-        rows().any(|row| self::key(row.name) == model && row.memory == size).then_some((model, size))
+        rows().any(|row| self::key(row.name) == model && row.is_sold_as(size)).then_some((model, size))
     })
 }
 
@@ -94,7 +94,7 @@ pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     }
     // Shops put the size behind the name: `RTX 3060 12GB`.
     if let Some((model, size)) = sized(&wanted)
-        && let Some(row) = rows().find(|row| key(row.name) == model && row.memory == size)
+        && let Some(row) = rows().find(|row| key(row.name) == model && row.is_sold_as(size))
     {
         return Ok(row);
     }
@@ -146,6 +146,40 @@ impl KnownCard {
                 self.name, self.memory
             )
         })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Names the cards that are sold under the same name with more memory, where the given name has none.
+    pub(super) fn larger(&self, given: &str) -> Option<String> {
+        if sized(&key(given)).is_some() {
+            return None;
+        }
+        let own = key(self.name);
+        let same = |row: &KnownCard| {
+            let key = key(row.name);
+            let size = key.strip_prefix(&*own).and_then(|size| size.strip_suffix("gb"));
+            size.is_some_and(|size| !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let others: Vec<String> = rows()
+            .filter(|row| row.memory > self.memory && same(row))
+            .map(|row| format!("{} with {}", row.name, row.memory))
+            .collect();
+        (!others.is_empty()).then(|| {
+            format!(
+                "the plan is for the {} with {}; there is also the {}",
+                self.name,
+                self.memory,
+                others.join(", the ")
+            )
+        })
+    }
+
+    /// Vendors count whole GiB, of which the driver shows a little less.
+    fn is_sold_as(&self, size: Bytes) -> bool {
+        self.memory.get().div_ceil(1 << 30) == size.get() >> 30
     }
 
     fn is_shared(&self) -> bool {

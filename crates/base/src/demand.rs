@@ -123,10 +123,23 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What the model takes of a host whose memory is none of the cards that are served from.
+    fn beside_cards(&self, _cards: &[Card]) -> Option<HostNeed> {
+        None
+    }
+
     /// The cache of idle prompts, which is part of the need and of the terms of the host's memory.
     fn prompt_cache(&self) -> Option<PromptCache> {
         None
     }
+}
+
+/// Need of host memory that no account of a card has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostNeed {
+    pub bytes: Bytes,
+    /// The weights in it are pages of the model's file.
+    pub mapped: bool,
 }
 
 /// A size declared by the user. On several cards it is divided in proportion to their free memory.

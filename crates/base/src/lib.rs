@@ -9,6 +9,7 @@ mod bytes;
 mod card;
 mod card_spec;
 mod card_table;
+mod counted;
 mod curve;
 mod demand;
 mod ending;
@@ -20,10 +21,13 @@ mod round;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
-pub use card_spec::{CardSpec, CardSpecError};
+pub use card_spec::{CardSpec, CardSpecError, unit_of};
 pub use card_table::kept_by_driver;
+pub use counted::counted;
 pub use curve::{Curve, Slots};
-pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, PromptCache, RunId, UnknownSize};
+pub use demand::{
+    DeclaredSize, HostNeed, MemoryModel, NamedDemand, Placement, PromptCache, RunId, UnknownSize,
+};
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use id_map::{IdHasher, IdMap};

@@ -1,15 +1,13 @@
 //! Subcommands of `plimsoll`, one file each. Only this module prints and sets the exit status.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use plimsoll_config::LogLevel;
 use plimsoll_launch::{LogOutput, LogWish};
 use tokio::runtime::Runtime;
 
+use self::misread::{misread, wants_json};
 use crate::report::ErrorReport;
 
 pub(crate) mod calibrate;
@@ -19,6 +17,7 @@ pub(crate) mod exec_child;
 pub(crate) mod fleet;
 pub(crate) mod import;
 pub(crate) mod look;
+mod misread;
 pub(crate) mod plan;
 pub(crate) mod quickstart;
 pub(crate) mod raise_signal;
@@ -52,6 +51,12 @@ enum Command {
             Exit status: 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing \
             to measure.")]
     Calibrate(calibrate::Arguments),
+    /// Print a script that completes verbs and options in your shell
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll\n\
+            \x20 plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish\n\n\
+            Exit status: 0, or 2 for another shell.")]
+    Completions(reference::Completions),
     /// Diagnose failed allocations: in a log, a program, a process or this machine
     Doctor(doctor::Arguments),
     /// Let a running server download a model, and show the progress
@@ -75,6 +80,10 @@ enum Command {
     #[command(after_help = "Example: plimsoll logs -f qwen3-4b\n\n\
             Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
     Logs(server_verbs::Logs),
+    /// Write the manual pages into a folder
+    #[command(after_help = "Example: plimsoll man ~/.local/share/man/man1\n\n\
+            Exit status: 0, or 1 if the folder cannot be written.")]
+    Man(reference::ManPages),
     /// Keep a model of a running server loaded: it is not stopped for others or for being idle
     #[command(after_help = "Examples:\n\
             \x20 plimsoll pin qwen3-4b\n\
@@ -115,7 +124,8 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     #[command(after_help = "Example: plimsoll sweep 127.0.0.1:8080 --depths 1k,8k,32k --svg sweep.svg\n\n\
-            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input.")]
+            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model \
+            was stopped meanwhile.")]
     Sweep(sweep::Arguments),
     /// Show a running server: its process, requests, cards and models
     Status(server_verbs::List),
@@ -190,9 +200,9 @@ pub fn main() -> ExitCode {
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let wish = match &command {
         Command::Serve(arguments) => arguments.log(),
+        Command::Quickstart(_) => LogWish { usual: LogLevel::Warn, is_server: true, ..LogWish::default() },
         Command::Calibrate(_)
         | Command::Doctor(_)
-        | Command::Quickstart(_)
         | Command::Reclaim(_)
         | Command::Run(_)
         | Command::Soak(_)
@@ -204,6 +214,7 @@ pub fn main() -> ExitCode {
     let (log, _flushed) = LogOutput::start(wish).ok().unzip();
     let result = match command {
         Command::Calibrate(arguments) => calibrate::run(&arguments),
+        Command::Completions(arguments) => reference::print_completions(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Download(arguments) => server_verbs::download(&arguments).map_err(server_verbs::report),
         Command::Engine(arguments) => engine::run(arguments),
@@ -211,10 +222,11 @@ pub fn main() -> ExitCode {
         Command::Fleet(arguments) => fleet::run(arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
+        Command::Man(arguments) => reference::write_man(&arguments),
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Ps(arguments) => server_verbs::list(&arguments),
-        Command::Quickstart(arguments) => quickstart::run(arguments),
+        Command::Quickstart(arguments) => quickstart::run(arguments, &log.unwrap_or_default()),
         Command::Reclaim(arguments) => reclaim::run(&arguments),
         Command::ReclaimStep(arguments) => reclaim_step::run(&arguments),
         Command::Reference(arguments) => reference::run(&arguments),
@@ -235,32 +247,7 @@ pub fn main() -> ExitCode {
         Command::Warden(arguments) => return warden::run(&arguments),
     };
     // Every subcommand returns its error to here, so no subcommand has an error format of its own.
-    result.unwrap_or_else(|report| report.print())
-}
-
-/// Prints help, or a wrong command line in the words of every other failure.
-/// The usage of the verb on the command line.
-fn usage() -> Option<StyledStr> {
-    let verb = std::env::args().nth(1)?;
-    let mut command = Cli::command();
-    command.build();
-    Some(command.find_subcommand_mut(&verb)?.render_usage())
-}
-
-fn misread(mut error: clap::Error) -> ExitCode {
-    // clap's own line names each option that was given, also by a variable, as if it had to be.
-    if error.get(ContextKind::Usage).is_some()
-        && let Some(usage) = usage()
-    {
-        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
-    }
-    let text = error.render().ansi().to_string();
-    // A failed write has no reader.
-    let _ = match error.use_stderr() {
-        true => write!(anstream::stderr(), "{}", text.replacen("error:", "plimsoll:", 1)),
-        false => write!(anstream::stdout(), "{text}"),
-    };
-    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    result.unwrap_or_else(|report| report.print(wants_json()))
 }
 
 /// The run-time of a subcommand that is a client or waits for a program.
@@ -277,9 +264,15 @@ mod tests {
 
     #[test]
     fn the_help_of_every_verb_has_an_example_and_its_exit_statuses() {
-        for verb in Cli::command().get_subcommands_mut().filter(|verb| !verb.is_hide_set()) {
-            let help = verb.render_long_help().to_string();
-            assert!(help.contains("Example") && help.contains("Exit status: "), "{help}");
+        fn check(command: &mut clap::Command) {
+            for verb in
+                command.get_subcommands_mut().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+            {
+                let help = verb.render_long_help().to_string();
+                assert!(help.contains("Example") && help.contains("Exit status: "), "{help}");
+                check(verb);
+            }
         }
+        check(&mut Cli::command());
     }
 }

@@ -7,11 +7,15 @@ use std::process::ExitCode;
 use std::{fmt, fs};
 
 use serde::Serialize;
+use serde_json::json;
 
 /// Status where the question has no answer yet: too little was seen.
 pub(crate) const NO_VERDICT: u8 = 3;
 /// Status of a program that SIGPIPE ends, as a shell shows it.
 const CLOSED_PIPE: u8 = 141;
+
+/// What stands between the words of an error and its remedy.
+const HINT: &str = "\nhint: ";
 
 /// A failure on its way to stderr.
 ///
@@ -73,26 +77,43 @@ impl ErrorReport {
         move |error| FailedAct { act, error }.into()
     }
 
-    /// Prints the error and its causes, innermost last, and returns the status to exit with.
-    pub(crate) fn print(&self) -> ExitCode {
+    /// Prints the error and its causes, innermost last, and returns the status to exit with. With `as_json` stdout gets it
+    /// too, as a document.
+    pub(crate) fn print(&self, as_json: bool) -> ExitCode {
         // A reader such as `head` closes the pipe when it has enough; that is no error.
         if self.is_closed_pipe() {
             return ExitCode::from(CLOSED_PIPE);
         }
+        let because = self.because();
+        let text = self.to_string();
+        if as_json {
+            let (text, remedy) = text
+                .split_once(HINT)
+                .map_or((&*text, None), |(text, remedy)| (text, Some(remedy.replace(HINT, "; "))));
+            print_error_as_json(self.status, text, remedy.as_deref(), &because);
+        }
         let mut stderr = anstream::stderr().lock();
-        let _ = writeln!(stderr, "plimsoll: {self}");
-        let mut said = self.to_string();
+        let _ = writeln!(stderr, "plimsoll: {text}");
+        for cause in because {
+            let _ = writeln!(stderr, "  because {cause}");
+        }
+        ExitCode::from(self.status)
+    }
+
+    /// The causes, innermost last.
+    fn because(&self) -> Vec<String> {
+        let (mut because, mut said) = (Vec::new(), self.to_string());
         let mut cause = self.error.source();
         while let Some(error) = cause {
             let text = error.to_string();
             // Many errors already print their cause; a repetition would only be noise.
             if !said.contains(&text) {
-                let _ = writeln!(stderr, "  because {text}");
+                because.push(text.clone());
             }
             said = text;
             cause = error.source();
         }
-        ExitCode::from(self.status)
+        because
     }
 
     fn is_closed_pipe(&self) -> bool {
@@ -105,6 +126,18 @@ impl ErrorReport {
         }
         false
     }
+}
+
+/// Prints a failure as the one document on stdout.
+pub(crate) fn print_error_as_json(status: u8, text: &str, remedy: Option<&str>, because: &[String]) {
+    let code = match status {
+        2 => "bad_input",
+        NO_VERDICT => "no_verdict",
+        _ => "failed",
+    };
+    let error = json!({ "error": { "code": code, "text": text, "remedy": remedy, "because": because } });
+    // The text on stderr says the same to a reader who has closed stdout.
+    let _ = print(format!("{error:#}\n"));
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ pub(crate) fn engine_flags(
             found.push(error.into());
             continue;
         }
-        warnings.push(Warning::new(error.origin.clone(), ignored(&error.problem)));
+        warnings.push(Warning::new(error.origin.clone(), LeftOutFlag::of(&error.problem).ignored()));
     }
     // Address, port and keys are the user's own business in a command of theirs.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);
@@ -32,18 +32,44 @@ pub(crate) fn engine_flags(
     Some(options)
 }
 
-fn ignored(problem: &FlagProblem) -> String {
-    let problem = problem.to_string();
-    let join = if problem.ends_with('?') { " The" } else { "; the" };
-    format!("{problem}{join} plan ignores this flag, and the engine may not start with it")
+/// Flag of a user's own command that a plan leaves out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutFlag {
+    /// The word of the command, where it is no known flag.
+    pub argument: Option<String>,
+    problem: String,
+}
+
+impl LeftOutFlag {
+    fn of(problem: &FlagProblem) -> Self {
+        let argument = match problem {
+            FlagProblem::FindFlag { argument, .. } => Some(argument.clone()),
+            _ => None,
+        };
+        Self { argument, problem: problem.to_string() }
+    }
+
+    /// The fault, and what is known to follow from it.
+    pub fn told(&self, then: &str) -> String {
+        let (first, rest) = then.split_at(then.chars().next().map_or(0, char::len_utf8));
+        match self.problem.ends_with('?') {
+            true => format!("{} {}{rest}", self.problem, first.to_uppercase()),
+            false => format!("{}; {then}", self.problem),
+        }
+    }
+
+    /// The fault of a flag of which the engine has not been asked.
+    pub fn ignored(&self) -> String {
+        self.told("the plan ignores this flag, and the engine may not start with it")
+    }
 }
 
 /// What the plan of a user's own command leaves out: flags that are not known.
-pub fn flags_left_out(launch: &Launch) -> Vec<String> {
+pub fn flags_left_out(launch: &Launch) -> Vec<LeftOutFlag> {
     let Launch::Command { argv, options: Some(_), .. } = launch else { return Vec::new() };
     let at = llama_server_in(argv).map_or(argv.len(), |at| at + 1);
     let (_, faults) = Options::known_in(&argv[at..], |_| FlagOrigin::CommandLine);
-    faults.iter().map(|error| ignored(&error.problem)).collect()
+    faults.iter().map(|error| LeftOutFlag::of(&error.problem)).collect()
 }
 
 /// Programs that become the program behind them.

@@ -128,7 +128,7 @@ impl TryFrom<String> for ExpiryText {
         let day = || day?.to_zoned(TimeZone::UTC).ok().map(|day| day.timestamp());
         let time = text.parse::<Timestamp>().ok().or_else(day);
         time.map(Self).ok_or_else(|| {
-            format!("`{}` is no time; write \"2027-01-31\" or \"2027-01-31T18:00:00Z\"", quoted(&text))
+            format!("`{}` is not a time; write \"2027-01-31\" or \"2027-01-31T18:00:00Z\"", quoted(&text))
         })
     }
 }

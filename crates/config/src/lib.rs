@@ -32,7 +32,7 @@ mod shell;
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
 pub use duration::parse as parse_duration;
-pub use engine_flags::{flags_left_out, llama_server_in, own_llama_server};
+pub use engine_flags::{LeftOutFlag, flags_left_out, llama_server_in, own_llama_server};
 pub use engine_kind::{CardPart, CommandKind, Freeing, SglangReserve};
 pub use failure::{ConfigError, ConfigMistakes, ConfigProblem};
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};

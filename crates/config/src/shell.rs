@@ -55,7 +55,7 @@ fn shell_words(entry: &ConfiguredModel) -> Vec<(String, &'static str)> {
     }
     // Only a shell finds the home folder in it.
     if let Some(word) = argv.iter().find(|word| word.starts_with("~/")) {
-        let text = format!("{no_shell} `~` in `{}` is no home folder", quoted(word));
+        let text = format!("{no_shell} `~` in `{}` is not a home folder", quoted(word));
         found.push((text, "write the whole path, in llama-swap's YAML as `${env.HOME}/…`"));
     }
     found

@@ -33,7 +33,7 @@ fn words_of_a_shell_are_told_with_what_to_write_instead() {
         (
             "~/llama-server --port ${PORT}",
             format!(
-                "{start} `~` in `~/llama-server` is no home folder; write the whole path, in llama-swap's YAML as `${{env.HOME}}/…`"
+                "{start} `~` in `~/llama-server` is not a home folder; write the whole path, in llama-swap's YAML as `${{env.HOME}}/…`"
             ),
         ),
     ] {

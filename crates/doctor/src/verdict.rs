@@ -206,18 +206,35 @@ fn flag_in(line: &str) -> Option<&str> {
     })
 }
 
-/// A line of llama.cpp at the level of information or debugging, as in `0.00.029.779 I slot release: …`, explains no
-/// death.
+/// The level of a line of llama.cpp, such as the I of `0.00.029.779 I slot release: …`.
 // `common/log.cpp:common_log_entry::print @ b10605`: the time, then a letter for the level.
-fn is_routine(line: &str) -> bool {
+fn level(line: &str) -> Option<&str> {
     let mut words = line.split(' ');
     let is_time =
         |word: &str| word.contains('.') && word.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
-    words.next().is_some_and(is_time) && matches!(words.next(), Some("I" | "D"))
+    let level = words.next().is_some_and(is_time).then(|| words.next()).flatten();
+    level.filter(|level| ["I", "D", "W", "E"].contains(level))
+}
+
+/// Whether a line may explain an end of this kind.
+///
+/// DECISION: information explains no death, and a warning none by a signal: of an engine that is killed it is mostly one that
+/// it lived with for hours. Where another process sent the signal, only an error is worth a look.
+fn may_explain(exit: Exit, line: &str) -> bool {
+    const ERRORS: [&str; 4] = ["error", "assert", "failed", "fatal"];
+    match (level(line), exit) {
+        (Some("I" | "D"), _) | (Some("W"), Exit::Signal(_)) => false,
+        (None, exit) if struck_down(exit) => {
+            let line = line.to_ascii_lowercase();
+            ERRORS.iter().any(|word| line.contains(word))
+        }
+        _ => true,
+    }
 }
 
 fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
-    let lines = death.last_lines.iter().filter(|line| !line.trim().is_empty() && !is_routine(line));
+    let explains = |line: &&String| !line.trim().is_empty() && may_explain(death.exit, line);
+    let lines = death.last_lines.iter().filter(explains);
     let skip = lines.clone().count().saturating_sub(SHOWN_LINES);
     let shown = lines.skip(skip).map(|line| said(shortened(line)));
     let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))

@@ -18,7 +18,7 @@ pub struct StoreAddress {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no address of a fleet's store: {why}; write etcd://HOST,HOST,HOST or etcd://HOST:PORT/FLEET"
+    "`{text}` is not a valid address of a fleet's store: {why}; write etcd://HOST,HOST,HOST or etcd://HOST:PORT/FLEET"
 )]
 pub struct StoreAddressError {
     text: String,
@@ -40,7 +40,7 @@ impl FromStr for StoreAddress {
             .split(',')
             .map(member)
             .collect::<Option<_>>()
-            .ok_or_else(|| fail("a member is no HOST or HOST:PORT"))?;
+            .ok_or_else(|| fail("a member is not HOST or HOST:PORT"))?;
         if members.len() > MOST_MEMBERS {
             return Err(fail("it names more than 16 members"));
         }

@@ -53,7 +53,7 @@ impl StoreWatch {
         let line: WatchLine =
             serde_json::from_slice(line).map_err(|error| self.unreadable(&error.to_string()))?;
         // An `error` instead of a result: the member has no leader, for one.
-        let result = line.result.ok_or_else(|| self.unreadable("the watch was ended by the member"))?;
+        let result = line.result.ok_or_else(|| self.unreadable("the etcd member ended the watch"))?;
         if result.compact_revision > 0 {
             return Err(StoreError::Compacted { revision: result.compact_revision });
         }

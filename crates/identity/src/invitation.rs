@@ -23,7 +23,9 @@ pub struct Invitation {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("this is no invitation to a fleet; hint: give the whole line that `plimsoll fleet invite` prints")]
+#[error(
+    "this is not an invitation to a fleet; hint: give the whole line that `plimsoll fleet invite` prints"
+)]
 pub struct InvitationError;
 
 impl fmt::Display for Invitation {

@@ -182,7 +182,7 @@ async fn ask<T: DeserializeOwned>(
         // A server that closes without a goodbye has answered all the same.
         (_, Some(parts)) => parts,
         (Err(error), None) => return Err(failed(&error)),
-        (Ok(_), None) => return Err(failed(&"what it sends is no answer")),
+        (Ok(_), None) => return Err(failed(&"its answer is not valid")),
     };
     if status == 200 {
         return serde_json::from_slice(body).map_err(|error| failed(&error));

@@ -39,12 +39,12 @@ pub enum IdentityError {
     Write { path: PathBuf, error: std::io::Error },
     #[error("{} holds a secret, and others can read it; hint: chmod 600, and a folder of this user", .0.display())]
     NotPrivate(PathBuf),
-    #[error("{} is no file of a fleet's identity: {error}", path.display())]
+    #[error("{} is not a valid file of a fleet's identity: {error}", path.display())]
     Content { path: PathBuf, error: serde_json::Error },
     #[error("{} is there already; hint: remove the folder to begin a new fleet", .0.display())]
     Exists(PathBuf),
     #[error(
-        "`{0}` is no name of a host or fleet; it may hold a-z, 0-9, '-', '.' and '_', and 64 letters at most"
+        "`{0}` is not a valid name of a host or fleet; it may hold a-z, 0-9, '-', '.' and '_', and 64 letters at most"
     )]
     Name(String),
     #[error("the system gives no random numbers")]

@@ -7,6 +7,7 @@ mod home;
 mod identity;
 mod in_use;
 mod install;
+mod listed_flags;
 mod run;
 mod vulkan;
 
@@ -19,6 +20,7 @@ pub(crate) use self::identity::version_line;
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::in_use::in_use;
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed, uninstall};
+pub use self::listed_flags::lists_flag;
 pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
 
 /// The name that llama.cpp and its family give their server.

@@ -1,5 +1,6 @@
 //! Format of one log line: cut to a bounded length, without control characters, as text or as JSON.
 
+use plimsoll_base::counted;
 use std::cell::Cell;
 use std::fmt::{self, Write};
 use std::mem;
@@ -171,7 +172,9 @@ impl Visit for LineText {
 
 /// The line that tells of lines that are missing.
 pub(super) fn dropped(style: LineStyle, count: u64, why: &str) -> Vec<u8> {
-    let text = LineText::message(format_args!("{count} log lines were dropped, because {why}"));
+    let were = if count == 1 { "was" } else { "were" };
+    let lines = counted(count, "log line");
+    let text = LineText::message(format_args!("{lines} {were} dropped, because {why}"));
     text.in_style(style, Timestamp::now(), Some(Level::WARN))
 }
 

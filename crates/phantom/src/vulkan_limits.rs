@@ -96,7 +96,7 @@ impl Default for VulkanLimits {
 
 /// Alignments are powers of two, and an engine divides by them.
 fn power(key: &str, value: u64) -> Result<u64, String> {
-    if value.is_power_of_two() { Ok(value) } else { Err(format!("{key}={value} is no power of two")) }
+    if value.is_power_of_two() { Ok(value) } else { Err(format!("{key}={value} is not a power of two")) }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod exact;
 pub mod fit;
 mod flash;
 mod hints;
+mod host_room;
 mod kv;
 mod latent;
 mod layout;
@@ -49,6 +50,7 @@ use self::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
 pub use contexts::MeasuredContext;
 pub use depth::curve;
+pub use host_room::HostRoom;
 pub use named::{NamedCards, device_number, named};
 pub use outcome::{CardPlan, DepthGrowth, HostPlan, HostTerms, Plan, PlanTerm, Terms};
 pub use repack::Processor;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_base::{Advice, Card, Hint, Reason, Share, Slots};
+use plimsoll_base::{Advice, Card, Hint, Reason, Share, Slots, counted};
 
 use super::depth::RequestDepth;
 use super::effect::{RequestRefusal, RequestRefusalKind};
@@ -35,8 +35,14 @@ pub(crate) fn unconfigured() -> RequestRefusal {
 
 pub(crate) fn queue_full(name: &str, limit: usize) -> RequestRefusal {
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-    let reason = Reason::new("queue_full", format!("{limit} requests are already waiting for {name}"))
-        .fact("limit", limit);
+    let reason = Reason::new(
+        "queue_full",
+        format!(
+            "{} already waiting for {name}",
+            if limit == 1 { "1 request is".to_owned() } else { format!("{limit} requests are") }
+        ),
+    )
+    .fact("limit", limit);
     refusal(RequestRefusalKind::QueueFull, Some(SOON), reason)
 }
 
@@ -61,7 +67,7 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
     // A load that succeeded since makes the old failure irrelevant. It comes first: lines of the log show one cause.
     reason = reason.because_all(record.standing_failure());
     if let Some(wait) = wait {
-        let text = format!("the model is loaded again after {:.1} s at the earliest", wait.as_secs_f64());
+        let text = format!("the model can be loaded again in {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
     // A file is as damaged, and a flag as unknown, after any wait.
@@ -113,8 +119,9 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
     let text = format!(
-        "{name} would reach up to {tokens} tokens with this request, but its cards have memory for only \
-        {fits} tokens"
+        "{name} would reach up to {} with this request, but its cards have memory for only {}",
+        counted(tokens, "token"),
+        counted(fits, "token")
     );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
@@ -139,12 +146,12 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
 /// Parts of a request's depth.
 fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
     let prompt = match depth.prompt {
-        Some(prompt) if depth.exact => format!("the prompt has {prompt} tokens"),
-        Some(prompt) => format!("the prompt has at most {prompt} tokens"),
+        Some(prompt) if depth.exact => format!("the prompt has {}", counted(prompt, "token")),
+        Some(prompt) => format!("the prompt has at most {}", counted(prompt, "token")),
         None => "the number of tokens in the prompt is unknown".to_owned(),
     };
     let answer = match depth.answer.or(slots.answer) {
-        Some(answer) => format!("the answer may have {answer} tokens"),
+        Some(answer) => format!("the answer may have {}", counted(answer, "token")),
         None => format!("the answer is limited only by the context of {} tokens", slots.each),
     };
     let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
@@ -193,9 +200,11 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
 fn shallower(depth: &RequestDepth, fits: u64) -> Option<Hint> {
     let prompt = depth.prompt.unwrap_or(u64::MAX);
     let text = match fits.checked_sub(prompt).map(|room| room / depth.answers.max(1)) {
-        Some(room) if room > 0 => format!("limit the answer to {room} tokens (\"max_tokens\": {room})"),
+        Some(room) if room > 0 => {
+            format!("limit the answer to {} (\"max_tokens\": {room})", counted(room, "token"))
+        }
         // The prompt alone is too long; a shorter answer does not help.
-        _ if fits > 0 => format!("keep prompt and answer within {fits} tokens"),
+        _ if fits > 0 => format!("keep prompt and answer within {}", counted(fits, "token")),
         _ => return None,
     };
     Some(Hint::new(Advice::Other(text)))

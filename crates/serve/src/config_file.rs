@@ -14,6 +14,7 @@ use plimsoll_hub::DownloadedModel;
 
 use crate::key_file::{self, WrittenKey};
 use crate::route::digest_of;
+use crate::runtime::FlagsLeftOut;
 
 /// Error in the configuration file, or in a key file that it names.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +143,12 @@ impl Config {
     /// The warnings that a person should read.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         self.roster.warnings.iter().filter(|warning| !warning.is_cosmetic).map(ToString::to_string)
+    }
+
+    /// Takes out the warnings of flags that plans leave out, model by model.
+    pub(crate) fn take_flags_left_out(&mut self) -> Vec<FlagsLeftOut> {
+        let Configuration { models, warnings, .. } = &mut self.roster;
+        models.iter().map(|entry| FlagsLeftOut::take(entry, warnings)).collect()
     }
 
     /// Logs refused models, and settings of the file that have another effect here.

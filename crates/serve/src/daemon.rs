@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::Card;
+use plimsoll_base::{Card, counted};
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
 use plimsoll_hub::Address;
 use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
@@ -31,7 +31,6 @@ use crate::event_loop::DaemonFuture;
 use crate::fleet::{FleetError, FleetMember};
 use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
-use crate::runtime::counted;
 use crate::runtime::{ConfigureError, ExactAnswers, Extension, Forecast, Patience, Runtime, RuntimeSettings};
 use crate::task::spawn_local;
 use crate::{handlers, route, runtime};
@@ -86,7 +85,7 @@ pub enum DaemonError {
     Sampler(#[from] StartSamplerError),
     #[error("cannot open the log file {}: {error}", path.display())]
     OpenLog { path: PathBuf, error: std::io::Error },
-    #[error("`{0}` is no address; write http://HOST/PATH or https://HOST/PATH")]
+    #[error("`{0}` is not an address; write http://HOST/PATH or https://HOST/PATH")]
     Address(&'static str),
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -110,8 +109,9 @@ impl ConfigCheck {
 
     async fn read(setup: Setup) -> Result<Self, DaemonError> {
         let (config, serve) = setup.read()?;
-        let config =
+        let mut config =
             config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
+        let left_out = config.take_flags_left_out();
         config.warn();
         route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
@@ -134,9 +134,11 @@ impl ConfigCheck {
         let answers = ExactAnswers::new(None);
         let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
         let known = runtime::MeasuredNeeds::of(&settings.config).known();
-        let mut models =
-            runtime::forecast(&entries, settings.engine.as_deref(), &limits, asking.as_ref(), &known);
-        models.iter_mut().zip(&entries).for_each(|(model, entry)| model.warn_of_flags(entry));
+        let (engine, host) = (settings.engine.as_deref(), runtime::this_host());
+        let mut models = runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
+        for ((model, entry), left_out) in models.iter_mut().zip(&entries).zip(&left_out) {
+            model.judge_flags(entry, left_out);
+        }
         answers.end();
         Ok(Self { cards: limits, models })
     }
@@ -269,10 +271,16 @@ impl Daemon {
         };
         let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
         for address in &addresses {
-            tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
+            tracing::info!(
+                "{} of {} at http://{address}",
+                counted(runtime.count(), "model"),
+                setup.config.display()
+            );
         }
         if runtime.count() == 0 {
-            tracing::warn!("the configuration lists no model; add one and send SIGHUP");
+            tracing::warn!(
+                "the configuration lists no model, so every request is refused; add a section [models.NAME] and run `plimsoll reload`, or send SIGHUP"
+            );
         }
         // Surveys and the search for the engine read from disk; requests need not wait for them.
         spawn_local(introduce(Rc::clone(&runtime)));
@@ -289,7 +297,7 @@ impl Daemon {
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
-            move || manager.ready(&format!("{} at http://{address}", counted(runtime.count())))
+            move || manager.ready(&format!("{} at http://{address}", counted(runtime.count(), "model")))
         };
         ready();
         let (drained, listening) = oneshot::channel();
@@ -312,7 +320,8 @@ impl Daemon {
             manager.stopping();
             let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
             if busy > 0 {
-                tracing::info!("stopping after {busy} answers in progress; a second signal stops at once");
+                let answers = counted(busy, "answer");
+                tracing::info!("stopping after {answers} in progress; a second signal stops at once");
             }
             ending.end_feeds();
             tokio::select! {
@@ -386,9 +395,9 @@ fn origins(named: Vec<String>) -> Origins {
 fn tell_of_variables(serve: &ServeSettings) {
     let (_, kept) = inherited(std::env::vars_os(), &serve.pass_env);
     if !kept.is_empty() {
-        let count = kept.len();
+        let variables = counted(kept.len(), "variable");
         tracing::info!(
-            "engines do not inherit {count} variables of this environment; `pass-env` passes those that they need \
+            "engines do not inherit {variables} of this environment; `pass-env` passes those that they need \
             (--log-level debug lists them)"
         );
         tracing::debug!("engines do not inherit {}", kept.join(", "));

@@ -302,7 +302,7 @@ impl FleetMember {
                 if !self.name_is_taken.replace(true) {
                     let name = self.name.to_str().unwrap_or_default();
                     tracing::error!(
-                        "another host at {address} is registered as '{name}', so this one is no member of the fleet; \
+                        "another host at {address} is registered as '{name}', so this one is not a member of the fleet; \
                         hint: set `host` under [fleet]"
                     );
                 }

@@ -73,7 +73,7 @@ use crate::task::spawn_local;
 
 pub(crate) use admission::RunPass;
 pub(crate) use extension::{BeforeLoad, Extension};
-pub(crate) use forecast::forecast;
+pub(crate) use forecast::{FlagsLeftOut, forecast, this_host};
 pub use forecast::{Forecast, widest};
 pub(crate) use needs::MeasuredNeeds;
 pub(crate) use operator_log::{in_a_line, label};
@@ -131,10 +131,6 @@ impl RuntimeSettings {
     pub(crate) fn served(&self) -> Vec<Card> {
         forecast::served(&Ledger::new(self.scheduler.cards.clone()))
     }
-}
-
-pub(crate) fn counted(models: usize) -> String {
-    format!("{models} {}", if models == 1 { "model" } else { "models" })
 }
 
 /// Checks that the cards named by models exist.

@@ -19,6 +19,9 @@ _plimsoll() {
             plimsoll,calibrate)
                 cmd="plimsoll__subcmd__calibrate"
                 ;;
+            plimsoll,completions)
+                cmd="plimsoll__subcmd__completions"
+                ;;
             plimsoll,doctor)
                 cmd="plimsoll__subcmd__doctor"
                 ;;
@@ -45,6 +48,9 @@ _plimsoll() {
                 ;;
             plimsoll,look)
                 cmd="plimsoll__subcmd__look"
+                ;;
+            plimsoll,man)
+                cmd="plimsoll__subcmd__man"
                 ;;
             plimsoll,pin)
                 cmd="plimsoll__subcmd__pin"
@@ -217,6 +223,9 @@ _plimsoll() {
             plimsoll__subcmd__help,calibrate)
                 cmd="plimsoll__subcmd__help__subcmd__calibrate"
                 ;;
+            plimsoll__subcmd__help,completions)
+                cmd="plimsoll__subcmd__help__subcmd__completions"
+                ;;
             plimsoll__subcmd__help,doctor)
                 cmd="plimsoll__subcmd__help__subcmd__doctor"
                 ;;
@@ -243,6 +252,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__help,look)
                 cmd="plimsoll__subcmd__help__subcmd__look"
+                ;;
+            plimsoll__subcmd__help,man)
+                cmd="plimsoll__subcmd__help__subcmd__man"
                 ;;
             plimsoll__subcmd__help,pin)
                 cmd="plimsoll__subcmd__help__subcmd__pin"
@@ -374,7 +386,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor download engine fleet import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate completions doctor download engine fleet import load logs man pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -406,6 +418,20 @@ _plimsoll() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__completions)
+            opts="-h --help bash elvish fish powershell zsh"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -1062,7 +1088,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor download engine fleet import load logs pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
+            opts="calibrate completions doctor download engine fleet import load logs man pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1076,6 +1102,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__calibrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1412,6 +1452,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__look)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__man)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1813,6 +1867,20 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__man)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__pin)
             opts="-h --for --url --api-key --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1952,7 +2020,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__quickstart)
-            opts="-h --folder --listen --once --help"
+            opts="-h --folder --listen --open --once --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

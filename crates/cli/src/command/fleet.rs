@@ -49,15 +49,27 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Begin a fleet: make its authority, and the certificate of this host
+    #[command(after_help = "Example: plimsoll fleet init 10.0.0.11\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Init(membership::Init),
     /// Print an invitation, with which one host joins the fleet; on the host that began it
+    #[command(after_help = "Example: plimsoll fleet invite\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Invite(membership::Invite),
     /// Join a fleet with an invitation: get a certificate for this host
+    #[command(after_help = "Example: plimsoll fleet join plimsoll-join-1.eyJmbGVldCI6...\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Join(membership::Join),
     /// Revoke the certificates of a host; on the host that began the fleet
+    #[command(after_help = "Example: plimsoll fleet revoke host-3\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Revoke(membership::Revoke),
     /// List the hosts, their models, and what is drained
-    #[command(visible_alias = "ps")]
+    #[command(
+        visible_alias = "ps",
+        after_help = "Example: plimsoll fleet status --store etcd://10.0.0.1\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input."
+    )]
     Status {
         #[command(flatten)]
         store: Store,
@@ -66,14 +78,24 @@ enum Verb {
         json: Option<PathBuf>,
     },
     /// Seat nothing more on a host, and let its idle models leave
+    #[command(after_help = "Example: plimsoll fleet drain host-2\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Drain(Host),
     /// Seat nothing more on a host
+    #[command(after_help = "Example: plimsoll fleet cordon host-2\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Cordon(Host),
     /// End a drain or a cordon
+    #[command(after_help = "Example: plimsoll fleet uncordon host-2\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Uncordon(Host),
     /// Drain a host and wait until no model has a seat there; the host may then be stopped
+    #[command(after_help = "Example: plimsoll fleet leave host-2\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Leave(Host),
     /// Move a model to a host; requests in progress finish where they are
+    #[command(after_help = "Example: plimsoll fleet move qwen3-4b host-1\n\n\
+            Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Move {
         model: String,
         host: String,
@@ -140,7 +162,7 @@ async fn view(store: &Etcd) -> Result<FleetView, ErrorReport> {
 async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     let (store, name) = (host.store.open()?, &host.host);
     if !KeySpace::is_name(name) {
-        return Err(ErrorReport::input(ErrorReport::new(format!("`{name}` is no name of a host"))));
+        return Err(ErrorReport::input(ErrorReport::new(format!("`{name}` is not a valid host name"))));
     }
     let is_known = view(&store).await?.hosts.contains_key(name);
     let key = FleetKey::Drain(name.clone());

@@ -9,6 +9,7 @@ mod exact;
 pub(crate) mod fit;
 mod host_limit;
 mod models;
+mod paste;
 mod quants;
 mod remote;
 mod spelling;
@@ -84,7 +85,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", requires = "check")]
     margin: Option<Bytes>,
     /// Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as
-    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine
+    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory; repeatable. By default
+    /// the cards of this machine
     #[arg(long = "card", alias = "gpu", value_name = "SPEC")]
     cards: Vec<CardSpec>,
     /// Host memory of the machine in the plan, e.g. 32GiB. By default this machine's, if the plan is for this

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Card;
-use plimsoll_config::ServeSettings;
+use plimsoll_config::{LogLevel, ServeSettings};
 use plimsoll_launch::LogOutput;
 use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
@@ -32,15 +32,18 @@ pub(crate) struct Arguments {
     /// Folder of the models and their configuration [default: quickstart in Plimsoll's own directory]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Address to listen on; another port is taken if this one is in use
-    #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN)]
+    /// Address to listen on, such as 127.0.0.1:8080 or 8080; another port is taken if this one is in use
+    #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN, value_parser = plimsoll_config::listen_address)]
     listen: SocketAddr,
+    /// Listen without API keys on an address that other machines can reach
+    #[arg(long)]
+    open: bool,
     /// Exit after the tour instead of continuing to serve
     #[arg(long)]
     once: bool,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+pub(crate) fn run(arguments: Arguments, log: &LogOutput) -> Result<ExitCode, ErrorReport> {
     let home = EngineHome::from_environment()?;
     let engine = install(&home)?;
     // An engine that prints no version still runs the tour; its plan uses the newest formulas.
@@ -54,8 +57,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     let budget = folder.budget(identity)?;
     show_plans(&folder, identity, &budget)?;
     serve::on_one_thread(async {
-        let daemon = start(setup(&folder, engine, &budget, arguments.listen)).await?;
-        conduct(daemon, &folder, &budget, arguments.once).await
+        let daemon = start(setup(&folder, engine, &budget, (arguments.listen, arguments.open))).await?;
+        conduct(daemon, &folder, &budget, (arguments.once, log)).await
     })
 }
 
@@ -80,9 +83,10 @@ fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(),
     Ok(())
 }
 
-fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAddr) -> Setup {
+fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, (listen, open): (SocketAddr, bool)) -> Setup {
     let serve = ServeSettings {
         listen: vec![listen],
+        open,
         cards: vec![budget.clone()],
         engine: Some(vec![engine.path.to_string_lossy().into_owned()]),
         ..ServeSettings::default()
@@ -111,7 +115,7 @@ async fn conduct(
     daemon: Daemon,
     folder: &Folder,
     budget: &Card,
-    once: bool,
+    (once, log): (bool, &LogOutput),
 ) -> Result<ExitCode, ErrorReport> {
     let (handle, address) = (daemon.handle(), daemon.address);
     let mut serving = tokio::task::spawn_local(daemon.run());
@@ -119,7 +123,10 @@ async fn conduct(
         told = tour::tell(&handle, address, folder) => told,
         // The daemon handles SIGINT and SIGTERM itself; that it has ended means that the user stopped the
         // tour.
-        _ = &mut serving => return Ok(ExitCode::SUCCESS),
+        _ = &mut serving => {
+            say("\n   stopped by a signal");
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     // A failed tour stops the daemon too, so that the engines end in order before the error is printed.
     if once || told.is_err() {
@@ -127,6 +134,8 @@ async fn conduct(
         return told.map(|()| ExitCode::SUCCESS);
     }
     tour::hand_over(address, folder, budget);
+    // The tour told of the daemon's actions itself. From here on the log does, as that of `serve`.
+    log.configure(Some(LogLevel::Info), None);
     serve::announce(address);
     let _ = serving.await;
     Ok(ExitCode::SUCCESS)

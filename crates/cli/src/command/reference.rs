@@ -1,14 +1,28 @@
-//! `plimsoll reference`: man pages, completions and the schema of the configuration (hidden command).
+//! `plimsoll completions` and `plimsoll man`, and all that `docs/reference` has of them (the hidden `plimsoll reference`).
 //!
-//! `cargo xtask docs` writes them into `docs/reference`; CI fails if they are out of date.
+//! `cargo xtask docs` writes the documents into `docs/reference`; CI fails if they are out of date.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use super::Cli;
-use crate::report::{ErrorReport, print};
+use crate::report::{ErrorReport, print, write_file};
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Shell that completes
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManPages {
+    /// Folder of the pages, which is made if it is not there, e.g. ~/.local/share/man/man1
+    folder: PathBuf,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -33,6 +47,25 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         ReferenceDocument::Schema => plimsoll_config::published_schema().into_bytes(),
     };
     print(document)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn print_completions(arguments: &Completions) -> Result<ExitCode, ErrorReport> {
+    print(script(arguments.shell))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of the program and one of each visible verb.
+pub(super) fn write_man(arguments: &ManPages) -> Result<ExitCode, ErrorReport> {
+    let folder = &arguments.folder;
+    fs::create_dir_all(folder).map_err(ErrorReport::of_file("cannot make the folder", folder))?;
+    let program = Cli::command();
+    let verbs = program.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    for verb in [""].into_iter().chain(verbs) {
+        let name = if verb.is_empty() { "plimsoll.1".to_owned() } else { format!("plimsoll-{verb}.1") };
+        write_file(&folder.join(Path::new(&name)), man(verb)?)?;
+    }
+    print(format!("{}\n", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,7 +100,34 @@ fn completions(name: &str) -> Result<Vec<u8>, ErrorReport> {
             "`{name}` is not a supported shell; write bash, zsh, fish, elvish or powershell"
         )))
     })?;
+    Ok(script(shell))
+}
+
+fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
-    Ok(script)
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_visible_verb_has_a_page_and_stands_in_each_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = folder.path().join("share/man1");
+        write_man(&ManPages { folder: pages.clone() }).unwrap();
+        let scripts =
+            [Shell::Bash, Shell::Zsh, Shell::Fish].map(|shell| String::from_utf8(script(shell)).unwrap());
+        for verb in ["plan", "serve", "completions", "man"] {
+            let page = fs::read_to_string(pages.join(format!("plimsoll-{verb}.1"))).unwrap();
+            assert!(page.contains(".TH"), "{page}");
+            assert!(scripts.iter().all(|script| script.contains(verb)), "{verb}");
+        }
+        assert!(pages.join("plimsoll.1").is_file() && !pages.join("plimsoll-look.1").exists());
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(write_man(&ManPages { folder: file }).is_err());
+    }
 }

@@ -1,7 +1,7 @@
 //! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,7 +42,7 @@ disconnects cancels its request.
 
 SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
 
-Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
+Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit, or the host has too little memory for it), 2 for bad input.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
@@ -62,7 +62,8 @@ pub(crate) struct Arguments {
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
-    /// Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB; repeatable
+    /// Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB for a part of
+    /// host memory; repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<CardSpec>,
     /// Memory to leave free on each card, e.g. 512MiB
@@ -182,7 +183,7 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
             // Before the report: another thread writes them.
             warnings.finish();
             print_as(json.as_deref(), &check_as_json(&check), || check_in_words(&check))?;
-            Ok(status(check.models.iter().all(|model| model.refused.is_none())))
+            Ok(status(check.models.iter().all(can_run)))
         });
     }
     fix_allocator_thresholds();
@@ -203,10 +204,21 @@ pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
 
+/// False for a model that the check says no to.
+fn can_run(model: &Forecast) -> bool {
+    model.refused.is_none() && !model.host_too_small
+}
+
 /// One line for each card and each model.
 fn check_in_words(check: &ConfigCheck) -> String {
     let mut text = String::new();
     let mut say = |line: String| text += &(line + "\n");
+    // A terminal would break lines within words; another program reads whole lines.
+    let is_terminal = std::io::stdout().is_terminal();
+    let fit = |line: String, indent: usize| match is_terminal {
+        true => wrapped(&line, CHECK_WIDTH, indent),
+        false => vec![line],
+    };
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
@@ -215,8 +227,8 @@ fn check_in_words(check: &ConfigCheck) -> String {
     }
     let width = widest(check.models.iter().map(|model| model.name.as_str()));
     for model in &check.models {
-        say(format!("model {:width$}  {}", model.name, model.text));
         let indent = width + 8;
+        fit(format!("model {:width$}  {}", model.name, model.text), indent).into_iter().for_each(&mut say);
         for warning in &model.warnings {
             let lines = wrapped(&format!("warning: {}", warning.text), CHECK_WIDTH.saturating_sub(indent), 9);
             lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
@@ -226,7 +238,8 @@ fn check_in_words(check: &ConfigCheck) -> String {
             lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
         }
         for hint in &model.hints {
-            say(format!("      {:width$}  hint: {hint}", ""));
+            let hints = fit(format!("      {:width$}  hint: {hint}", ""), indent + 6);
+            hints.into_iter().for_each(&mut say);
         }
     }
     let notes: BTreeSet<&String> = check.models.iter().filter_map(|model| model.note.as_ref()).collect();
@@ -245,7 +258,7 @@ fn check_as_json(check: &ConfigCheck) -> Value {
     let models = check.models.iter().map(|model| {
         let Forecast { name, text, parts, warnings, note, refused, hints, .. } = model;
         json!({
-            "name": name, "fits": refused.is_none(), "text": text, "parts": parts, "warnings": warnings, "note": note,
+            "name": name, "fits": can_run(model), "text": text, "parts": parts, "warnings": warnings, "note": note,
             "reason": refused, "hints": hints,
         })
     });

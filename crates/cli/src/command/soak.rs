@@ -2,6 +2,7 @@
 //!
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input.
 
+use plimsoll_base::counted;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -178,13 +179,13 @@ impl Progress {
         let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
         let time =
             of(self.limit.time.map(|time| lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))));
-        let most = of(self.limit.requests.map(|most| most.to_string()));
-        let (lasted, requests, failed) = (lasted(results.held_ms), results.requests, results.failed());
+        let requests = match self.limit.requests {
+            Some(most) => format!("{} of {}", results.requests, counted(most, "request")),
+            None => counted(results.requests, "request"),
+        };
+        let (lasted, failed) = (lasted(results.held_ms), results.failed());
         // A closed stderr is no failure.
-        let _ = write!(
-            io::stderr(),
-            "{lead}soak: {lasted}{time}, {requests}{most} requests, {failed} failed{held}{end}"
-        );
+        let _ = write!(io::stderr(), "{lead}soak: {lasted}{time}, {requests}, {failed} failed{held}{end}");
     }
 
     fn end(&self) {

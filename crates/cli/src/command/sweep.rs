@@ -1,6 +1,6 @@
 //! `plimsoll sweep`: memory and speed of a server at several prompt depths, compared with the plan.
 //!
-//! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
+//! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model was stopped meanwhile.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use tokio::task::LocalSet;
 use super::plan::check::again;
 use super::server_verbs::{LoadedServer, ServerAddress, with_hint};
 use super::soak::time;
-use crate::report::{ErrorReport, print_as, status, write_file};
+use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
@@ -59,7 +59,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         write_file(path, report.svg())?;
     }
     print_as(arguments.json.as_deref(), &report.json(), || report.summary())?;
-    Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
+    let is_answered = sweep.depths.iter().all(|depth| depth.outcome.is_ok());
+    Ok(match report.stopped() {
+        Some(_) if is_answered => ExitCode::from(NO_VERDICT),
+        _ => status(is_answered),
+    })
 }
 
 async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<SweepPlan, String>), ErrorReport> {
@@ -76,14 +80,14 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
     let warm = warm.await.map_err(failed)?;
     // The server may be remote, or another user's: then the sweep has no plan to compare with.
     let plan = match warm.pid {
-        Some(pid) => planned(pid, warm.build),
+        Some(_) => planned(&figures, warm.build),
         None => Err(format!(
             "no process of {} was found; the server may have unloaded it for another model, or runs on another \
             machine or as another user (--pid names a process)",
             server.model
         )),
     };
-    let planned = plan.as_ref().ok().copied();
+    let known = plan.as_ref().ok().copied();
     let mut stdout = anstream::stdout();
     let mut tell = |text: &str| {
         // A failed write of the table is reported with the summary.
@@ -94,17 +98,22 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
         };
     };
     tell(&sweep_head());
-    let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, planned));
-    let sweep =
-        sweep(&server, &warm, &arguments.depths, (arguments.answer, arguments.patience), &figures, &mut told);
-    let sweep = sweep.await;
+    let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, known));
+    let limits = (arguments.answer, arguments.patience);
+    let sweep = sweep(&server, &warm, &arguments.depths, limits, &mut figures, &mut told).await;
+    // A process that was stopped before its flags were read has left its place to another one.
+    let plan = plan.or_else(|why| planned(&figures, warm.build).map_err(|_| why));
     Ok((server, sweep, plan))
 }
 
 /// Plan from the flags of a llama-server, or the reason why its process cannot be planned.
-fn planned(pid: u32, build: Option<u32>) -> Result<SweepPlan, String> {
-    let engine = EngineBuild { kind: EngineKind::LlamaCpp, build };
-    let plan = again(pid, engine).map_err(|error| format!("process {pid} cannot be planned: {error}"))?;
+fn planned(figures: &Figures, build: Option<u32>) -> Result<SweepPlan, String> {
+    let process = figures.process().ok_or("no process of the server is known")?;
+    let (pid, engine) = (process.pid, EngineBuild { kind: EngineKind::LlamaCpp, build });
+    let plan = again(pid, engine).map_err(|error| match process.lives() {
+        true => format!("process {pid} cannot be planned: {error}"),
+        false => format!("process {pid} of the model was stopped before its flags could be read"),
+    })?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
     Ok(SweepPlan {
         loaded: sum(|card| card.loaded),

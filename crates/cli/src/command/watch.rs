@@ -60,6 +60,10 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show a recording: peaks, growth and messages, as text, JSON or a page with plots
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll watch show plimsoll.watch\n\
+            \x20 plimsoll watch show plimsoll.watch --html watch.html\n\n\
+            Exit status: 0, 1 if a file cannot be written, 2 if the recording cannot be read.")]
     Show(show::Arguments),
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use plimsoll_base::Order;
+use plimsoll_base::{Order, counted};
 use plimsoll_telemetry::record::{Group, Source, Summary, Told, Unit};
 
 use super::soak::lasted;
@@ -70,7 +70,7 @@ impl<'a> RecordReport<'a> {
         let left_out = self.summary.events_left_out + u64::try_from(more).unwrap_or_default();
         match left_out {
             0 => Ok(()),
-            more => writeln!(out, "  and {more} lines more"),
+            more => writeln!(out, "  and {} more", counted(more, "line")),
         }
     }
 
@@ -85,12 +85,20 @@ impl<'a> RecordReport<'a> {
             Some(end) => end.clone(),
             // A record is written sample by sample; a machine that crashes leaves the last one half-written.
             None if *torn_bytes > 0 => {
-                format!("the recording ends in an unfinished sample ({torn_bytes} bytes are ignored)")
+                format!(
+                    "the recording ends in an unfinished sample ({} ignored)",
+                    counted(*torn_bytes, "byte")
+                )
             }
             None => "the rest of the recording is damaged".to_owned(),
         };
         let lasted = lasted(*duration_ms);
-        format!("{what} on {} ({}): {lasted}, {samples} samples; {end}", about.host, about.kernel)
+        format!(
+            "{what} on {} ({}): {lasted}, {}; {end}",
+            about.host,
+            about.kernel,
+            counted(*samples, "sample")
+        )
     }
 
     /// Tables of peaks, of growth, and of sudden changes.
@@ -182,7 +190,9 @@ impl<'a> RecordReport<'a> {
         let verdict = match ran_out {
             0 => self.title(),
             count => {
-                format!("{}. Memory ran out: {count} lines of the program's output say so", self.title())
+                let says = if count == 1 { "says" } else { "say" };
+                let lines = counted(count, "line");
+                format!("{}. Memory ran out: {lines} of the program's output {says} so", self.title())
             }
         };
         page.verdict(&verdict, ran_out > 0);

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, counted};
 use plimsoll_lab::load::{SoakResults, SoakVerdict, failed_so, thousands};
 use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
@@ -37,11 +37,11 @@ impl<'a> SoakReport<'a> {
         let results = self.results;
         writeln!(
             out,
-            "model {} at {}: {} requests in {} rounds, {}, {} failed",
+            "model {} at {}: {} in {}, {}, {} failed",
             results.model,
             results.target,
-            results.requests,
-            results.rounds,
+            counted(results.requests, "request"),
+            counted(results.rounds, "round"),
             lasted(results.held_ms),
             results.failed()
         )?;
@@ -95,7 +95,7 @@ impl<'a> SoakReport<'a> {
             remarks.push(failed_so(kind, *count, texts).replace('\n', "\n    "));
         }
         let notes = results.notes.iter();
-        remarks.extend(notes.map(|(at, text)| format!("after {at} requests: {text}")));
+        remarks.extend(notes.map(|(at, text)| format!("after {}: {text}", counted(*at, "request"))));
         remarks
     }
 
@@ -140,7 +140,7 @@ impl<'a> SoakReport<'a> {
                 let unseen = self.unseen();
                 match self.results.failed() {
                     0 => format!("No leak was found{unseen}"),
-                    failed => format!("No leak was found{unseen}, but {failed} requests failed"),
+                    failed => format!("No leak was found{unseen}, but {} failed", counted(failed, "request")),
                 }
             }
         }

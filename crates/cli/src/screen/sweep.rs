@@ -60,13 +60,14 @@ pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> Strin
     let held: Vec<String> = depth.held.iter().map(|(name, held)| format!("{name} {held}")).collect();
     match &depth.outcome {
         Ok(speeds) => format!(
-            "{:>9} {:>12} {:>12} {:>9.1} ms {:>10}  {}\n",
+            "{:>9} {:>12} {:>12} {:>9.1} ms {:>10}  {}{}\n",
             depth.tokens,
             speed(speeds.prompt),
             speed(speeds.answer),
             speeds.first_token.as_secs_f64() * 1000.0,
             planned.map_or_else(|| "-".to_owned(), |planned| planned.at(depth.tokens).to_string()),
-            held.join(", ")
+            held.join(", "),
+            if depth.disturbed { "  disturbed" } else { "" }
         ),
         // `asked`, because the number of tokens is only known from an answer.
         Err(failure) => format!("{:>9} failed: {failure}\n", depth.asked),
@@ -74,11 +75,29 @@ pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> Strin
 }
 
 impl SweepReport<'_> {
+    /// What to do about depths during which the model was stopped, if there are any.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        let of = self.sweep.depths.len();
+        let disturbed = self.sweep.depths.iter().filter(|depth| depth.disturbed).count();
+        let are = if disturbed == 1 { "is" } else { "are" };
+        (disturbed > 0).then(|| {
+            format!(
+                "{disturbed} of {of} rows {are} disturbed: the model was stopped meanwhile, for other clients or by itself, so times \
+                may include a load, and memory is that of another process; no verdict\nhint: keep other clients away, or pin the model \
+                (`plimsoll pin {}`), and sweep again",
+                self.model
+            )
+        })
+    }
+
     pub(crate) fn summary(&self) -> String {
         written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
+        if let Some(stopped) = self.stopped() {
+            writeln!(out, "{stopped}")?;
+        }
         for (name, curve) in self.sweep.curves() {
             // A slope needs two depths; with a single one there is no growth to print.
             if let (Some(slope), Some(first), Some(last)) = (slope(&curve), curve.first(), curve.last()) {
@@ -130,7 +149,7 @@ impl SweepReport<'_> {
 
     /// Memory of the server on all cards after its deepest prompt, if the driver reports it.
     fn deepest_on_cards(&self) -> Option<(u64, Bytes)> {
-        let mut answered = self.sweep.depths.iter().filter(|depth| depth.outcome.is_ok());
+        let mut answered = self.sweep.depths.iter().filter(|depth| depth.outcome.is_ok() && !depth.disturbed);
         let deepest = answered.next_back()?;
         // Other figures count the same bytes again, for the card as a whole.
         let own = deepest.held.iter().filter(|(name, _)| is_own(name));
@@ -151,6 +170,7 @@ impl SweepReport<'_> {
                 "first_token_ms": speeds.map(|speeds| speeds.first_token.as_secs_f64() * 1000.0),
                 "planned": self.planned.map(|planned| planned.at(depth.tokens)),
                 "held": held(&depth.held),
+                "disturbed": depth.disturbed,
             })
         });
         let growth = self

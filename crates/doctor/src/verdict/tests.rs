@@ -122,21 +122,40 @@ fn without_a_known_line_the_status_and_the_last_lines_are_the_answer() {
 }
 
 #[test]
-fn routine_lines_of_llama_cpp_explain_no_death() {
+fn a_death_is_explained_by_lines_of_a_level_that_fits_its_kind() {
     let lines = [
         "0.00.029.779 I slot get_availabl: id 3 | task -1",
         "0.00.03 D x",
-        "0.00.04 E failed",
+        "0.00.728.850 W slot   operator(): id  3 | task 6 | need to evaluate at least 1 token",
+        "0.00.04 E no room",
         "1.5 Islands",
         "I am",
+        "GGML_ASSERT(n > 0) failed",
     ];
-    let End::Crashed { reason } = verdict(Exit::Signal(9), false, &lines).end else {
+    let warning = lines[2];
+    for (exit, told) in [
+        (Exit::Signal(9), "was killed by signal 9 (SIGKILL)\n  0.00.04 E no room\n  GGML_ASSERT(n > 0) failed".to_owned()),
+        (
+            Exit::Signal(11),
+            "was killed by signal 11 (SIGSEGV)\n  0.00.04 E no room\n  1.5 Islands\n  I am\n  GGML_ASSERT(n > 0) failed"
+                .to_owned(),
+        ),
+        (
+            Exit::Code(3),
+            format!(
+                "exited with status 3\n  {warning}\n  0.00.04 E no room\n  1.5 Islands\n  I am\n  GGML_ASSERT(n > 0) failed"
+            ),
+        ),
+    ] {
+        let End::Crashed { reason } = verdict(exit, false, &lines).end else {
+            panic!("not seen as a crash");
+        };
+        assert_eq!(reason.to_string(), format!("alpha {told}"));
+    }
+    let End::Crashed { reason } = verdict(Exit::Signal(9), false, &[warning]).end else {
         panic!("not seen as a crash");
     };
-    assert_eq!(
-        reason.to_string(),
-        "alpha was killed by signal 9 (SIGKILL)\n  0.00.04 E failed\n  1.5 Islands\n  I am"
-    );
+    assert_eq!(reason.to_string(), "alpha was killed by signal 9 (SIGKILL)", "a warning is no cause of it");
 }
 
 #[test]

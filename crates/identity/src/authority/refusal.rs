@@ -11,7 +11,7 @@ pub enum AdmissionRefusal {
     Used,
     #[error("the invitation has expired")]
     Expired,
-    #[error("`{0}` is no name of a host")]
+    #[error("`{0}` is not a valid host name")]
     Name(String),
     #[error("a host `{0}` has a certificate; revoke it first, or choose another name")]
     Taken(String),

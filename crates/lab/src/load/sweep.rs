@@ -23,6 +23,8 @@ pub struct SweepDepth {
     pub outcome: Result<Speeds, LoadFailure>,
     /// Memory after the answer.
     pub held: Vec<(String, Bytes)>,
+    /// The server's process ended or was replaced meanwhile: times and memory are not those of one loaded model.
+    pub disturbed: bool,
 }
 
 /// Tokens per second; `None` if there were too few tokens to measure.
@@ -79,7 +81,7 @@ pub async fn sweep(
     warm: &Warm,
     depths: &[u64],
     (answer, patience): (u64, Duration),
-    figures: &Figures,
+    figures: &mut Figures,
     told: &mut dyn FnMut(&SweepDepth),
 ) -> Sweep {
     let mut client = server.client(patience);
@@ -94,11 +96,16 @@ pub async fn sweep(
         let answered = client.ask(request(server, warm.yardstick, asked, answer, nonce)).await;
         // Also after a failure: memory that stays in use after a refused prompt is a result.
         sleep(CALM).await;
+        let known = figures.process();
+        // Of another process the memory is followed from here on.
+        figures.follow(server).await;
+        let lives = known.is_some_and(|process| process.lives());
         let depth = SweepDepth {
             asked,
             tokens: answered.as_ref().ok().and_then(|answer| answer.prompt_tokens).unwrap_or(asked),
             outcome: answered.as_ref().map(Speeds::of).map_err(Clone::clone),
             held: figures.look(server).await,
+            disturbed: known.is_some() && !lives,
         };
         told(&depth);
         sweep.depths.push(depth);
@@ -139,8 +146,8 @@ impl Sweep {
                 held.iter().find(|(other, _)| other == name).map(|(_, held)| *held)
             };
             let before = held(&self.before).map(|held| (0, held));
-            // A failed prompt may have ended anywhere before its depth.
-            let answered = self.depths.iter().filter(|depth| depth.outcome.is_ok());
+            // A failed prompt may have ended anywhere before its depth, and another process began anew.
+            let answered = self.depths.iter().filter(|depth| depth.outcome.is_ok() && !depth.disturbed);
             let after = answered.filter_map(|depth| Some((depth.tokens, held(&depth.held)?)));
             before.into_iter().chain(after).collect()
         };

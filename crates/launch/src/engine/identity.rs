@@ -120,7 +120,7 @@ fn ask_program(path: &Path) -> Result<EngineIdentity, IdentityError> {
     Ok(EngineIdentity { engine, version: version.line.to_owned() })
 }
 
-fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
+pub(super) fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
     let ended = run(Command::new(path).arg(flag), LIMIT)
         .map_err(|source| IdentityError::Ask { path: path.to_owned(), source })?;
     // Only a missing status is an error: a program that prints its version and fails has still answered.

@@ -20,6 +20,11 @@ pub(super) struct ProgramEnded {
 }
 
 impl ProgramEnded {
+    /// True where the beginning of the output may be missing.
+    pub(super) fn is_cut(&self) -> bool {
+        u64::try_from(self.said.len()).is_ok_and(|length| length >= SAID_LIMIT)
+    }
+
     pub(super) fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }

@@ -1,6 +1,6 @@
 //! Replacement of a plan's computed memory terms by the sizes from the engine's own log.
 
-use plimsoll_base::{Bytes, Card, CardKind, Counting, Reason, Source};
+use plimsoll_base::{Bytes, Card, CardKind, Counting, Reason, Source, counted};
 
 use super::transcript::{BufferKind, BufferPlace, CardInterface, EngineBuffer, MARGIN, Transcript};
 use crate::{
@@ -91,8 +91,8 @@ impl EngineSizes<'_> {
         let mut source = format!("{}, after a prompt of {} tokens", self.named(), memory.tokens);
         if self.transcript.seen.without_code > 0 {
             source += &format!(
-                "; the occupancy of {} kernels is estimated, for lack of machine code for the card",
-                self.transcript.seen.without_code
+                "; the occupancy of {} is estimated, for lack of machine code for the card",
+                counted(self.transcript.seen.without_code, "kernel")
             );
         }
         terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));

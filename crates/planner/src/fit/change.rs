@@ -120,7 +120,7 @@ impl RequestChange {
     }
 
     /// The advice to make this change.
-    pub(crate) fn advice(&self) -> Advice {
+    pub fn advice(&self) -> Advice {
         match self {
             Self::Context(tokens) => Advice::ShrinkContext(u64::from(*tokens)),
             Self::MicroBatch { tokens, .. } => Advice::ShrinkMicroBatch(u64::from(*tokens)),

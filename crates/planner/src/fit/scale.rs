@@ -79,7 +79,7 @@ impl FitScale {
                 // Experts on the host cost time, so fewer of them are better.
                 hyper.experts.as_ref()?;
                 let asked = u64::from(wish.experts_on_host).min(layers);
-                Self { from: Some(layers), ..scale(0..=layers, 1, asked, "none is left") }
+                Self { from: Some(layers), ..scale(0..=layers, 1, asked, "no expert is left in host memory") }
             }
             Dimension::Cache | Dimension::Split => return None,
         })

@@ -18,6 +18,8 @@ const NAMED: &[(&str, &str, i32)] = &[
     ("doctor -- CMD", "doctor -- true", 0),
     ("doctor --pid PID", "doctor --pid $$", 0),
     ("import ollama", "", 0),
+    ("completions bash", "", 0),
+    ("man ~/.local/share/man/man1", "man man1", 0),
     ("plan MODEL FLAGS", "plan l8.gguf --card 3090 -c 4096", 0),
     ("plan -- llama-server -m l8.gguf -c 65536", "plan --card 3090 -- llama-server -m l8.gguf -c 65536", 0),
     // There is no hub and no server in this room.

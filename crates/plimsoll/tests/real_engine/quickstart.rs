@@ -50,10 +50,12 @@ fn after_the_tour_it_serves_on_another_port_where_the_wanted_one_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let wanted = taken.local_addr().unwrap();
+    let log = folder.path().join("log");
     let child = quickstart(&folder)
-        .args(["--listen", &wanted.to_string()])
+        // A port alone, as `serve` takes it.
+        .args(["--listen", &wanted.port().to_string()])
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
         .spawn();
     let mut serving = Serving(child.unwrap());
     let mut line = String::new();
@@ -65,4 +67,11 @@ fn after_the_tour_it_serves_on_another_port_where_the_wanted_one_is_taken() {
     let process = rustix::process::Pid::from_child(&serving.0);
     rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     assert!(serving.0.wait().unwrap().success());
+    // After the tour the log is that of `serve`.
+    let told = std::fs::read_to_string(log).unwrap();
+    let (_, after) = told.split_once("the server keeps running").unwrap();
+    for line in ["Z  INFO load alpha: ", "Z  INFO request alpha: 200 in ", "Z  INFO end: "] {
+        assert!(after.contains(line), "`{line}` is not in\n{after}");
+    }
+    assert!(!told.split("the server keeps running").next().unwrap().contains(" INFO "), "{told}");
 }

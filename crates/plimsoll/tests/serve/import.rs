@@ -136,9 +136,63 @@ fn a_flag_that_the_plan_leaves_out_is_told_beside_the_figure() {
         said.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let said = check("--ctxsize 2048");
-    let told = "planned warning: unknown flag `--ctxsize`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it";
+    let told = "planned warning: c.yaml:3: unknown flag `--ctxsize`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it";
     assert!(said.contains(told), "{said}");
     assert!(!check("--ctx-size 2048").contains("warning"));
+}
+
+#[test]
+fn an_engine_that_can_be_run_is_asked_whether_it_knows_a_flag() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    plimsoll_specimens::write("tiny", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
+        .expect("the model can be written");
+    let engine = folder.path().join("llama-server");
+    // No shell script: one of those may start the engine elsewhere, and is not asked.
+    let help = "#!/usr/bin/env python3\nprint('--model FILE\\n--ctx-size N\\n--brand-new N')\n";
+    std::fs::write(&engine, help).expect("the folder can be written");
+    std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let yaml = format!(
+        "models:\n  a:\n    cmd: {0} --port ${{PORT}} -m m.gguf --ctx-sise 5\n\
+         \x20 b:\n    cmd: {0} --port ${{PORT}} -m m.gguf --brand-new 5\n",
+        engine.display()
+    );
+    std::fs::write(folder.path().join("c.yaml"), yaml).expect("the folder can be written");
+    let check = ["serve", "c.yaml", "--check", "--card", "kind=host,total=10GiB"];
+    let (status, out, error) = plimsoll(folder.path(), &check);
+    assert_eq!(status, Some(1), "{out}{error}");
+    let told = "planned; cannot be loaded: c.yaml:3: unknown flag `--ctx-sise`; did you mean --ctx-size? The engine does not know this flag";
+    assert!(out.contains(told), "{out}");
+    assert_eq!(
+        (out + &error).matches("unknown flag").count(),
+        1,
+        "told once, and no word of a flag that it knows"
+    );
+}
+
+#[test]
+fn what_the_host_cannot_hold_beside_the_cards_is_told_with_status_1() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    plimsoll_specimens::write("l8", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
+        .expect("the model can be written");
+    let engine = fake_engine().display().to_string();
+    let check = |flags: &str, more: &[&str]| {
+        let toml = format!("[models.a]\nmodel = 'm.gguf'\nflags = '{flags}'\n");
+        std::fs::write(folder.path().join("c.toml"), toml).expect("the folder can be written");
+        let check =
+            ["serve", "c.toml", "--check", "--card", "name=Big,total=90000GiB,cc=9.0", "--engine", &engine];
+        let (status, said, _) = plimsoll(folder.path(), &[&check[..], more].concat());
+        (status, said.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    // A KV cache of petabytes in host memory, which no machine has.
+    let huge = "-c 2000000000 -nkvo";
+    let (status, said) = check(huge, &[]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("of host memory are needed, but the machine has only"), "{said}");
+    let (status, said) = check(huge, &["--json"]);
+    assert!(status == Some(1) && said.contains("\"fits\": false"), "{said}");
+    let (status, said) = check("-c 1024", &[]);
+    assert!(status == Some(0) && !said.contains("host memory are needed"), "{said}");
 }
 
 #[test]

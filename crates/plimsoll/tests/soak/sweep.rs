@@ -1,6 +1,8 @@
 //! Tests of `plimsoll sweep`: memory and speed over prompt depth, compared with the plan.
 
-use std::process::{Command, Output};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output};
 
 use serde_json::Value;
 
@@ -49,6 +51,54 @@ fn each_depth_is_beside_the_plan_of_the_servers_own_flags() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("plan for the server's flags and llama.cpp, build "), "{text}");
     assert!(text.contains("tokens the server holds ") && text.contains(" than planned"), "{text}");
+}
+
+/// Passes connections on to an engine, and kills a process before the first long prompt.
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+fn killer(engine: &Engine, mut victim: Child) -> String {
+    let to = engine.url().trim_start_matches("http://").to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut server = TcpStream::connect(&to).unwrap();
+            let (mut back, mut answers) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+            let mut buffer = vec![0; 1 << 20];
+            while let Ok(read @ 1..) = client.read(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..read]).to_ascii_lowercase();
+                let length = text.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+                if length.is_some_and(|length| length.trim().parse::<u64>().unwrap() > 10_000) {
+                    victim.kill().unwrap();
+                    victim.wait().unwrap();
+                }
+                server.write_all(&buffer[..read]).unwrap();
+            }
+            let _ = server.shutdown(std::net::Shutdown::Write);
+        }
+    });
+    here
+}
+
+#[test]
+fn rows_during_which_the_model_was_stopped_are_marked_and_no_verdict() {
+    let engine = Engine::start("events=4");
+    let victim = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = victim.id().to_string();
+    let url = killer(&engine, victim);
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["sweep", &url, "--depths", "256,8k", "--pid", &pid])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let marked: Vec<bool> = text.lines().skip(1).take(2).map(|row| row.ends_with("  disturbed")).collect();
+    assert_eq!(marked, [false, true], "{text}");
+    assert!(text.contains("1 of 2 rows is disturbed"), "{text}");
+    assert!(
+        text.contains("the model was stopped meanwhile") && text.contains("`plimsoll pin tiny`"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -178,11 +178,11 @@ pub enum ClaimError {
 pub enum AuditError {
     #[error("{card}: memory is reserved twice for the same run of a model")]
     Twice { card: CardId },
-    #[error("{card}: a model that needs the card alone shares it with another model")]
+    #[error("{card}: a model that must have the card to itself shares it with another model")]
     Company { card: CardId },
     #[error("{card}: {granted} of memory is reserved, but the limit is {limit}")]
     OverGranted { card: CardId, granted: Bytes, limit: Bytes },
-    #[error("{runs} runs of models have memory, but the limit is {most}")]
+    #[error("{runs} engines hold memory, but the limit is {most}")]
     TooManyRuns { runs: usize, most: usize },
 }
 

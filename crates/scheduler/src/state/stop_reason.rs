@@ -1,6 +1,6 @@
 //! Reason for stopping an engine, as written to the operator's log.
 
-use plimsoll_base::{Reason, RunId};
+use plimsoll_base::{Reason, RunId, counted};
 
 use super::StateRef;
 use crate::models::{Drain, PartingCause};
@@ -82,7 +82,8 @@ fn parting(cause: PartingCause) -> Reason {
         }
         PartingCause::Served { most } => {
             let text = format!(
-                "the engine has had {most} requests, its `max-requests`, and starts anew with the next one"
+                "the engine has had {}, its `max-requests`, and starts anew with the next one",
+                counted(most, "request")
             );
             return Reason::new("max_requests", text);
         }

@@ -1,6 +1,6 @@
 //! Cause of a wait in one line of plain English, for the client that waits.
 
-use plimsoll_base::{CardId, RunId};
+use plimsoll_base::{CardId, RunId, counted};
 
 use super::StateRef;
 use crate::effect::ModelState;
@@ -70,7 +70,7 @@ impl StateRef<'_> {
             (0, 0) => line,
             (0, left) => format!("{line}; the models there may go on for {} s", left + 1),
             (ahead, _) => {
-                format!("{line}; {} before it", counted(u32::try_from(ahead).unwrap_or(u32::MAX), "model"))
+                format!("{line}; {} before it", counted(ahead, "model"))
             }
         }
     }
@@ -120,8 +120,4 @@ impl StateRef<'_> {
         };
         runs.map(line).collect()
     }
-}
-
-fn counted(count: u32, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -43,7 +43,7 @@ pub(super) enum NewsError {
     Broken(hyper::Error),
     #[error("it tells nothing")]
     Silent,
-    #[error("it sends what is no news of a fleet")]
+    #[error("it does not send news of a fleet")]
     Unreadable,
     #[error("its news are not those of the store")]
     Foreign,

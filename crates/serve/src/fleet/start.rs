@@ -28,7 +28,7 @@ pub enum FleetError {
     #[error(transparent)]
     Store(#[from] StoreAddressError),
     #[error(
-        "`{0}` is no name of a host in a fleet; hint: set `host` under [fleet], with a-z, 0-9, '-', '.' and '_'"
+        "`{0}` is not a valid host name in a fleet; hint: set `host` under [fleet], with a-z, 0-9, '-', '.' and '_'"
     )]
     Name(String),
     #[error("other hosts cannot reach this one at {0}; hint: set `address` under [fleet]")]
@@ -46,7 +46,7 @@ pub enum FleetError {
     Renew(plimsoll_identity::JoinError),
     #[error("the identity in {} is of host '{host}' in fleet '{fleet}', and `{key}` under [fleet] says otherwise", folder.display())]
     OtherIdentity { folder: PathBuf, host: String, fleet: String, key: &'static str },
-    #[error("this host is no member of the fleet: {problem}; hint: remove {} and join with a new invitation", folder.display())]
+    #[error("this host is not a member of the fleet: {problem}; hint: remove {} and join with a new invitation", folder.display())]
     Certificate { folder: PathBuf, problem: CertificateProblem },
     #[error(
         "cannot listen for other hosts at `{0}`; hint: set `listen` under [fleet] to an address of this machine"

@@ -171,7 +171,7 @@ impl FleetMember {
     /// Leaves the fleet, so that the models of this host can be seated elsewhere. It serves what it has loaded.
     async fn step_out(&self) {
         let Some(problem) = self.trust.certificates().and_then(HostCertificates::problem) else { return };
-        tracing::error!("this host is no member of the fleet any more: {problem}");
+        tracing::error!("this host is not a member of the fleet any more: {problem}");
         self.submit(FleetEvent::StoreSilent { cause: problem.to_string() });
         self.leave().await;
     }

@@ -244,7 +244,7 @@ impl<H: ModelService> HttpServer<H> {
     fn pin(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let time = query::parameter(head.uri.query(), "for").map(|text| {
             let seconds = text.parse().ok().filter(|seconds: &u32| *seconds > 0);
-            let message = "`for` is no number of seconds from 1 to 4294967295";
+            let message = "`for` must be a number of seconds from 1 to 4294967295";
             seconds.ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_time", message))
         });
         let time = time.transpose()?.map(|seconds| Duration::from_secs(seconds.into()));

@@ -15,7 +15,7 @@ const CACHE_TYPES: [&str; 9] = ["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q
 pub(crate) enum WhatIfError {
     #[error("the flags cannot be read: {0}")]
     Flags(String),
-    #[error("the model's flags are unknown, because its command is no llama-server")]
+    #[error("the model's flags are unknown, because its command is not llama-server")]
     NoFlags,
     #[error("the plan failed: {0}")]
     Failed(String),
@@ -33,7 +33,7 @@ pub(crate) fn flags(asked: Option<&str>) -> Result<Vec<String>, HttpProblem> {
     for (name, flag, most) in [("context", "--ctx-size", MOST_TOKENS), ("slots", "--parallel", MOST_SLOTS)] {
         if let Some(text) = query::parameter(asked, name) {
             let count = text.parse().ok().filter(|count: &u64| (1..=most).contains(count));
-            let count = count.ok_or_else(|| bad(format!("`{name}` is no number from 1 to {most}")))?;
+            let count = count.ok_or_else(|| bad(format!("`{name}` must be a number from 1 to {most}")))?;
             flags.extend([flag.to_owned(), count.to_string()]);
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn flags(asked: Option<&str>) -> Result<Vec<String>, HttpProblem> {
 /// The size of `?yield=8GiB`, which asks for what would leave instead of what a load would take.
 pub(crate) fn kept_free(asked: Option<&str>) -> Result<Option<Bytes>, HttpProblem> {
     let size = query::parameter(asked, "yield").map(|text| text.parse());
-    size.transpose().map_err(|_| bad("`yield` is no size such as 8GiB".to_owned()))
+    size.transpose().map_err(|_| bad("`yield` must be a size such as 8GiB".to_owned()))
 }
 
 fn bad(message: String) -> HttpProblem {

@@ -67,11 +67,12 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let rope = receive(body, &self.bodies, &self.settings.limits).await?;
         let order: YieldOrder = serde_json::from_slice(&rope.rope.copy(0..rope.rope.len()))
-            .map_err(|error| bad(format!("the body is no order to yield: {error}")))?;
-        let size =
-            order.size().ok_or_else(|| bad("`size` is no size such as \"8GiB\", or a number of bytes"))?;
+            .map_err(|error| bad(format!("the body is not a valid yield request: {error}")))?;
+        let size = order
+            .size()
+            .ok_or_else(|| bad("`size` must be a size such as \"8GiB\", or a number of bytes"))?;
         let time =
-            order.time().ok_or_else(|| bad("`for` is no time such as \"2h\", or a number of seconds"))?;
+            order.time().ok_or_else(|| bad("`for` must be a time such as \"2h\", or a number of seconds"))?;
         self.service.give_way(order.card.as_deref(), size, time).await?;
         self.audit(head, "yield", &size.to_string());
         Ok(self.yields())

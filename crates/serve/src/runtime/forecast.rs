@@ -3,18 +3,21 @@
 //!
 //! It is logged at start and after a reload, and printed by `serve --check`.
 
+mod doubts;
 mod parts;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Placement, Reason};
-use plimsoll_config::{ConfiguredModel, flags_left_out};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_planner::HostRoom;
 use plimsoll_scheduler::place::{
     DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
 };
 use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
+pub(crate) use self::doubts::{FlagsLeftOut, this_host};
 use super::Runtime;
 use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
@@ -36,6 +39,8 @@ pub struct Forecast {
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
+    /// The host has less memory than the model takes beside its cards. It is served all the same.
+    pub host_too_small: bool,
     /// It fits on no set of cards, even on empty ones.
     never: bool,
     pub(crate) profile: Option<ModelProfile>,
@@ -49,13 +54,7 @@ impl Forecast {
         self.never
     }
 
-    /// Warns of flags that the figure leaves out. A start has told of them with their lines.
-    pub(crate) fn warn_of_flags(&mut self, entry: &ConfiguredModel) {
-        let left_out = flags_left_out(&entry.launch).into_iter();
-        self.warnings.extend(left_out.map(|text| Reason::new("flag_left_out", text)));
-    }
-
-    /// The same for a model whose engine is missing: it cannot be loaded, whatever it needs.
+    /// The forecast of a model whose engine is missing: it cannot be loaded, whatever it needs.
     fn without_engine(self, missing: Reason) -> Self {
         let text = format!("{}; cannot be loaded: {}", self.text, in_a_line(&missing));
         Self { text, refused: Some(self.refused.unwrap_or(missing)), ..self }
@@ -69,13 +68,15 @@ pub(crate) fn forecast(
     limits: &[CardLimit],
     asking: Option<&Asking>,
     known: &KnownNeeds,
+    host: Option<HostRoom>,
 ) -> Vec<Forecast> {
     let ledger = Ledger::new(limits.to_vec());
     let cards: Vec<Card> = served(&ledger);
     let of = |entry: &ConfiguredModel| {
         let looked = |program: &FoundProgram| {
             let demand = look_with(entry, program, &cards, asking);
-            foresee(entry, &cards, &ledger, demand.map(|demand| known.instead(entry, demand)))
+            let demand = demand.map(|demand| known.instead(entry, demand));
+            foresee(entry, &cards, &ledger, demand).on_host(entry, &cards, host)
         };
         match FoundProgram::of(entry, engine) {
             Ok(program) => looked(&program),
@@ -109,12 +110,14 @@ impl Runtime {
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
         let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
+        // What running engines hold is not free, and their own.
+        let host = if self.runs().is_empty() { this_host() } else { this_host().map(HostRoom::emptied) };
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
-        let looked =
-            spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known))
-                .await;
+        let looked = spawn_blocking(move || {
+            forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known, host)
+        });
         // A survey that panicked gives no forecast; each load surveys anew anyway.
-        let forecasts = looked.unwrap_or_default();
+        let forecasts = looked.await.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
             let Forecast { name, text, warnings, refused, hints, profile, demand, .. } = forecast;
@@ -188,6 +191,7 @@ fn foresee(
         note: None,
         refused,
         hints,
+        host_too_small: false,
         never: false,
         profile,
         demand: known.clone(),

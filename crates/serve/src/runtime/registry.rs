@@ -141,7 +141,7 @@ impl ModelRegistry {
     }
 
     fn next(&self) -> ModelId {
-        ModelId(u32::try_from(self.entries.len()).expect("a configuration has fewer than 2^32 models"))
+        ModelId(u32::try_from(self.entries.len()).expect("a configuration of fewer than 2^32 models"))
     }
 
     fn enlist(&mut self, id: ModelId, entry: ConfiguredModel) {

@@ -1,8 +1,9 @@
 //! Reload of the configuration: read, applied and logged.
 
+use plimsoll_base::counted;
 use std::path::Path;
 
-use super::{ConfigureError, Runtime, counted};
+use super::{ConfigureError, Runtime};
 use crate::config_file::{Config, ReadConfigError};
 use crate::task::{spawn_blocking, spawn_local};
 
@@ -16,7 +17,7 @@ impl Runtime {
     pub(crate) async fn read_config(&self, path: &Path) -> Result<Vec<String>, ConfigureError> {
         match self.apply_config(path).await {
             Ok((changed, mut notes)) => {
-                let changed = format!("{} changed", counted(changed));
+                let changed = format!("{} changed", counted(changed, "model"));
                 tracing::info!("{}: read again, {changed}", path.display());
                 notes.insert(0, changed);
                 Ok(notes)

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use plimsoll_base::{IdMap, Order};
+use plimsoll_base::{IdMap, Order, counted};
 use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 use tracing::Level;
@@ -52,7 +52,8 @@ impl RequestCounts {
 impl fmt::Display for RequestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [answered, failed, abandoned] = self.get();
-        write!(f, "{answered} requests answered, {failed} failed, {abandoned} abandoned by their clients")
+        let answered = counted(answered, "request");
+        write!(f, "{answered} answered, {failed} failed, {abandoned} abandoned by their clients")
     }
 }
 

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Bytes, Order};
+use plimsoll_base::{Bytes, Order, counted};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::ModelId;
 use tokio::sync::Mutex;
@@ -259,7 +259,8 @@ impl Runtime {
             Ok(0) => tracing::info!("{name}: slot {id} was not restored within {:.1} s", spent.as_secs_f64()),
             Ok(tokens) => {
                 tracing::info!(
-                    "{name}: restored {tokens} tokens of slot {id} in {:.2} s; to compute them takes about {:.1} s",
+                    "{name}: restored {} of slot {id} in {:.2} s; to compute them takes about {:.1} s",
+                    counted(tokens, "token"),
                     spent.as_secs_f64(),
                     saved.prompt().as_secs_f64()
                 );
@@ -354,7 +355,8 @@ impl Runtime {
         };
         let spent = begun.elapsed();
         self.slots.learn(&of_run.key, |costs| costs.save = per(spent, tokens));
-        tracing::info!("{name}: saved {tokens} tokens of slot {} in {:.2} s", slot.id, spent.as_secs_f64());
+        let saved = counted(tokens, "token");
+        tracing::info!("{name}: saved {saved} of slot {} in {:.2} s", slot.id, spent.as_secs_f64());
         Ok(Some((path, tokens)))
     }
 }

@@ -85,7 +85,7 @@ fn export<E: std::fmt::Display>(
         if let Err(error) = &posted
             && !is_told
         {
-            tracing::warn!("the collector of traces did not take {} of them: {error}", gathered.len());
+            tracing::warn!("the trace collector did not accept {} traces: {error}", gathered.len());
         }
         is_told = posted.is_err();
     }

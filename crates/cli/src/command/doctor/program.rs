@@ -100,10 +100,23 @@ fn listen(child: &mut Child) -> LogReader {
         // The loop below ends when the last sender is gone, that is, when both streams have closed.
         drop(sender);
         for block in heard {
-            reader.feed(LineSource::Log, &block);
+            reader.feed(LineSource::Log, &without_own(block));
         }
     });
     reader
+}
+
+/// Lines of ours are no evidence: what they say of allocations the report has. They leave empty lines, so that the others
+/// keep their numbers.
+fn without_own(block: Vec<u8>) -> Vec<u8> {
+    const OWN: [&[u8]; 2] = [b"plimsoll run: ", b"plimsoll guard: "];
+    let is_own = |line: &[u8]| OWN.iter().any(|own| line.starts_with(own));
+    // Most blocks have none.
+    if !block.split(|&byte| byte == b'\n').any(is_own) {
+        return block;
+    }
+    let lines = block.split_inclusive(|&byte| byte == b'\n');
+    lines.flat_map(|line| if is_own(line) { b"\n" } else { line }).copied().collect()
 }
 
 /// Copies each block at once, but gives the reader whole lines, so that lines of the two streams do not mix.
@@ -198,5 +211,22 @@ impl Deaf {
             let _ = signal(SignalKind::quit())?;
         }
         Ok(Self(runtime))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_lines_are_no_evidence_and_leave_their_numbers_to_the_others() {
+        for (said, fed) in [
+            ("a\nplimsoll run: out of memory\nb\n", "a\n\nb\n"),
+            ("plimsoll guard: card 0: 45 MiB refused\nx", "\nx"),
+            ("the plimsoll run: of it\n", "the plimsoll run: of it\n"),
+            ("", ""),
+        ] {
+            assert_eq!(without_own(said.as_bytes().to_vec()), fed.as_bytes(), "{said}");
+        }
     }
 }

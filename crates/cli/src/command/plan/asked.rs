@@ -3,9 +3,9 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason, unit_of};
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_planner::{HostPlan, Plan};
+use plimsoll_planner::{HostPlan, HostRoom, Plan};
 
 use super::{Arguments, no_card};
 use crate::report::ErrorReport;
@@ -24,7 +24,7 @@ impl FromStr for HostSize {
         let size = text.strip_prefix("total=").unwrap_or(text);
         let bytes: Bytes = size.parse().map_err(|error| format!("{error}"))?;
         match bytes < Bytes::mib(1) {
-            true => Err(format!("`{text}` is {bytes}; did you mean {size}GiB?")),
+            true => Err(format!("`{text}` is {bytes}; did you mean {size}{}?", unit_of(size))),
             false => Ok(Self(bytes)),
         }
     }
@@ -32,9 +32,8 @@ impl FromStr for HostSize {
 
 /// Host memory of the machine that is planned for.
 #[derive(Clone, Copy, Debug)]
-struct HostRoom {
-    total: Bytes,
-    free: Bytes,
+struct PlannedHost {
+    room: HostRoom,
     /// The cards take their memory from it.
     is_shared: bool,
 }
@@ -42,14 +41,16 @@ struct HostRoom {
 /// Cards and host memory to plan for.
 pub(super) struct Room {
     pub(super) cards: Vec<Card>,
-    host: Option<HostRoom>,
+    host: Option<PlannedHost>,
     doubts: Vec<Reason>,
 }
 
 impl Room {
     /// The described cards, else those of this machine, else its host memory.
     pub(super) fn find(arguments: &Arguments) -> Result<Self, ErrorReport> {
-        let given = arguments.host.map(|HostSize(total)| HostRoom { total, free: total, is_shared: false });
+        let given = arguments
+            .host
+            .map(|HostSize(total)| PlannedHost { room: HostRoom { total, free: total }, is_shared: false });
         if !arguments.cards.is_empty() {
             let doubts = arguments.cards.iter().flat_map(|spec| &spec.doubts);
             return Ok(Self {
@@ -60,9 +61,8 @@ impl Room {
         }
         // NVML needs no CUDA context, so planning takes no memory of the card.
         let machine = plimsoll_probe::look();
-        let seen = machine.host.as_ref().map(|host| HostRoom {
-            total: host.total,
-            free: host.free,
+        let seen = machine.host.as_ref().map(|host| PlannedHost {
+            room: HostRoom { total: host.total, free: host.free },
             is_shared: machine.unified,
         });
         if !machine.cards.is_empty() {
@@ -102,7 +102,7 @@ impl Room {
             // The host is one of the cards, and its verdict is that of a card.
             return None;
         }
-        let Some(room) = self.host else {
+        let Some(host) = self.host else {
             let text = format!(
                 "{peak} of host memory are needed too, but the host memory of the planned machine is \
                 unknown; give it with --host SIZE"
@@ -110,26 +110,8 @@ impl Room {
             return (peak > UNCHECKED).then(|| (Reason::new("host_memory_unchecked", text), true));
         };
         let shared: Bytes = plan.cards.iter().map(|card| card.peak).sum();
-        let need = if room.is_shared { peak + shared } else { peak };
-        if need <= room.free {
-            return None;
-        }
-        let text = if need <= room.total {
-            format!("{need} of host memory are needed, but only {} of {} are free now", room.free, room.total)
-        } else if mapped(options) {
-            format!(
-                "{need} of host memory are needed, but the machine has only {}, so weights would be read \
-                from disk again and again",
-                room.total
-            )
-        } else {
-            format!("{need} of host memory are needed, but the machine has only {}", room.total)
-        };
-        let reason = Reason::new("host_memory_short", text)
-            .fact("need", need)
-            .fact("free", room.free)
-            .fact("total", room.total);
-        Some((reason, need <= room.total))
+        let need = if host.is_shared { peak + shared } else { peak };
+        host.room.doubt(need, mapped(options))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works.
+//! Stdout has one command line, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works: of what fits, all that
+//! holds together; of what does not fit yet, the answer that the advice puts first.
 //! Stderr has all results. Exits 1 if nothing fits.
 
 use std::io::Write;
@@ -10,24 +11,29 @@ use std::process::ExitCode;
 use plimsoll_base::{Card, Reason};
 use plimsoll_flags::Options;
 use plimsoll_planner::fit;
-use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
+use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, RequestChange, edited};
 use serde_json::{Value, json};
 
 use super::Arguments;
 use super::asked::Room;
 use super::exact::{ExactQuery, or_why};
 use super::models::Models;
+use super::paste::Pasted;
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 
 /// Requested search dimensions, in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct FitDirections(Vec<Dimension>);
+pub(crate) struct FitDirections {
+    dimensions: Vec<Dimension>,
+    /// False for `all`.
+    is_named: bool,
+}
 
 /// Reads `ctx,np` or `all`.
 pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     if text == "all" {
-        return Ok(FitDirections(Dimension::ALL.to_vec()));
+        return Ok(FitDirections { dimensions: Dimension::ALL.to_vec(), is_named: false });
     }
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
@@ -39,7 +45,8 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
             format!("`{name}` is not a value of --fit; use {} or all{engines}", known.join(", "))
         })
     };
-    text.split(',').map(find).collect::<Result<_, _>>().map(FitDirections)
+    let dimensions = text.split(',').map(find).collect::<Result<_, _>>()?;
+    Ok(FitDirections { dimensions, is_named: true })
 }
 
 pub(super) fn run(
@@ -53,9 +60,10 @@ pub(super) fn run(
         Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), options, cards))?,
         None => (None, None),
     };
+    let is_asked = asking.is_some();
     let mut fit = match asking {
         Some(asking) => {
-            let fit = asking.fit(&directions.0)?;
+            let fit = asking.fit(&directions.dimensions)?;
             asking.tell()?;
             fit
         }
@@ -64,11 +72,27 @@ pub(super) fn run(
     fit.warnings = warnings(arguments, options, room)?;
     fit.warnings.extend(unasked);
     room.limit_fit(options, &mut fit, &|options, cards| arguments.plan_of(options, cards))?;
-    // What is printed names the model as it was given.
-    show(arguments, given, &fit)?;
+    // The engine was asked about each answer alone, and the formulas may not speak for it.
+    let holds = |changes: &[RequestChange]| {
+        let plan = edited(options, changes).ok().filter(|_| !is_asked);
+        plan.is_some_and(|options| fits_wholly(arguments, room, &options))
+    };
+    let pasted = Pasted::choose(&fit, directions.is_named, &holds);
     // A direction that does not apply to the model changes nothing: the request stands as it is.
     let stands = fit.fits && !fit.answers.iter().any(|answer| answer.applicable);
-    Ok(status(best(&fit).is_some() || stands))
+    // What is printed names the model as it was given.
+    let argv = match &pasted {
+        Some(pasted) => Some(edited(given, &pasted.changes)?.to_argv()),
+        None => stands.then(|| given.to_argv()),
+    };
+    show(arguments, given, &fit, argv.as_deref(), pasted.and_then(|pasted| pasted.said))?;
+    Ok(status(argv.is_some()))
+}
+
+/// True where the cards and the host hold a model with these flags.
+fn fits_wholly(arguments: &Arguments, room: &Room, options: &Options) -> bool {
+    let plan = arguments.plan_of(options, &room.cards);
+    plan.is_some_and(|plan| plan.fits && room.host(&plan, options).is_none_or(|(_, fits)| fits))
 }
 
 fn by_formulas(
@@ -81,41 +105,35 @@ fn by_formulas(
     let wish = options.wish(arguments.program())?;
     let models = Models::read(&wish, engine)?;
     let request = models.request(&wish, engine, arguments.program(), cards);
-    Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
+    Ok(fit::fit(&request, &ClosedForms(request), &directions.dimensions)?)
 }
 
-fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
+fn show(
+    arguments: &Arguments,
+    options: &Options,
+    fit: &Fit,
+    argv: Option<&[String]>,
+    said: Option<String>,
+) -> Result<(), ErrorReport> {
     if let Some(path) = arguments.json.as_deref() {
-        print_as(Some(path), &json(options, fit)?, String::new)?;
+        print_as(Some(path), &json(options, fit, argv)?, String::new)?;
         if path == Path::new("-") {
             return Ok(());
         }
     }
     let mut stderr = anstream::stderr().lock();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
-    let Some(best) = best(fit) else {
-        return match fit.fits && !fit.answers.iter().any(|answer| answer.applicable) {
-            true => paste(&options.to_argv()),
-            false => Ok(()),
-        };
-    };
-    // Where several answers fit, the reader is told which of them stdout has.
-    let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
-    if fitting.count() > 1 {
-        writeln!(stderr, "stdout shows only the first answer that fits: {}", best.dimension.name())?;
+    // Where there are several answers, the reader is told which of them stdout has.
+    if let Some(said) = said {
+        writeln!(stderr, "{said}")?;
     }
-    argv(options, best)?.map_or(Ok(()), |argv| paste(&argv))
+    argv.map_or(Ok(()), paste)
 }
 
 /// Prints a command line for a shell.
 fn paste(argv: &[String]) -> Result<(), ErrorReport> {
     let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
     print(words.join(" ") + "\n")
-}
-
-/// The answer that stdout gets: the first, in the order asked, that has a change to make.
-fn best(fit: &Fit) -> Option<&FitAnswer> {
-    fit.answers.iter().find(|answer| answer.change.is_some())
 }
 
 /// Doubts about the flags as they are.
@@ -130,18 +148,19 @@ fn warnings(arguments: &Arguments, options: &Options, room: &Room) -> Result<Vec
     Ok(warnings)
 }
 
-/// The whole command line with an answer applied.
-fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, ErrorReport> {
+/// The whole command line with one answer applied.
+fn argv_of(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, ErrorReport> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }
 
-/// The serialised answers, each with its whole command line.
-fn json(options: &Options, fit: &Fit) -> Result<Value, ErrorReport> {
+/// The serialised answers, each with its whole command line, and the one that stdout would get.
+fn json(options: &Options, fit: &Fit, pasted: Option<&[String]>) -> Result<Value, ErrorReport> {
     let mut value = serde_json::to_value(fit)?;
+    value["argv"] = json!(pasted);
     for (at, answer) in fit.answers.iter().enumerate() {
         // A program should not have to rebuild the command line from the change.
-        value["answers"][at]["argv"] = json!(argv(options, answer)?);
+        value["answers"][at]["argv"] = json!(argv_of(options, answer)?);
     }
     Ok(value)
 }
@@ -173,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_direction_that_is_none_is_named_with_those_that_are() {
-        assert_eq!(directions("np,ctx").unwrap().0, [Dimension::Slots, Dimension::Context]);
-        assert_eq!(directions("all").unwrap().0.len(), 7);
+        assert_eq!(directions("np,ctx").unwrap().dimensions, [Dimension::Slots, Dimension::Context]);
+        assert_eq!(directions("all").unwrap().dimensions.len(), 7);
         let error = directions("ctx,cxt").unwrap_err();
         assert!(error.contains("`cxt` is not a value of --fit; use ctx, ub, np, kv"), "{error}");
     }

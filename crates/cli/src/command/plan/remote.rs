@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, counted};
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{ModelParams, Options, Setting};
 use plimsoll_hub::{Bounds, Hub, LocatedModel, ModelPlace, Origin, RemoteModel};
@@ -158,8 +158,9 @@ impl RemoteFiles {
             let bytes = Bytes::new(bytes);
             writeln!(
                 stderr,
-                "fetched the header of {}{more}{digest}: {bytes} in {requests} requests",
-                first.address
+                "fetched the header of {}{more}{digest}: {bytes} in {}",
+                first.address,
+                counted(requests, "request")
             )?;
         }
         if self.others > 0 {

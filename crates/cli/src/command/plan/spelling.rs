@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use plimsoll_flags::joined;
 use plimsoll_flags::table::{self, FlagArity};
+use plimsoll_flags::{ProgramKind, joined};
 
 use super::Arguments;
 
@@ -60,6 +60,13 @@ pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// engine's flag that may be meant.
 pub(crate) fn meant(mut error: clap::Error) -> clap::Error {
     let verb = std::env::args_os().nth(1).unwrap_or_default();
+    if error.kind() == ErrorKind::ArgumentConflict
+        && verb == "plan"
+        && let Some(program) = std::env::args().take_while(|word| word != "--").find(|word| is_program(word))
+    {
+        let text = format!("put `--` before the command: plimsoll plan [OPTIONS] -- {program} …\n");
+        return clap::Error::raw(ErrorKind::ArgumentConflict, text);
+    }
     if error.kind() == ErrorKind::MissingRequiredArgument && verb == "unload" {
         let missing = ContextValue::Strings(vec!["<MODEL>, or --all for all models".to_owned()]);
         error.insert(ContextKind::InvalidArg, missing);
@@ -76,6 +83,12 @@ pub(crate) fn meant(mut error: clap::Error) -> clap::Error {
         }
     }
     error
+}
+
+/// True for the name or path of a program that plans are made for.
+fn is_program(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    name.starts_with("llama-") && ProgramKind::from_name(name).is_some()
 }
 
 /// The value of a flag that older builds did without, such as `on` after `-fa`.

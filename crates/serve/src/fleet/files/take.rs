@@ -141,7 +141,7 @@ impl FleetMember {
         wanted: &WantedPart,
     ) -> Result<Vec<u8>, HostFault> {
         if self.is_out() {
-            return Err(HostFault::Refused("this host is no member of the fleet any more".to_owned()));
+            return Err(HostFault::Refused("this host is not a member of the fleet any more".to_owned()));
         }
         if !files.taking.turn(wanted.length, TURN).await {
             return Err(HostFault::Silent("no turn came".to_owned()));

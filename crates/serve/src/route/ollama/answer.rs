@@ -20,11 +20,11 @@ const MOST_CALLS: usize = 256;
 pub(super) enum AnswerError {
     #[error("{0}")]
     Engine(String),
-    #[error("the engine's answer is no JSON of the OpenAI API: {0}")]
+    #[error("the engine's answer is not JSON of the OpenAI API: {0}")]
     Unreadable(String),
     #[error("the engine's answer ended early")]
     EndedEarly,
-    #[error("the model called the tool {name:?} with arguments that are no JSON object")]
+    #[error("the model called the tool {name:?} with arguments that are not a JSON object")]
     Arguments { name: String },
     #[error("the model's tool calls are longer than {MOST_HELD} bytes, or more than {MOST_CALLS}")]
     TooManyCalls,

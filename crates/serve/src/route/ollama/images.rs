@@ -47,7 +47,7 @@ impl Serialize for DataUrl<'_> {
 
 /// The part for an image, which is base64 in a JSON string.
 pub(super) fn part(image: &RawValue) -> Result<ContentPart<'_>, HttpProblem> {
-    let wrong = || refused("an image is no base64 of a PNG, JPEG, GIF, WebP or BMP file".to_owned());
+    let wrong = || refused("an image is not base64 of a PNG, JPEG, GIF, WebP or BMP file".to_owned());
     let quoted = image.get();
     let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).ok_or_else(wrong)?;
     // Some writers of JSON escape the slash.

@@ -22,7 +22,7 @@ pub(super) fn read(value: &Value) -> Result<Duration, HttpProblem> {
         _ => None,
     };
     let seconds = seconds.filter(|seconds| seconds.is_finite()).ok_or_else(|| {
-        refused("`keep_alive` is no number of seconds and no duration such as 5m".to_owned())
+        refused("`keep_alive` must be a number of seconds or a duration such as 5m".to_owned())
     })?;
     Ok(match seconds {
         ..0.0 => Duration::MAX,

@@ -95,7 +95,7 @@ impl PendingCalls {
         self.calls.push_back((id.clone(), function.name.clone()));
         let arguments = function.arguments.map_or("{}", RawValue::get);
         if !arguments.starts_with('{') {
-            return Err(refused("the arguments of a tool call are no object".to_owned()));
+            return Err(refused("the arguments of a tool call are not an object".to_owned()));
         }
         Ok(EngineToolCall {
             id,
@@ -168,9 +168,9 @@ mod tests {
     fn wrong_messages_are_refused_in_words() {
         for (message, words) in [
             (json!({"content": "x"}), "missing field `role`"),
-            (json!({"role": "user", "content": 7}), "`content` is no text"),
-            (json!({"role": "user", "content": ["x"]}), "`content` is no text"),
-            (json!({"role": "user", "images": [7]}), "an image is no base64"),
+            (json!({"role": "user", "content": 7}), "`content` must be text"),
+            (json!({"role": "user", "content": ["x"]}), "`content` must be text"),
+            (json!({"role": "user", "images": [7]}), "an image is not base64"),
             (
                 json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}),
                 "no object",

@@ -91,7 +91,7 @@ impl<'a> OllamaRequest<'a> {
             return Err(refused("missing request body".to_owned()));
         }
         let request: Self = serde_json::from_slice(body)
-            .map_err(|error| refused(format!("the body is no request of this API: {error}")))?;
+            .map_err(|error| refused(format!("the body is not a valid request of this API: {error}")))?;
         match request.model.is_empty() {
             true => Err(refused("model is required".to_owned())),
             false => Ok(request),
@@ -113,7 +113,7 @@ pub(super) fn text<'a>(name: &str, value: Option<&'a RawValue>) -> Result<Option
     match value.map(RawValue::get) {
         None | Some("null" | "\"\"") => Ok(None),
         Some(text) if text.starts_with('"') => Ok(value),
-        Some(_) => Err(refused(format!("`{name}` is no text"))),
+        Some(_) => Err(refused(format!("`{name}` must be text"))),
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn model_of(body: &[u8]) -> Result<(String, bool), HttpProblem> {
         stream: Option<bool>,
     }
     let named: Named = serde_json::from_slice(body)
-        .map_err(|error| refused(format!("the body is no request of this API: {error}")))?;
+        .map_err(|error| refused(format!("the body is not a valid request of this API: {error}")))?;
     let name = [named.model, named.name].into_iter().find(|name| !name.is_empty());
     let name = name.ok_or_else(|| refused("model is required".to_owned()))?;
     Ok((name, named.stream != Some(false)))

@@ -92,7 +92,7 @@ pub(super) fn translate(
         Endpoint::Embed => {
             let input = request.input.filter(|input| !matches!(input.get(), "null" | "\"\"" | "[]"));
             if input.is_some_and(|input| !input.get().starts_with(['"', '['])) {
-                return Err(refused("`input` is no text and no list of texts".to_owned()));
+                return Err(refused("`input` must be a text or a list of texts".to_owned()));
             }
             embed(request, model, input)
         }

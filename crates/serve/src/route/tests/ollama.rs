@@ -232,7 +232,7 @@ fn hostile_bodies_are_refused_in_ollamas_shape_without_an_engine() {
             ("/api/chat", "{".to_owned(), 400, "no request of this API"),
             ("/api/chat", "[".repeat(100_000), 400, "no request of this API"),
             ("/api/chat", "{}".to_owned(), 400, "model is required"),
-            ("/api/chat", chat(&image).to_string(), 400, "an image is no base64"),
+            ("/api/chat", chat(&image).to_string(), 400, "an image is not base64"),
             ("/api/chat", chat(&json!({"keep_alive": "soon"})).to_string(), 400, "`keep_alive`"),
             ("/api/chat", json!({"model": "../\u{0}\"\r\nx: y"}).to_string(), 404, "not found"),
             ("/api/chat", json!({"model": "x".repeat(100_000)}).to_string(), 400, "is too long"),

@@ -28,8 +28,9 @@ impl Runtime {
         let limits = self.settings.scheduler.cards.clone();
         let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
         // Headers come from the network.
-        let looked =
-            spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known));
+        let looked = spawn_blocking(move || {
+            forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known, None)
+        });
         let forecasts = looked.await.unwrap_or_default();
         let [own, least] = &forecasts[..] else { return Ok(None) };
         match (own.never_fits(), least.never_fits()) {

@@ -38,7 +38,7 @@ const STAGING: &str = "engines-";
 pub(super) enum SlotFileError {
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
-    #[error("it is no plain file of this user that only this user can reach")]
+    #[error("it is not a plain file of this user that only this user can reach")]
     Foreign,
     #[error("its description is not one of this program")]
     Undescribed,

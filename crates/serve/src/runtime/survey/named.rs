@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason,
+    Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache, Reason,
 };
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::table::FlagClass;
@@ -197,6 +197,10 @@ impl MemoryModel for OnNamed {
 
     fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
         self.demand.doubts(cards)
+    }
+
+    fn beside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
+        self.demand.beside_cards(cards)
     }
 
     fn prompt_cache(&self) -> Option<PromptCache> {

@@ -3,7 +3,7 @@
 //! A context that is too large is lowered to a size that fits the empty cards.
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, PromptCache, Reason,
+    Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache, Reason,
 };
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
@@ -298,6 +298,13 @@ impl MemoryModel for PlannedModel {
         let prompts = self.prompt_cache.map(|cache| (PROMPTS, cache.bytes));
         terms.iter_mut().filter(|(card, _)| card == host).for_each(|(_, terms)| terms.extend(prompts));
         terms
+    }
+
+    fn beside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
+        let is_counted = self.host.is_some() || cards.iter().any(|card| card.kind == CardKind::Host);
+        let bytes = self.plan(&computing(cards)).ok().filter(|_| !is_counted)?.host.peak;
+        let mapped = self.flags.wish(ProgramKind::LlamaServer).is_ok_and(|wish| wish.mmap);
+        Some(HostNeed { bytes, mapped })
     }
 
     fn prompt_cache(&self) -> Option<PromptCache> {

@@ -1,0 +1,51 @@
+//! Answer to a command line that clap refuses, or that asks for help, and whether a failure is to be a JSON document.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+
+use super::Cli;
+use crate::report::print_error_as_json;
+
+/// True where stdout is to hold one JSON document, so that a failure is one too.
+pub(super) fn wants_json() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    // The words behind `run` are those of a program.
+    words.next().is_some_and(|verb| verb != "run")
+        && words.take_while(|word| word != "--").any(|word| word == "--json" || word == "--json=-")
+}
+
+/// The usage of the verb on the command line.
+fn usage() -> Option<StyledStr> {
+    let verb = std::env::args().nth(1)?;
+    let mut command = Cli::command();
+    command.build();
+    Some(command.find_subcommand_mut(&verb)?.render_usage())
+}
+
+/// Prints help, or a wrong command line in the words of every other failure.
+pub(super) fn misread(mut error: clap::Error) -> ExitCode {
+    // clap's own line names each option that was given, also by a variable, as if it had to be.
+    if error.get(ContextKind::Usage).is_some()
+        && let Some(usage) = usage()
+    {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
+    if error.use_stderr() && wants_json() {
+        let text = error.render().to_string();
+        // clap has the fault first, then tips, and last the usage.
+        let (fault, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let tip = rest.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+        print_error_as_json(2, fault.trim_start_matches("error: "), tip, &[]);
+    }
+    let text = error.render().ansi().to_string();
+    // A failed write has no reader.
+    let _ = match error.use_stderr() {
+        true => write!(anstream::stderr(), "{}", text.replacen("error:", "plimsoll:", 1)),
+        false => write!(anstream::stdout(), "{text}"),
+    };
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}

@@ -1,0 +1,84 @@
+//! Doubts about a model that its place on the cards does not show: host memory, and flags that its plan leaves out.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_base::{Card, MemoryModel, Reason};
+use plimsoll_config::{ConfiguredModel, Launch, LeftOutFlag, flags_left_out, own_llama_server};
+use plimsoll_flags::Warning;
+use plimsoll_launch::{engine, find_program};
+use plimsoll_planner::HostRoom;
+use plimsoll_probe::HostMemory;
+
+use super::{Forecast, asked};
+use crate::runtime::operator_log::in_a_line;
+
+/// The memory of this machine's host.
+pub(crate) fn this_host() -> Option<HostRoom> {
+    HostMemory::read().map(|host| HostRoom { total: host.total, free: host.available })
+}
+
+impl Forecast {
+    /// Warns where the host has too little memory for what the model takes beside its cards, as `plan` does.
+    pub(super) fn on_host(mut self, entry: &ConfiguredModel, cards: &[Card], host: Option<HostRoom>) -> Self {
+        let need = |demand: &Arc<dyn MemoryModel>| demand.beside_cards(&asked(entry, cards, &**demand));
+        let need = self.demand.as_ref().and_then(need);
+        let doubt = need.zip(host).and_then(|(need, host)| host.doubt(need.bytes, need.mapped));
+        if let Some((reason, fits)) = doubt {
+            self.warnings.insert(0, reason);
+            self.host_too_small = !fits;
+        }
+        self
+    }
+
+    /// Tells of flags that the figure leaves out: nothing where the engine lists them in its help, and no start where the
+    /// engine does not.
+    pub(crate) fn judge_flags(&mut self, entry: &ConfiguredModel, left_out: &FlagsLeftOut) {
+        for (flag, place) in &left_out.0 {
+            let known = flag.argument.as_deref().and_then(|argument| is_known(entry, argument));
+            let reason = match known {
+                Some(true) => continue,
+                Some(false) => {
+                    let end = "the engine does not know this flag, and does not start with it";
+                    Reason::new("flag_unknown", format!("{place}{}", flag.told(end)))
+                }
+                None => Reason::new("flag_left_out", format!("{place}{}", flag.ignored())),
+            };
+            if known.is_none() {
+                self.warnings.push(reason);
+            } else if self.refused.is_none() {
+                self.text += &format!("; cannot be loaded: {}", in_a_line(&reason));
+                self.refused = Some(reason);
+            }
+        }
+    }
+}
+
+/// Whether the engine of a command lists a flag in its help; `None` where it cannot be asked.
+fn is_known(entry: &ConfiguredModel, argument: &str) -> Option<bool> {
+    let Launch::Command { argv, .. } = &entry.launch else { return None };
+    let word = argv.get(own_llama_server(argv)?)?;
+    let program = find_program(Path::new(word), None, std::env::var_os("PATH").as_deref()).ok()?;
+    // A shell script may start the engine anywhere (a container), and start it whatever it is asked.
+    if engine::is_shell_script(&program) {
+        return None;
+    }
+    engine::lists_flag(&program, argument)
+}
+
+/// Flags of one model that its plan leaves out, each with its place in the file.
+#[derive(Debug)]
+pub(crate) struct FlagsLeftOut(Vec<(LeftOutFlag, String)>);
+
+impl FlagsLeftOut {
+    /// Takes the warnings of these flags out of those of the file, so that each is told once.
+    pub(crate) fn take(entry: &ConfiguredModel, warnings: &mut Vec<Warning>) -> Self {
+        let placed = |flag: LeftOutFlag| {
+            let text = flag.ignored();
+            let at = warnings.iter().position(|warning| warning.text == text);
+            let place = at.map(|at| format!("{}: ", warnings.remove(at).origin));
+            (flag, place.unwrap_or_default())
+        };
+        Self(flags_left_out(&entry.launch).into_iter().map(placed).collect())
+    }
+}
