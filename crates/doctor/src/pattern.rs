@@ -81,6 +81,7 @@ patterns! {
     // Progress of the program.
     NewAttempt,
     LoadsWeights,
+    LoadsEncoder,
     MakesContext,
     MakesCache,
     ReservesGraph,
@@ -146,6 +147,11 @@ patterns! {
     WrongBuild,
     // From here on it only matters that the line is there.
     PortTaken,
+    /// A draft model found no room.
+    DraftRefused,
+    /// llama.cpp chose no values that fit, because the command line has them.
+    FitGaveUp,
+    Expandable,
     NotStarted,
     MissingLibrary,
     PythonImport,
@@ -182,9 +188,12 @@ patterns! {
     OfVllm,
     OfSglang,
     OfComfyUi,
+    OfTgi,
+    OfJax,
     OfTensorFlow,
     OfWhisper,
     OfKobold,
+    OfDiffusion,
     OfLlama,
     OfTorch,
 }

@@ -7,7 +7,7 @@ mod figures;
 
 use plimsoll_base::{Advice, Hint};
 
-use self::figures::{figure, quantised_cache};
+use self::figures::{QuantisedCache, figure, quantised_cache};
 use super::cause::{Cause, SubCause};
 use super::facts::Facts;
 use super::pattern::Pattern;
@@ -109,6 +109,15 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     if let Some(share) = facts.small_share().filter(|_| cause == Cause::KvCacheTooLarge) {
         return vec![hint(&share.remedy())];
     }
+    if let Some(hints) = of_part(cause, sub_cause, program, facts) {
+        return hints;
+    }
+    let of_load =
+        [Cause::ModelTooLarge, Cause::KvCacheTooLarge, Cause::ComputeBufferTooLarge].contains(&cause);
+    if of_load && facts.says(Pattern::FitGaveUp) {
+        hints
+            .push(hint("or leave out -ngl, -c and -ts, so that llama.cpp chooses values that fit (-fit on)"));
+    }
     let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
     // The log shows that the cache is not quantised.
     hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));
@@ -127,8 +136,10 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
                 ));
             } else {
                 match quantised_cache(facts) {
-                    Some(whole @ Advice::QuantiseCache(_)) => hints.insert(0, Hint::new(whole)),
-                    Some(shorter) => hints.push(Hint::new(shorter)),
+                    Some(QuantisedCache::Whole) => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
+                    Some(QuantisedCache::Shorter(fit)) => hints.push(hint(&format!(
+                        "or store the KV cache as q8_0 with at most {fit} tokens (-ctk q8_0 -ctv q8_0 -c {fit})"
+                    ))),
                     None => {}
                 }
             }
@@ -154,6 +165,46 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         _ => {}
     }
     hints
+}
+
+/// Hints for a part of the load that has remedies of its own, and for memory that was refused beside free memory.
+fn of_part(
+    cause: Cause,
+    sub_cause: Option<SubCause>,
+    program: Option<LogProgram>,
+    facts: &Facts,
+) -> Option<Vec<Hint>> {
+    const BESIDE: &str = "leave room for it beside the model: a shorter context (-c) or fewer layers (-ngl)";
+    const ENCODER: &str = "keep the image encoder on the host (--no-mmproj-offload): {asked} were requested, and \
+        {room} are free || keep the image encoder on the host (--no-mmproj-offload)";
+    let is_llama = matches!(program, None | Some(LogProgram::Llama));
+    let texts = match cause {
+        Cause::KvCacheTooLarge => vec![facts.static_share()?.remedy()],
+        Cause::ModelTooLarge if is_llama && facts.refuses_encoder() => {
+            vec![filled(ENCODER, facts)?, BESIDE.to_owned()]
+        }
+        Cause::ModelTooLarge if is_llama && facts.says(Pattern::DraftRefused) => {
+            let text = "keep the draft model on the host (-ngld 0), or load none (omit -md)";
+            vec![text.to_owned(), BESIDE.to_owned()]
+        }
+        Cause::FragmentationCachingAllocator if has_expandable(facts) => {
+            let text = "expandable segments are on already: use a smaller batch or shorter inputs, or release idle \
+                blocks between the steps (torch.cuda.empty_cache())";
+            vec![text.to_owned()]
+        }
+        Cause::Other if sub_cause.is_none() && facts.torch.as_ref()?.has_room() => {
+            let text = "more free memory on the card will not help: read the kernel's log for the driver's reason \
+                (dmesg), compare free host memory and its limits (free -h, ulimit -a), and update driver and PyTorch";
+            vec![text.to_owned()]
+        }
+        _ => return None,
+    };
+    Some(texts.iter().map(|text| hint(text)).collect())
+}
+
+/// The program was started with expandable segments; PyTorch's error only names them.
+fn has_expandable(facts: &Facts) -> bool {
+    facts.quote(Pattern::Expandable).is_some_and(|line| !line.text.contains("try setting"))
 }
 
 fn hint(text: &str) -> Hint {
