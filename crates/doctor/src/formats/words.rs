@@ -48,6 +48,9 @@ mod tests {
             "round",
             "subject",
             "failure",
+            "template",
+            "heading",
+            "changes",
             "grammar",
         ];
         assert_eq!(WORDS.len(), kinds.len());
