@@ -12,6 +12,7 @@ use super::cause::{Cause, SubCause};
 use super::facts::Facts;
 use super::pattern::Pattern;
 use super::program::LogProgram;
+use super::sign::CauseSign;
 
 /// In each row: the code of a cause or sub-cause, a program or `-` for all others, and a remedy. Of the forms
 /// between `||` the first is used whose figures (`{free}`) the log has.
@@ -62,31 +63,18 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
 
 /// The advice without what the log shows to be so already: flash attention that is on, and one slot.
 fn uncontradicted(text: String, facts: &Facts) -> String {
-    const FLASH: [(&str, &str); 4] = [
-        (" flash attention (-fa on; older builds take -fa alone),", ""),
-        (" and flash attention (-fa on)", ""),
-        (" enable flash attention (-fa on),", ""),
-        (", and OLLAMA_FLASH_ATTENTION=1", ""),
-    ];
-    const SLOTS: [(&str, &str); 8] = [
-        (
-            ", flash attention (-fa on; older builds take -fa alone), or fewer requests at once (-np)",
-            ", or flash attention (-fa on; older builds take -fa alone)",
-        ),
-        (
-            ", a smaller micro-batch (-ub), or fewer requests at once (-np)",
-            ", or a smaller micro-batch (-ub)",
-        ),
-        (" or fewer slots (-np)", ""),
-        (", fewer slots (-np), or", " or"),
-        (", or serve fewer requests at once", ""),
-        (", or OLLAMA_NUM_PARALLEL=1", ""),
-        ("set OLLAMA_NUM_PARALLEL=1, and use", "use"),
-        ("set OLLAMA_NUM_PARALLEL=1, and OLLAMA", "set OLLAMA"),
-    ];
-    let flash = FLASH.iter().filter(|_| facts.says(Pattern::FlashOn));
-    let slots = SLOTS.iter().filter(|_| facts.options.slots == Some(1));
-    flash.chain(slots).fold(text, |text, (part, instead)| text.replacen(part, instead, 1))
+    let holds = |kind: &str| match kind {
+        "flash" => facts.says(Pattern::FlashOn),
+        _ => facts.options.slots == Some(1),
+    };
+    let rows = include_str!("omissions.tsv").lines().filter_map(|row| row.split_once('\t'));
+    let parts = rows.filter(|(kind, _)| holds(kind)).filter_map(|(_, row)| row.split_once('\t'));
+    parts.fold(text, |text, (part, instead)| text.replacen(part, instead, 1))
+}
+
+/// The remedy for what a line of a dead engine shows.
+pub(super) fn of_sign(sign: CauseSign) -> Vec<Hint> {
+    of_code(sign.code(), None, &Facts::default())
 }
 
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
@@ -218,7 +206,10 @@ mod tests {
     #[test]
     fn every_row_is_of_a_known_code_and_every_cause_has_a_remedy_for_any_log() {
         let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.code()).collect();
-        let known = |code: &str| causes.contains(&code) || SubCause::ALL.iter().any(|sub| sub.code() == code);
+        let known = |code: &str| {
+            let is_sign = CauseSign::ALL.iter().any(|sign| sign.code() == code);
+            is_sign || causes.contains(&code) || SubCause::ALL.iter().any(|sub| sub.code() == code)
+        };
         assert_eq!(rows().count(), REMEDIES.lines().count());
         for RemedyRow { code, program, forms } in rows() {
             assert!(

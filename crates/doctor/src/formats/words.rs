@@ -52,6 +52,8 @@ mod tests {
             "heading",
             "changes",
             "grammar",
+            "driver",
+            "context",
         ];
         assert_eq!(WORDS.len(), kinds.len());
         for kind in kinds {
