@@ -23,7 +23,7 @@ macro_rules! named {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The cause in words, after `most likely:`.
+            /// The cause in words.
             pub const fn words(self) -> &'static str {
                 match self { $(Self::$variant => $words,)* }
             }
@@ -42,6 +42,8 @@ macro_rules! named {
         }
     };
 }
+
+pub(crate) use named;
 
 named! {
     /// Cause of a failed allocation, or of an error that looks like one.

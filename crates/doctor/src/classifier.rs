@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use plimsoll_base::{Order, Reason};
 
+use super::candidate::percent;
 use super::cause::Cause;
-use super::diagnosis::percent;
 use super::facts::{LineOrigin, Quote};
 use super::formats::known_words;
 use super::log_prefix::without_prefix;

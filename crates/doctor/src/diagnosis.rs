@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use plimsoll_base::{Hint, Order, Reason};
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
+use super::candidate::{self, DiagnosisCandidate, MOST_INDIRECT, TELLING, percent};
 use super::cause::{Cause, SubCause};
 use super::classifier::{ClassifierMatch, TextClassifier};
 use super::ensemble::combine;
@@ -21,35 +21,12 @@ use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
 // DECISION: findings are added as log odds for each cause, and `none of these` has a fixed weight.
 /// The weight of `none of these`, in nats.
 const NONE: f64 = 1.5;
-/// A cause below this is not named, and below [`LIKELY`] it is called a guess.
-pub(super) const TELLING: f64 = 0.28;
+/// A verdict below this is called a guess.
 const LIKELY: f64 = 0.4;
 /// Nothing is certain.
 const MOST_SURE: f64 = 0.99;
-/// Upper bound for verdicts without a printed refusal or a number of it: the words of a report are its
-/// author's view.
-pub(super) const MOST_INDIRECT: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
-
-/// A possible cause with its confidence.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DiagnosisCandidate {
-    pub cause: Cause,
-    pub sub_cause: Option<SubCause>,
-    pub confidence: f64,
-}
-
-impl DiagnosisCandidate {
-    /// The cause under its published code: a kill by the kernel is a shortage of host memory. Rules and
-    /// classifier weigh it as `not_oom`, as the reports that they were tried on are filed.
-    fn named(&self) -> Cause {
-        match (self.cause, self.sub_cause) {
-            (Cause::NotOom, Some(SubCause::HostKilled)) => Cause::HostOom,
-            (cause, _) => cause,
-        }
-    }
-}
 
 /// The most likely cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,7 +34,7 @@ impl DiagnosisCandidate {
 pub struct Diagnosis {
     pub cause: Cause,
     pub sub_cause: Option<SubCause>,
-    #[serde(serialize_with = "in_thousandths")]
+    #[serde(serialize_with = "candidate::in_thousandths")]
     pub confidence: f64,
     pub evidence: Vec<Quote>,
     /// Other causes, the likeliest first.
@@ -218,7 +195,7 @@ fn reason(
         let text = format!(
             "another possible cause is {}: {} (confidence {})",
             other.named(),
-            words(other),
+            other.words(),
             percent(other.confidence)
         );
         Reason::new("also", text).fact("cause", other.named().code())
@@ -259,35 +236,6 @@ fn headline(verdict: &DiagnosisCandidate) -> String {
         guess if guess > 0.0 => ", perhaps",
         _ => return Cause::Other.words().to_owned(),
     };
-    let (cause, words) = (verdict.named(), words(verdict));
+    let (cause, words) = (verdict.named(), verdict.words());
     format!("{cause}{how}: {words} ({})", percent(verdict.confidence))
-}
-
-fn words(candidate: &DiagnosisCandidate) -> &'static str {
-    match candidate.sub_cause {
-        Some(sub_cause) => sub_cause.words(),
-        None => candidate.cause.words(),
-    }
-}
-
-pub(super) fn percent(confidence: f64) -> String {
-    format!("{:.0} %", confidence * 100.0)
-}
-
-impl Serialize for DiagnosisCandidate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut candidate = serializer.serialize_struct("Candidate", 3)?;
-        candidate.serialize_field("cause", &self.named())?;
-        candidate.serialize_field("sub_cause", &self.sub_cause)?;
-        candidate.serialize_field("confidence", &rounded(self.confidence))?;
-        candidate.end()
-    }
-}
-
-fn rounded(confidence: f64) -> f64 {
-    (confidence * 1000.0).round() / 1000.0
-}
-
-fn in_thousandths<S: Serializer>(confidence: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(rounded(*confidence))
 }

@@ -3,8 +3,8 @@
 //! The rules win if their confidence is high enough. If they used the sizes of a refused allocation, a lower
 //! confidence is enough.
 
+use super::candidate::{DiagnosisCandidate, MOST_INDIRECT, TELLING};
 use super::classifier::TextClassifier;
-use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};
 use super::facts::Facts;
 
 /// Rules below this leave the verdict to the classifier, if a cause has a share of [`SHARE`] in it.

@@ -44,6 +44,8 @@ pub struct Facts {
     card_sizes: Vec<Bytes>,
     /// Free memory of the emptiest card before the program allocated.
     pub(crate) card_free: Option<Bytes>,
+    /// Free memory of each card, by its number, before the last load.
+    pub(crate) cards_free: BTreeMap<u64, Bytes>,
     /// The fullest card of an nvidia-smi table.
     pub(crate) usage: Option<CardUsage>,
     pub(crate) holders: Vec<CardHolder>,
@@ -118,9 +120,10 @@ impl Facts {
         })
     }
 
-    pub(crate) fn add_buffer(&mut self, purpose: Purpose, on_card: bool, size: Bytes) {
-        let attempt = self.progress.attempt;
-        push(&mut self.buffers, MOST_BUFFERS, PlacedBuffer { purpose, on_card, size, attempt });
+    pub(crate) fn add_buffer(&mut self, purpose: Purpose, card: Option<u64>, size: Bytes) {
+        let (attempt, on_card) = (self.progress.attempt, card.is_some());
+        let device = card.unwrap_or_default();
+        push(&mut self.buffers, MOST_BUFFERS, PlacedBuffer { purpose, on_card, size, device, attempt });
     }
 
     pub(crate) fn add_document(&mut self, document: OtherDocument) {
@@ -148,6 +151,13 @@ impl Facts {
     pub(crate) fn add_card_free(&mut self, free: Option<Bytes>) {
         // Another process rarely fills all cards, and an engine takes the emptiest.
         self.card_free = self.card_free.max(free);
+    }
+
+    /// Keeps the last reading: a model that is loaded next to another finds less.
+    pub(crate) fn add_free_of_card(&mut self, card: u64, free: Bytes) {
+        if self.cards_free.len() < MOST_OTHERS || self.cards_free.contains_key(&card) {
+            self.cards_free.insert(card, free);
+        }
     }
 
     pub(crate) fn add_usage(&mut self, usage: CardUsage) {

@@ -14,6 +14,7 @@ mod ollama;
 mod options;
 mod readings;
 mod search;
+mod shapes;
 mod smi;
 mod table;
 mod torch;
@@ -25,8 +26,9 @@ use crate::line::clean;
 use crate::pattern::Pattern;
 
 pub(crate) use self::search::{PhraseHit, hits, rows_in};
+pub(crate) use self::shapes::{fits, shapes};
 pub(crate) use self::table::{LineSign, rows};
-pub(crate) use self::words::words as known_words;
+pub(crate) use self::words::{has_any, words as known_words};
 
 /// Adds the fields of a line that contains a phrase of `pattern`.
 pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {

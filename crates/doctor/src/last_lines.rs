@@ -4,7 +4,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::formats::{LineSign, rows_in};
+use super::formats::{LineSign, rows_in, shapes};
 use super::line::shortened;
 use super::pattern::Pattern;
 use super::sign::CauseSign;
@@ -77,35 +77,13 @@ fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<CauseSign> {
 }
 
 fn asked(line: &str) -> Option<Bytes> {
-    const BEFORE: [&str; 5] = [
-        "allocating ",
-        "tried to allocate ",
-        "output buffer of size ",
-        "buffer of size ",
-        "allocation of size ",
-    ];
+    const BEFORE: [&str; 3] = ["allocating ", "tried to allocate ", " of size "];
     BEFORE.iter().find_map(|phrase| after(line, phrase))
 }
 
 /// Finds `device 0`, `GPU 0` or a buffer's name such as `CUDA0`.
 fn device(line: &str) -> Option<String> {
-    for word in ["device ", "GPU "] {
-        if let Some(at) = line.find(word) {
-            let digits: String =
-                line[at + word.len()..].chars().take_while(char::is_ascii_digit).take(4).collect();
-            if !digits.is_empty() {
-                return Some(format!("{word}{digits}"));
-            }
-        }
-    }
-    let name = line.split_whitespace().find(|word| {
-        ["CUDA", "ROCm", "Vulkan", "SYCL"].iter().any(|backend| {
-            word.strip_prefix(backend).is_some_and(|digits| {
-                (1..=4).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
-            })
-        })
-    })?;
-    Some(name.to_owned())
+    shapes("device").find_map(|shape| Some(shape.captures(line)?.get(1)?.as_str().to_owned()))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod candidate;
 mod cause;
 mod classifier;
 mod diagnosis;
@@ -31,8 +32,9 @@ mod sizes;
 mod source_line;
 mod verdict;
 
+pub use candidate::DiagnosisCandidate;
 pub use cause::{Cause, SubCause};
-pub use diagnosis::{Diagnosis, DiagnosisCandidate, diagnose};
+pub use diagnosis::{Diagnosis, diagnose};
 pub use facts::{Facts, LineOrigin, LineSource, Quote};
 pub use last_lines::{LastLinesFinding, read_last_lines};
 pub use reader::LogReader;

@@ -1,11 +1,10 @@
 //! Log prefixes: the time, host and unit that journald, syslog, Docker, Kubernetes, the kernel or a logger puts before
 //! a line.
 //!
-//! A prefix states when and where a line was written. It says nothing about the cause of a failure.
+//! A prefix states when and where a line was written. It says nothing about the cause of a failure. `formats/shapes.tsv` has
+//! the forms.
 
-mod time_stamp;
-
-use self::time_stamp::{stamp_length, time_length};
+use super::formats::{fits, shapes};
 
 /// A prefix may stand within another: a container's line in the journal.
 const NESTED: usize = 4;
@@ -28,126 +27,27 @@ pub(super) fn without_prefix(line: &str) -> &str {
 /// The unit that wrote a line of a machine's log: `kernel`, `systemd`, `llama-server`.
 pub(super) fn unit_of(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    let line = line.strip_prefix('<').and_then(|rest| rest.split_once('>')).map_or(line, |(_, rest)| rest);
-    let journal = || {
-        let (length, is_journal) = time_length(line)?;
-        behind_unit(line[length..].trim_start()).filter(|_| is_journal)
-    };
-    let unit = journal().map(|(unit, _)| unit.split_once('[').map_or(unit, |(name, _)| name));
-    // A logger's brackets have a date in numbers, the kernel's have none.
-    let is_plain = line.split(']').next().is_some_and(|stamp| !stamp.contains('-'));
-    let is_of_kernel = || of_facility(line).is_some() || is_plain && of_brackets(line).is_some();
-    unit.or_else(|| Some("kernel").filter(|_| is_of_kernel()))
+    let unit = unit_and_text(line).map(|(unit, _)| unit);
+    unit.or_else(|| Some("kernel").filter(|_| fits("kernel", line)))
 }
 
 fn behind_prefix(line: &str) -> Option<&str> {
-    of_json(line)
-        .or_else(|| of_compose(line))
-        .or_else(|| of_syslog(line))
-        .or_else(|| of_brackets(line))
-        .or_else(|| of_facility(line))
-        .or_else(|| of_journal(line))
-        .or_else(|| of_time(line))
-}
-
-/// Docker's `json-file` driver: `{"log":"TEXT\n","stream":"stderr","time":"…"}`.
-fn of_json(line: &str) -> Option<&str> {
-    let text = line.strip_prefix("{\"log\":\"")?;
-    let (text, _) = text.rsplit_once("\",\"stream\":\"")?;
-    Some(text.strip_suffix("\\n").unwrap_or(text))
-}
-
-/// `docker compose logs`: `server-1  | TEXT`.
-fn of_compose(line: &str) -> Option<&str> {
-    let (name, text) = line.split_once(" | ").or_else(|| line.split_once(" |"))?;
-    let name = name.trim_end();
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-    let (_, number) = name.rsplit_once(['-', '_'])?;
-    (is_name && is_number(number)).then_some(text)
-}
-
-/// `<34>Oct 11 22:14:15 box su: TEXT` of RFC 3164, and `<165>1 TIME HOST APP PROCID MSGID SD TEXT` of RFC 5424.
-fn of_syslog(line: &str) -> Option<&str> {
-    let (priority, rest) = line.strip_prefix('<')?.split_once('>')?;
-    if priority.len() > 3 || !is_number(priority) {
-        return None;
+    // Docker's `json-file` driver: `{"log":"TEXT\n","stream":"stderr","time":"…"}`.
+    if let Some(text) = line.strip_prefix("{\"log\":\"") {
+        let (text, _) = text.rsplit_once("\",\"stream\":\"")?;
+        return Some(text.strip_suffix("\\n").unwrap_or(text));
     }
-    let Some(rest) = rest.strip_prefix("1 ") else {
-        return Some(rest);
-    };
-    let mut words = rest.splitn(6, ' ');
-    let (stamp, data) = (words.next()?, words.nth(4)?);
-    let is_stamp = stamp == "-" || stamp_length(stamp) == Some(stamp.len());
-    // A value of the structured data may have blanks, and ends in a quote.
-    let text = match data.strip_prefix('[') {
-        Some(data) => data.split_once("\"]").or_else(|| data.split_once(']'))?.1,
-        None => data.strip_prefix('-')?,
-    };
-    is_stamp.then_some(text)
+    let other =
+        || shapes("prefix").find_map(|shape| shape.find(line)).and_then(|found| line.get(found.end()..));
+    unit_and_text(line).map(|(_, text)| text).or_else(other)
 }
 
-/// `[ 1234.567890] TEXT`, `[Fri Apr  3 12:00:01 2026] TEXT`, `[2026-04-03 12:00:01] TEXT`, `[  T123] TEXT`.
-fn of_brackets(line: &str) -> Option<&str> {
-    let (inside, rest) = line.strip_prefix('[')?.split_once(']')?;
-    let inside = inside.trim();
-    let is_seconds = inside.split_once('.').is_some_and(|(whole, part)| is_number(whole) && is_number(part));
-    let is_thread = inside.strip_prefix(['T', 'C']).is_some_and(is_number);
-    let is_time = || of_time(inside).is_some_and(|behind| behind.trim().is_empty());
-    if !is_seconds && !is_thread && !is_time() {
-        return None;
-    }
-    // `journalctl -o short-monotonic` has host and unit behind the seconds.
-    let journal = behind_unit(rest.trim_start()).filter(|(unit, _)| unit.ends_with(']') || *unit == "kernel");
-    Some(journal.filter(|_| is_seconds).map_or(rest, |(_, behind)| behind))
-}
-
-/// `kern  :info  : [ 1234.567890] TEXT` of `dmesg -x`.
-fn of_facility(line: &str) -> Option<&str> {
-    let (facility, rest) = line.split_once(':')?;
-    let (level, rest) = rest.split_once(':')?;
-    let is_word = |word: &str| (3..8).contains(&word.trim_end().len()) && is_letters(word.trim_end());
-    (is_word(facility) && is_word(level) && rest.starts_with(" [")).then_some(rest)
-}
-
-/// A time with host and unit: `Apr 03 12:00:01 box llama-server[312]: TEXT`.
-fn of_journal(line: &str) -> Option<&str> {
-    let (length, is_journal) = time_length(line)?;
-    let rest = line[length..].trim_start();
-    is_journal.then(|| behind_unit(rest)).flatten().map(|(_, behind)| behind)
-}
-
-/// A time alone, and the stream that Kubernetes puts behind it.
-fn of_time(line: &str) -> Option<&str> {
-    let rest = line[time_length(line)?.0..].trim_start();
-    let streams = ["stdout F ", "stderr F ", "stdout P ", "stderr P "];
-    Some(streams.iter().find_map(|stream| rest.strip_prefix(stream)).unwrap_or(rest))
-}
-
-/// The unit of `HOST UNIT[PID]: TEXT`, and the text.
-fn behind_unit(rest: &str) -> Option<(&str, &str)> {
-    let (host, rest) = rest.split_once(' ')?;
-    let (unit, text) = rest.split_once(": ").or_else(|| Some((rest.strip_suffix(':')?, "")))?;
-    let (name, number) = match unit.strip_suffix(']').and_then(|unit| unit.rsplit_once('[')) {
-        Some((name, number)) => (name, Some(number)),
-        None => (unit, None),
-    };
-    let is_of = |word: &str, marks: &[u8]| {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || marks.contains(&byte);
-        !word.is_empty() && word.len() <= 64 && word.bytes().all(fits)
-    };
-    let fits = is_of(host, b"-_.")
-        && is_of(name, b"-_.@/()+")
-        && number.is_none_or(is_number)
-        && !LEVELS.contains(&host);
-    fits.then_some((unit, text))
-}
-
-fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn is_letters(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_alphabetic())
+/// The unit of `TIME HOST UNIT[PID]: TEXT`, and the text.
+fn unit_and_text(line: &str) -> Option<(&str, &str)> {
+    let found = shapes("unit").find_map(|shape| shape.captures(line))?;
+    let (host, unit) = (found.get(1)?, found.get(2)?);
+    let text = line.get(found.get(0)?.end()..)?;
+    (!LEVELS.contains(&host.as_str())).then_some((unit.as_str(), text))
 }
 
 #[cfg(test)]

@@ -13,11 +13,15 @@ pub(super) enum LogProgram {
     Vllm,
     Sglang,
     ComfyUi,
+    Tgi,
+    Jax,
     TensorFlow,
     /// whisper.cpp.
     Whisper,
     /// KoboldCpp.
     Kobold,
+    /// stable-diffusion.cpp.
+    Diffusion,
     /// llama.cpp and other programs of ggml.
     Llama,
     /// PyTorch.
@@ -25,14 +29,17 @@ pub(super) enum LogProgram {
 }
 
 /// A program before the library that it is made with: ollama prints ggml's lines too, and vLLM PyTorch's.
-const PROGRAMS: [(LogProgram, &str, Pattern); 9] = [
+const PROGRAMS: [(LogProgram, &str, Pattern); 12] = [
     (LogProgram::Ollama, "ollama", Pattern::OfOllama),
     (LogProgram::Vllm, "vllm", Pattern::OfVllm),
     (LogProgram::Sglang, "sglang", Pattern::OfSglang),
     (LogProgram::ComfyUi, "comfyui", Pattern::OfComfyUi),
+    (LogProgram::Tgi, "tgi", Pattern::OfTgi),
+    (LogProgram::Jax, "jax", Pattern::OfJax),
     (LogProgram::TensorFlow, "tensorflow", Pattern::OfTensorFlow),
     (LogProgram::Whisper, "whisper", Pattern::OfWhisper),
     (LogProgram::Kobold, "kobold", Pattern::OfKobold),
+    (LogProgram::Diffusion, "sdcpp", Pattern::OfDiffusion),
     (LogProgram::Llama, "llama", Pattern::OfLlama),
     (LogProgram::Torch, "torch", Pattern::OfTorch),
 ];
@@ -59,11 +66,11 @@ impl LogProgram {
     }
 
     fn uses_torch(self) -> bool {
-        matches!(self, Self::Vllm | Self::Sglang | Self::ComfyUi | Self::Torch)
+        matches!(self, Self::Vllm | Self::Sglang | Self::ComfyUi | Self::Tgi | Self::Torch)
     }
 
     fn uses_ggml(self) -> bool {
-        matches!(self, Self::Ollama | Self::Whisper | Self::Kobold | Self::Llama)
+        matches!(self, Self::Ollama | Self::Whisper | Self::Kobold | Self::Diffusion | Self::Llama)
     }
 
     /// The table whose rows serve this program where it has none of its own.

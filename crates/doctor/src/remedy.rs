@@ -7,11 +7,12 @@ mod figures;
 
 use plimsoll_base::{Advice, Hint};
 
-use self::figures::{figure, quantised_cache};
+use self::figures::{QuantisedCache, figure, quantised_cache};
 use super::cause::{Cause, SubCause};
 use super::facts::Facts;
 use super::pattern::Pattern;
 use super::program::LogProgram;
+use super::sign::CauseSign;
 
 /// In each row: the code of a cause or sub-cause, a program or `-` for all others, and a remedy. Of the forms
 /// between `||` the first is used whose figures (`{free}`) the log has.
@@ -62,31 +63,18 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
 
 /// The advice without what the log shows to be so already: flash attention that is on, and one slot.
 fn uncontradicted(text: String, facts: &Facts) -> String {
-    const FLASH: [(&str, &str); 4] = [
-        (" flash attention (-fa on; older builds take -fa alone),", ""),
-        (" and flash attention (-fa on)", ""),
-        (" enable flash attention (-fa on),", ""),
-        (", and OLLAMA_FLASH_ATTENTION=1", ""),
-    ];
-    const SLOTS: [(&str, &str); 8] = [
-        (
-            ", flash attention (-fa on; older builds take -fa alone), or fewer requests at once (-np)",
-            ", or flash attention (-fa on; older builds take -fa alone)",
-        ),
-        (
-            ", a smaller micro-batch (-ub), or fewer requests at once (-np)",
-            ", or a smaller micro-batch (-ub)",
-        ),
-        (" or fewer slots (-np)", ""),
-        (", fewer slots (-np), or", " or"),
-        (", or serve fewer requests at once", ""),
-        (", or OLLAMA_NUM_PARALLEL=1", ""),
-        ("set OLLAMA_NUM_PARALLEL=1, and use", "use"),
-        ("set OLLAMA_NUM_PARALLEL=1, and OLLAMA", "set OLLAMA"),
-    ];
-    let flash = FLASH.iter().filter(|_| facts.says(Pattern::FlashOn));
-    let slots = SLOTS.iter().filter(|_| facts.options.slots == Some(1));
-    flash.chain(slots).fold(text, |text, (part, instead)| text.replacen(part, instead, 1))
+    let holds = |kind: &str| match kind {
+        "flash" => facts.says(Pattern::FlashOn),
+        _ => facts.options.slots == Some(1),
+    };
+    let rows = include_str!("omissions.tsv").lines().filter_map(|row| row.split_once('\t'));
+    let parts = rows.filter(|(kind, _)| holds(kind)).filter_map(|(_, row)| row.split_once('\t'));
+    parts.fold(text, |text, (part, instead)| text.replacen(part, instead, 1))
+}
+
+/// The remedy for what a line of a dead engine shows.
+pub(super) fn of_sign(sign: CauseSign) -> Vec<Hint> {
+    of_code(sign.code(), None, &Facts::default())
 }
 
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
@@ -109,6 +97,15 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     if let Some(share) = facts.small_share().filter(|_| cause == Cause::KvCacheTooLarge) {
         return vec![hint(&share.remedy())];
     }
+    if let Some(hints) = of_part(cause, sub_cause, program, facts) {
+        return hints;
+    }
+    let of_load =
+        [Cause::ModelTooLarge, Cause::KvCacheTooLarge, Cause::ComputeBufferTooLarge].contains(&cause);
+    if of_load && facts.says(Pattern::FitGaveUp) {
+        hints
+            .push(hint("or leave out -ngl, -c and -ts, so that llama.cpp chooses values that fit (-fit on)"));
+    }
     let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
     // The log shows that the cache is not quantised.
     hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));
@@ -127,8 +124,10 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
                 ));
             } else {
                 match quantised_cache(facts) {
-                    Some(whole @ Advice::QuantiseCache(_)) => hints.insert(0, Hint::new(whole)),
-                    Some(shorter) => hints.push(Hint::new(shorter)),
+                    Some(QuantisedCache::Whole) => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
+                    Some(QuantisedCache::Shorter(fit)) => hints.push(hint(&format!(
+                        "or store the KV cache as q8_0 with at most {fit} tokens (-ctk q8_0 -ctv q8_0 -c {fit})"
+                    ))),
                     None => {}
                 }
             }
@@ -156,6 +155,46 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     hints
 }
 
+/// Hints for a part of the load that has remedies of its own, and for memory that was refused beside free memory.
+fn of_part(
+    cause: Cause,
+    sub_cause: Option<SubCause>,
+    program: Option<LogProgram>,
+    facts: &Facts,
+) -> Option<Vec<Hint>> {
+    const BESIDE: &str = "leave room for it beside the model: a shorter context (-c) or fewer layers (-ngl)";
+    const ENCODER: &str = "keep the image encoder on the host (--no-mmproj-offload): {asked} were requested, and \
+        {room} are free || keep the image encoder on the host (--no-mmproj-offload)";
+    let is_llama = matches!(program, None | Some(LogProgram::Llama));
+    let texts = match cause {
+        Cause::KvCacheTooLarge => vec![facts.static_share()?.remedy()],
+        Cause::ModelTooLarge if is_llama && facts.refuses_encoder() => {
+            vec![filled(ENCODER, facts)?, BESIDE.to_owned()]
+        }
+        Cause::ModelTooLarge if is_llama && facts.says(Pattern::DraftRefused) => {
+            let text = "keep the draft model on the host (-ngld 0), or load none (omit -md)";
+            vec![text.to_owned(), BESIDE.to_owned()]
+        }
+        Cause::FragmentationCachingAllocator if has_expandable(facts) => {
+            let text = "expandable segments are on already: use a smaller batch or shorter inputs, or release idle \
+                blocks between the steps (torch.cuda.empty_cache())";
+            vec![text.to_owned()]
+        }
+        Cause::Other if sub_cause.is_none() && facts.torch.as_ref()?.has_room() => {
+            let text = "more free memory on the card will not help: read the kernel's log for the driver's reason \
+                (dmesg), compare free host memory and its limits (free -h, ulimit -a), and update driver and PyTorch";
+            vec![text.to_owned()]
+        }
+        _ => return None,
+    };
+    Some(texts.iter().map(|text| hint(text)).collect())
+}
+
+/// The program was started with expandable segments; PyTorch's error only names them.
+fn has_expandable(facts: &Facts) -> bool {
+    facts.quote(Pattern::Expandable).is_some_and(|line| !line.text.contains("try setting"))
+}
+
 fn hint(text: &str) -> Hint {
     Hint::new(Advice::Other(text.to_owned()))
 }
@@ -167,7 +206,10 @@ mod tests {
     #[test]
     fn every_row_is_of_a_known_code_and_every_cause_has_a_remedy_for_any_log() {
         let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.code()).collect();
-        let known = |code: &str| causes.contains(&code) || SubCause::ALL.iter().any(|sub| sub.code() == code);
+        let known = |code: &str| {
+            let is_sign = CauseSign::ALL.iter().any(|sign| sign.code() == code);
+            is_sign || causes.contains(&code) || SubCause::ALL.iter().any(|sub| sub.code() == code)
+        };
         assert_eq!(rows().count(), REMEDIES.lines().count());
         for RemedyRow { code, program, forms } in rows() {
             assert!(

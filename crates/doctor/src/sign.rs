@@ -1,104 +1,43 @@
 //! Causes that a single log line of an engine shows, such as a full card, and the detection of ggml's abort
 //! messages.
 
+use std::fmt;
+
 use plimsoll_base::Stage;
+use serde::{Serialize, Serializer};
 
-/// Cause of an engine's end, as far as a single line shows it. Among several lines, the greatest value
-/// counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CauseSign {
-    /// The card's memory ran out.
-    CardMemory,
-    /// Host memory ran out.
-    HostMemory,
-    /// The card or its driver reported another error.
-    CardFault,
-    PortTaken,
-    NotStarted,
-    MissingLibrary,
-    UnknownFlag,
-    ModelFile,
-}
+use super::cause::named;
+use super::formats::fits;
 
-impl CauseSign {
-    /// The sign of a name in the phrase tables.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "card_memory" => Self::CardMemory,
-            "host_memory" => Self::HostMemory,
-            "card_fault" => Self::CardFault,
-            "port_taken" => Self::PortTaken,
-            "not_started" => Self::NotStarted,
-            "missing_library" => Self::MissingLibrary,
-            "unknown_flag" => Self::UnknownFlag,
-            "model_file" => Self::ModelFile,
-            _ => return None,
-        })
+named! {
+    /// Cause of an engine's end, as far as a single line shows it. Among several lines, the first in this order counts.
+    CauseSign {
+        CardMemory = "engine_out_of_memory": "the engine ran out of card memory",
+        HostMemory = "engine_out_of_host_memory": "the engine ran out of host memory",
+        CardFault = "engine_card_fault": "the card or its driver failed",
+        PortTaken = "engine_port_taken": "the engine found its port already in use",
+        NotStarted = "engine_not_started": "the engine could not be started",
+        MissingLibrary = "engine_missing_library": "the engine lacks a shared library",
+        UnknownFlag = "engine_unknown_flag": "the engine rejected its command line",
+        ModelFile = "engine_model_file": "the engine could not read its model",
     }
 }
 
-/// Extensions of the source files in which ggml aborts.
-const SOURCES: [&str; 7] = [".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".m"];
-/// Messages with which ggml closes an abort: `ggml-cuda.cu:ggml_cuda_error`, `ggml.h:GGML_ASSERT @ b10605`.
-const ABORTS: [&str; 4] = ["CUDA error", "ROCm error", "MUSA error", "fatal error"];
+impl CauseSign {
+    /// The sign of a flag in the phrase tables, which is its code without `engine_`.
+    pub(super) fn named(flag: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|sign| sign.code().strip_prefix("engine_") == Some(flag))
+    }
+}
 
 /// True if `line` has the whole shape of an abort of ggml, or of llama-server's failed load.
 ///
 /// It starts a check of the engine and is never a verdict: the line is text that the engine prints, and a
 /// client may have chosen it. Some engines survive such a line, others hang with their memory.
 pub fn gives_up(line: &str, stage: Stage) -> bool {
-    let line = without_timestamp(line.trim_end());
-    is_abort(line) || (stage == Stage::Loading && is_failed_load(line))
-}
-
-/// `/src/ggml-cuda.cu:107: CUDA error`, `/src/ggml.c:1650: GGML_ASSERT(a->ne[0] == b->ne[0]) failed`:
-/// `ggml.c:ggml_abort`.
-///
-/// The path must begin the line. llama-server quotes a request's text in the middle of a line of its own,
-/// never at its start.
-fn is_abort(line: &str) -> bool {
-    let Some((path, rest)) = SOURCES.iter().find_map(|extension| split_behind(line, extension)) else {
-        return false;
-    };
-    let Some((number, message)) = rest.split_once(": ") else {
-        return false;
-    };
-    // __FILE__ is absolute in builds by CMake.
-    let is_path = path.starts_with('/') && !path.contains(char::is_whitespace);
-    let is_line = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    // The expression of an assertion may be anything, the words around it are those of ggml.
-    let asserts = message.starts_with("GGML_ASSERT(") && message.ends_with(" failed");
-    is_path && is_line && (asserts || ABORTS.contains(&message))
-}
-
-/// The path up to `extension`, and the text after its colon.
-fn split_behind<'a>(line: &'a str, extension: &str) -> Option<(&'a str, &'a str)> {
-    line.split_once(&format!("{extension}:"))
-}
-
-/// `srv    load_model: failed to load model, 'x.gguf'`: `server.cpp:load_model @ b10605`.
-fn is_failed_load(line: &str) -> bool {
-    let is_name = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    line.split_once(": ").is_some_and(|(function, message)| {
-        // `srv` is the server's own tag; other callers print their function alone.
-        let function = function.strip_prefix("srv").unwrap_or(function).trim_start();
-        is_name(function) && message.starts_with("failed to load model")
-    })
-}
-
-/// Drops llama-server's own prefix: `0.00.129.365 E ` (`common/log.cpp:common_log_entry::print`, with
-/// `--log-timestamps`).
-fn without_timestamp(line: &str) -> &str {
-    let Some((stamp, rest)) = line.split_once(' ') else {
-        return line;
-    };
-    let is_stamp = stamp.contains('.') && stamp.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let level = rest.split_once(' ').filter(|(level, _)| level.len() == 1);
-    match (is_stamp, level) {
-        (true, Some((_, rest))) => rest,
-        (true, None) => rest,
-        (false, _) => line,
-    }
+    // The path of an abort must begin the line: llama-server quotes a request's text in the middle of a line of its own.
+    let starts_as = |kind| !line.starts_with(char::is_whitespace) && fits(kind, line);
+    starts_as("abort") || (stage == Stage::Loading && starts_as("failed_load"))
 }
 
 #[cfg(test)]

@@ -84,33 +84,18 @@ fn number(text: &str) -> &str {
 
 /// A unit and the length that it takes, with the space before it.
 fn unit(text: &str) -> Option<(&'static str, usize)> {
-    const UNITS: [(&str, &str); 16] = [
-        ("bytes", "B"),
-        ("kib", "KiB"),
-        ("mib", "MiB"),
-        ("gib", "GiB"),
-        ("tib", "TiB"),
-        ("kb", "KiB"),
-        ("mb", "MiB"),
-        ("gb", "GiB"),
-        ("tb", "TiB"),
-        ("ki", "KiB"),
-        ("mi", "MiB"),
-        ("gi", "GiB"),
-        ("b", "B"),
-        ("k", "KiB"),
-        ("m", "MiB"),
-        ("g", "GiB"),
-    ];
     let spaces = text.len() - text.trim_start_matches([' ', '-']).len();
-    let word = &text.as_bytes()[spaces..];
-    let found = UNITS.iter().find(|(name, _)| {
-        let fits = word.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
-        fits && !word.get(name.len()).is_some_and(u8::is_ascii_alphanumeric)
-    });
-    found
-        .filter(|(name, _)| spaces <= 1 && (spaces == 0 || name.len() > 1))
-        .map(|(name, unit)| (*unit, spaces + name.len()))
+    let word = &text[spaces..];
+    let length = word.bytes().take_while(u8::is_ascii_alphanumeric).count();
+    let unit = match word[..length].to_ascii_lowercase().as_str() {
+        "bytes" | "b" => "B",
+        "kib" | "kb" | "ki" | "k" => "KiB",
+        "mib" | "mb" | "mi" | "m" => "MiB",
+        "gib" | "gb" | "gi" | "g" => "GiB",
+        "tib" | "tb" => "TiB",
+        _ => return None,
+    };
+    (spaces <= 1 && (spaces == 0 || length > 1)).then_some((unit, spaces + length))
 }
 
 fn scaled(number: &str, unit: &str) -> Option<Bytes> {

@@ -2,14 +2,16 @@
 
 use std::fmt;
 
-use plimsoll_base::{Advice, End, Hint, Reason, Stage};
+use plimsoll_base::{End, Hint, Reason, Stage};
 
 use super::diagnosis::{Diagnosis, by_rules};
 use super::facts::LineSource;
+use super::formats::shapes;
 use super::last_lines::{LastLinesFinding, read_last_lines};
 use super::line::shortened;
 use super::reader::LogReader;
 use super::refused::RefusedAllocation;
+use super::remedy;
 use super::sign::CauseSign;
 
 #[cfg(test)]
@@ -44,22 +46,11 @@ impl fmt::Display for Exit {
 }
 
 /// Linux numbers, the same on x86-64 and aarch64.
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        _ => return None,
-    })
+fn signal_name(signal: i32) -> Option<String> {
+    const FROM_ONE: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD \
+        CONT STOP TSTP TTIN TTOU URG XCPU XFSZ";
+    let before = usize::try_from(signal).ok()?.checked_sub(1)?;
+    FROM_ONE.split(' ').nth(before).map(|name| format!("SIG{name}"))
 }
 
 /// Everything that is known of a dead engine.
@@ -136,7 +127,7 @@ fn diagnosed(death: &EngineDeath<'_>) -> Diagnosis {
 
 fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerdict {
     let diagnosis = diagnosed(death);
-    let (code, what) = words(finding.sign);
+    let (code, what) = (finding.sign.code(), finding.sign.words());
     let when = match death.stage {
         Stage::Loading => "while loading",
         Stage::Serving => "while serving",
@@ -179,41 +170,22 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
     EngineVerdict {
         sign: Some(finding.sign),
         end,
-        hints: hint(finding.sign).into_iter().collect(),
+        hints: remedy::of_sign(finding.sign),
         diagnosis: Some(diagnosis),
     }
 }
 
 /// The name of the flag in a line about one, without its value: clients read it, and a value may be a secret.
 fn flag_in(line: &str) -> Option<&str> {
-    const LONGEST: usize = 48;
-    let words = line.split(|c: char| c.is_whitespace() || "\"'`=:,;".contains(c));
-    let is_name = |name: &str| {
-        name.starts_with(|c: char| c.is_ascii_lowercase())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte))
-    };
-    let is_flag = |word: &&str| word.len() <= LONGEST && word.strip_prefix("--").is_some_and(is_name);
-    words.clone().find(is_flag).or_else(|| {
-        // A short flag has a few letters; anything longer may be a value that begins with a hyphen.
-        let is_short = |word: &&str| {
-            word.strip_prefix('-').is_some_and(|name| {
-                name.len() <= 4 && !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic())
-            })
-        };
-        words.clone().find(is_short)
-    })
+    // A short flag has a few letters; anything longer may be a value that begins with a hyphen.
+    let flags = ["long_flag", "short_flag"].into_iter().flat_map(shapes);
+    flags.filter_map(|shape| Some(shape.captures(line)?.get(1)?.as_str())).next()
 }
 
 /// The level of a line of llama.cpp, such as the I of `0.00.029.779 I slot release: …`.
 // `common/log.cpp:common_log_entry::print @ b10605`: the time, then a letter for the level.
 fn level(line: &str) -> Option<&str> {
-    let mut words = line.split(' ');
-    let is_time =
-        |word: &str| word.contains('.') && word.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
-    let level = words.next().is_some_and(is_time).then(|| words.next()).flatten();
-    level.filter(|level| ["I", "D", "W", "E"].contains(level))
+    shapes("level").find_map(|shape| Some(shape.captures(line)?.get(1)?.as_str()))
 }
 
 /// Whether a line may explain an end of this kind.
@@ -244,7 +216,7 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
     // An engine may end without a word, as after `free(): invalid pointer`; the page still has the refusal.
     let fresh = death.refused.filter(|refused| refused.is_fresh() && !struck_down(death.exit));
     let end = if let Some(refused) = fresh {
-        let (code, what) = words(CauseSign::CardMemory);
+        let (code, what) = (CauseSign::CardMemory.code(), CauseSign::CardMemory.words());
         let text = format!("{}: {what} and {}", death.model, death.exit);
         End::OutOfMemory {
             stage: death.stage,
@@ -272,36 +244,4 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
 
 fn said(line: &str) -> Reason {
     Reason::new("engine_said", line)
-}
-
-fn words(sign: CauseSign) -> (&'static str, &'static str) {
-    match sign {
-        CauseSign::CardMemory => ("engine_out_of_memory", "the engine ran out of card memory"),
-        CauseSign::HostMemory => ("engine_out_of_host_memory", "the engine ran out of host memory"),
-        CauseSign::CardFault => ("engine_card_fault", "the card or its driver failed"),
-        CauseSign::PortTaken => ("engine_port_taken", "the engine found its port already in use"),
-        CauseSign::NotStarted => ("engine_not_started", "the engine could not be started"),
-        CauseSign::MissingLibrary => ("engine_missing_library", "the engine lacks a shared library"),
-        CauseSign::UnknownFlag => ("engine_unknown_flag", "the engine rejected its command line"),
-        CauseSign::ModelFile => ("engine_model_file", "the engine could not read its model"),
-    }
-}
-
-fn hint(sign: CauseSign) -> Option<Hint> {
-    let text = match sign {
-        CauseSign::CardMemory | CauseSign::HostMemory | CauseSign::PortTaken | CauseSign::CardFault => {
-            return None;
-        }
-        CauseSign::NotStarted => {
-            "check that the engine's program exists, is executable and was built for this machine"
-        }
-        CauseSign::MissingLibrary => {
-            "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"
-        }
-        CauseSign::UnknownFlag => "compare the model's options with those that the engine lists with --help",
-        CauseSign::ModelFile => {
-            "check that the model file exists and is complete, and that the engine's build supports the model"
-        }
-    };
-    Some(Hint::new(Advice::Other(text.to_owned())))
 }

@@ -50,6 +50,16 @@ impl Facts {
         buffers.filter(|buffer| buffer.on_card && buffer.purpose == purpose).map(|buffer| buffer.size).sum()
     }
 
+    /// The image encoder of a model found no room beside it.
+    pub(crate) fn refuses_encoder(&self) -> bool {
+        let is_later = |refusal: &FailedAllocation| {
+            let encoder = self.seen(Pattern::LoadsEncoder);
+            refusal.purpose == Purpose::Weights
+                && encoder.is_some_and(|seen| seen.last.line < refusal.quote.line)
+        };
+        self.refusal().is_some_and(is_later) && !self.placed(Purpose::Weights).is_zero()
+    }
+
     /// The largest card that a program printed.
     pub(crate) fn card(&self) -> Option<Bytes> {
         let torch = self.torch.as_ref().and_then(|torch| torch.total);

@@ -145,6 +145,8 @@ pub(crate) struct PlacedBuffer {
     pub(crate) purpose: Purpose,
     pub(crate) on_card: bool,
     pub(crate) size: Bytes,
+    /// Number of the card.
+    pub(crate) device: u64,
     pub(crate) attempt: u32,
 }
 
@@ -179,6 +181,11 @@ pub(crate) struct TorchRefusal {
 }
 
 impl TorchRefusal {
+    /// True if the card had several times the requested memory.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.asked.is_zero() && self.free.is_some_and(|free| free >= self.asked.scaled(4, 1))
+    }
+
     /// A refusal with only the requested size.
     pub(crate) fn of(asked: Bytes, quote: &Quote) -> Self {
         Self { asked, quote: quote.clone(), ..Self::default() }

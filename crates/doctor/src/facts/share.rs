@@ -40,8 +40,15 @@ impl Facts {
         let is_printed = printed.is_some();
         let demand = printed.unwrap_or_else(|| weights.scaled(20, 17));
         let Some(card) = card else {
+            // The card has at least what weights less shortage are of the share; then so much more of it suffices.
+            let lacking = self.model.lacking.filter(|lacking| *lacking < weights);
+            let more = lacking.map(|lacking| {
+                let least = weights.saturating_sub(lacking).scaled(100, given.max(1));
+                lacking.get().saturating_mul(100) / least.get().max(1)
+            });
             // Less than half of a card that is not known: a larger share is the first thing to try.
-            return (given * 2 < 100).then_some(SmallShare { given, card: None, demand, is_printed });
+            let is_small = given * 2 < 100 || more.is_some_and(|more| given + more + STEP <= USUAL);
+            return is_small.then_some(SmallShare { given, card: None, demand, is_printed });
         };
         let steps = demand.get() / card.scaled(STEP, 100).get().max(1);
         let needed = steps.saturating_add(1).saturating_mul(STEP);
@@ -51,6 +58,36 @@ impl Facts {
             demand,
             is_printed,
         })
+    }
+}
+
+/// SGLang's share for weights and KV cache (`--mem-fraction-static`), where it does not hold the weights alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StaticShare {
+    pub(crate) weights: Bytes,
+    pub(crate) free: Bytes,
+    /// The least share that suffices, in hundredths.
+    needed: u64,
+}
+
+impl Facts {
+    /// The share's part of the free memory is less than the weights: `model_runner.py:profile_max_num_token @ SGLang`.
+    pub(crate) fn static_share(&self) -> Option<StaticShare> {
+        self.quote(Pattern::VllmNoBlocks).filter(|line| line.text.contains("mem-fraction-static"))?;
+        let (weights, free) = (self.model.weights?, self.card_free?);
+        let needed =
+            (weights.get() / free.scaled(STEP, 100).get().max(1)).saturating_add(1).saturating_mul(STEP);
+        (needed <= USUAL).then_some(StaticShare { weights, free, needed })
+    }
+}
+
+impl StaticShare {
+    /// The option with the value to set.
+    pub(crate) fn remedy(&self) -> String {
+        format!(
+            "set --mem-fraction-static to at least {}, and more for a longer KV cache",
+            decimal(self.needed)
+        )
     }
 }
 

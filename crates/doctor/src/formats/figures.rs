@@ -1,6 +1,8 @@
 //! Memory figures of a caching allocator (such as PyTorch's) that a report quotes without the full error
 //! message.
 
+use std::collections::BTreeMap;
+
 use plimsoll_base::Bytes;
 
 use crate::facts::{Facts, LineOrigin, Quote, TorchRefusal};
@@ -11,7 +13,7 @@ const NEAR: usize = 28;
 /// A longer line is a dump.
 const LONGEST: usize = 600;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FigureKind {
     Asked,
     Total,
@@ -24,61 +26,32 @@ enum FigureKind {
 // DECISION: the nearest known label says what a size means. The sizes count only if one is labelled as
 // reserved, because only caching allocators distinguish reserved from allocated memory.
 /// The first match counts, so that `unallocated` is not `allocated`.
-const LABELS: [(&str, FigureKind); 18] = [
-    ("reserved but unallocated", FigureKind::Idle),
-    ("reserved-but-unallocated", FigureKind::Idle),
-    ("unallocated", FigureKind::Idle),
-    ("inactive", FigureKind::Idle),
-    ("fragment", FigureKind::Idle),
-    ("tried to allocate", FigureKind::Asked),
-    ("tried", FigureKind::Asked),
-    ("trying to allocate", FigureKind::Asked),
-    ("requested", FigureKind::Asked),
-    ("asked", FigureKind::Asked),
-    ("oom for", FigureKind::Asked),
-    ("allocated", FigureKind::Allocated),
-    ("live", FigureKind::Allocated),
-    ("reserved", FigureKind::Reserved),
-    ("cached", FigureKind::Reserved),
-    ("capacity", FigureKind::Total),
-    ("total", FigureKind::Total),
-    ("free", FigureKind::Free),
+const LABELS: [(FigureKind, &str); 6] = [
+    (FigureKind::Idle, "reserved but unallocated|reserved-but-unallocated|unallocated|inactive|fragment"),
+    (FigureKind::Asked, "tried to allocate|tried|trying to allocate|requested|asked|oom for"),
+    (FigureKind::Allocated, "allocated|live"),
+    (FigureKind::Reserved, "reserved|cached"),
+    (FigureKind::Total, "capacity|total"),
+    (FigureKind::Free, "free"),
 ];
 
-#[derive(Default)]
-struct AllocatorFigures {
-    asked: Option<Bytes>,
-    total: Option<Bytes>,
-    free: Option<Bytes>,
-    allocated: Option<Bytes>,
-    reserved: Option<Bytes>,
-    idle: Option<Bytes>,
-    quote: Option<Quote>,
-}
-
 pub(super) fn read(facts: &mut Facts, origin: &LineOrigin, text: &str) {
-    let mut figures = AllocatorFigures::default();
+    let (mut figures, mut quote) = (BTreeMap::new(), None);
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
         let lower = row.to_ascii_lowercase();
         for (size, behind) in all(&lower) {
             let Some(kind) = kind_of(&lower, behind) else {
                 continue;
             };
-            let field = match kind {
-                FigureKind::Asked => &mut figures.asked,
-                FigureKind::Total => &mut figures.total,
-                FigureKind::Free => &mut figures.free,
-                FigureKind::Allocated => &mut figures.allocated,
-                FigureKind::Reserved => &mut figures.reserved,
-                FigureKind::Idle => &mut figures.idle,
-            };
-            field.get_or_insert(size);
-            if matches!(kind, FigureKind::Reserved | FigureKind::Idle) && figures.quote.is_none() {
-                figures.quote = Some(Quote::new(origin, line, row));
+            figures.entry(kind).or_insert(size);
+            if matches!(kind, FigureKind::Reserved | FigureKind::Idle) && quote.is_none() {
+                quote = Some(Quote::new(origin, line, row));
             }
         }
     }
-    add(facts, figures);
+    if let Some(quote) = quote {
+        add(facts, &figures, &quote);
+    }
 }
 
 /// The kind of the size that ends where `behind` begins: by the label after it within its clause, else by the
@@ -101,7 +74,8 @@ fn kind_of(line: &str, behind: &str) -> Option<FigureKind> {
 
 /// The label nearest to the end of `text`, or to its start.
 fn label(text: &str, from_end: bool) -> Option<FigureKind> {
-    let places = LABELS.iter().enumerate().filter_map(|(rank, (label, kind))| {
+    let labels = LABELS.iter().flat_map(|(kind, labels)| labels.split('|').map(move |label| (label, kind)));
+    let places = labels.enumerate().filter_map(|(rank, (label, kind))| {
         let at = if from_end { text.rfind(label) } else { text.find(label) }?;
         let distance = if from_end { text.len() - at - label.len() } else { at };
         Some(((distance, rank), *kind))
@@ -115,33 +89,25 @@ fn near(text: &str, from: usize, to: usize) -> &str {
     text.get(border(from)..border(to)).unwrap_or_default()
 }
 
-fn add(facts: &mut Facts, figures: AllocatorFigures) {
-    let Some(quote) = figures.quote else { return };
-    let reserved = figures.reserved.zip(figures.allocated);
-    let idle =
-        figures.idle.or_else(|| reserved.map(|(reserved, allocated)| reserved.saturating_sub(allocated)));
+fn add(facts: &mut Facts, figures: &BTreeMap<FigureKind, Bytes>, quote: &Quote) {
+    let figure = |kind| figures.get(&kind).copied();
+    let (total, free, allocated) =
+        (figure(FigureKind::Total), figure(FigureKind::Free), figure(FigureKind::Allocated));
+    let unused = || Some(figure(FigureKind::Reserved)?.saturating_sub(allocated?));
+    let idle = figure(FigureKind::Idle).or_else(unused);
     let alone = facts.refusals.is_empty() && facts.estimate.is_none();
     match &mut facts.torch {
         // The sentence of the log was cut before its figures.
         Some(torch) if torch.total.is_none() && torch.free.is_none() && torch.idle.is_none() => {
-            torch.total = figures.total;
-            torch.free = figures.free;
-            torch.allocated = torch.allocated.or(figures.allocated);
-            torch.idle = idle;
+            let allocated = torch.allocated.or(allocated);
+            *torch = TorchRefusal { total, free, allocated, idle, ..torch.clone() };
         }
         Some(_) => {}
         torch @ None if alone => {
-            let (Some(asked), Some(idle)) = (figures.asked, idle) else {
-                return;
-            };
-            *torch = Some(TorchRefusal {
-                total: figures.total,
-                // A report that gives the idle memory without the free memory means that nothing was free.
-                free: figures.free.or(Some(Bytes::ZERO)),
-                allocated: figures.allocated,
-                idle: Some(idle),
-                ..TorchRefusal::of(asked, &quote)
-            });
+            let Some(asked) = figure(FigureKind::Asked).filter(|_| idle.is_some()) else { return };
+            // A report that gives the idle memory without the free memory means that nothing was free.
+            let free = free.or(Some(Bytes::ZERO));
+            *torch = Some(TorchRefusal { total, free, allocated, idle, ..TorchRefusal::of(asked, quote) });
         }
         None => {}
     }

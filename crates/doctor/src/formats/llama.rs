@@ -48,8 +48,10 @@ fn progress(facts: &mut Facts, pattern: Pattern) {
             progress.stage = LoadStage::Unknown;
             return;
         }
-        // Weights after a context belong to a second model: a draft, or the next request's.
-        Pattern::LoadsWeights if matches!(progress.stage, LoadStage::Context | LoadStage::Cache) => {
+        // Weights after a context belong to a second model: a draft, an image encoder, or the next request's.
+        Pattern::LoadsWeights | Pattern::LoadsEncoder
+            if matches!(progress.stage, LoadStage::Context | LoadStage::Cache) =>
+        {
             progress.stage = LoadStage::Weights;
             return;
         }
@@ -187,16 +189,22 @@ fn is_of_other_kind(text: &str) -> bool {
 
 /// `CUDA0 model buffer size = 702.19 MiB`; `CUDA_Host` buffers are in host memory.
 fn buffer(facts: &mut Facts, purpose: Purpose, text: &str) {
-    const BACKENDS: [&str; 6] = ["CUDA", "ROCm", "Vulkan", "SYCL", "Metal", "MUSA"];
     let size = after(text, "buffer size").or_else(|| {
         let (_, behind) = text.split_once('=')?;
         all(behind).last().map(|(size, _)| size)
     });
     // The name of a buffer type starts with its backend (`ggml-backend.cpp:ggml_backend_buft_name`).
-    let on_card = BACKENDS.iter().any(|name| text.contains(name)) && !text.contains("_Host");
     if let Some(size) = size {
-        facts.add_buffer(purpose, on_card, size);
+        facts.add_buffer(purpose, card_in(text).filter(|_| !text.contains("_Host")), size);
     }
+}
+
+/// The number of the card that a device's name ends with: `CUDA1`. A build for one card prints no number.
+pub(super) fn card_in(text: &str) -> Option<u64> {
+    const BACKENDS: [&str; 6] = ["CUDA", "ROCm", "Vulkan", "SYCL", "Metal", "MUSA"];
+    let behind = BACKENDS.iter().find_map(|name| Some(text.split_once(name)?.1))?;
+    let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+    Some(behind[..digits].parse().unwrap_or_default())
 }
 
 /// `|   - CUDA0 (RTX 4090)   | 24080 = 1234 + (22000 = 17000 +    4000 +    1000) + 846 |`: total, free,
@@ -221,8 +229,9 @@ fn breakdown(facts: &mut Facts, text: &str) {
     };
     if let [weights, cache, compute] = sizes[..] {
         facts.add_card_size(Some(total));
-        facts.add_buffer(Purpose::Weights, true, weights);
-        facts.add_buffer(Purpose::Cache, true, cache);
-        facts.add_buffer(Purpose::Compute, true, compute);
+        let card = card_in(text).or(Some(0));
+        facts.add_buffer(Purpose::Weights, card, weights);
+        facts.add_buffer(Purpose::Cache, card, cache);
+        facts.add_buffer(Purpose::Compute, card, compute);
     }
 }

@@ -2,6 +2,7 @@
 
 use plimsoll_base::Bytes;
 
+use super::words::words;
 use crate::facts::Facts;
 use crate::pattern::Pattern;
 use crate::sizes::{after, behind, count, count_after};
@@ -13,18 +14,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
             facts.options.micro_batch = facts.options.micro_batch.max(tokens);
         }
         Pattern::ContextTokens => {
-            const NAMES: [&str; 9] = [
-                "-c ",
-                "--ctx-size",
-                "n_ctx ",
-                "num_ctx",
-                "max-model-len",
-                "max_model_len",
-                "context_length",
-                "context-length",
-                "max_seq_len",
-            ];
-            facts.options.context_tokens = facts.options.context_tokens.max(largest(text, &NAMES));
+            let names: Vec<&str> = words("context").iter().map(|(name, _)| *name).collect();
+            facts.options.context_tokens = facts.options.context_tokens.max(largest(text, &names));
         }
         // `… can be stored in KV cache (45120)`, `the estimated maximum model length is 45120`:
         // `vllm/v1/core/kv_cache_utils.py:_check_enough_kv_cache_memory`.

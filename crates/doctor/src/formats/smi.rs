@@ -2,6 +2,7 @@
 
 use plimsoll_base::Bytes;
 
+use super::llama::card_in;
 use super::names;
 use crate::facts::{CardHolder, CardUsage, Facts, LineOrigin, Quote};
 use crate::pattern::Pattern;
@@ -40,6 +41,9 @@ fn free_at_start(facts: &mut Facts, text: &str) {
         let is_free = ["free", "of free", "memory:  ->"].iter().any(|words| behind.starts_with(words));
         if is_free && !text.contains("CPU") {
             facts.add_card_free(Some(size));
+            if let Some(card) = behind_device(text) {
+                facts.add_free_of_card(card, size);
+            }
             // llama_params_fit prints its plan before the free memory: that is no total.
             let printed = before.filter(|_| behind.starts_with("free"));
             // A printed total outweighs a name: the program may see a part of the card.
@@ -50,6 +54,11 @@ fn free_at_start(facts: &mut Facts, text: &str) {
         }
         before = Some(size);
     }
+}
+
+/// The card's number in `using device CUDA1 (`: lists of all devices name cards that the load may not use.
+fn behind_device(text: &str) -> Option<u64> {
+    card_in(text.split_once("using device ")?.1.split('(').next()?)
 }
 
 /// TensorFlow's `Total memory: 7.92GiB` and `Free memory: 190.31MiB` of each card at its start.

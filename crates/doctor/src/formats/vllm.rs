@@ -13,9 +13,13 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         }
         Pattern::VllmFlags => flags(facts, text),
         Pattern::VllmWeights => {
-            let names = ["model weights take", "model weights took", "model loading took"];
+            let names = ["model weights take", "model weights took", "model loading took", "mem usage="];
             let size = names.iter().find_map(|name| after(text, name));
             facts.model.weights = size.or(facts.model.weights);
+            // SGLang prints the free memory before the load.
+            if text.contains("Load weight begin") {
+                facts.add_card_free(after(text, "avail mem="));
+            }
         }
         // `the rest of the memory reserved for KV Cache is -0.65GiB`, `Available KV cache memory: -0.65 GiB`.
         Pattern::VllmNoBlocks => {

@@ -48,7 +48,12 @@ mod tests {
             "round",
             "subject",
             "failure",
+            "template",
+            "heading",
+            "changes",
             "grammar",
+            "driver",
+            "context",
         ];
         assert_eq!(WORDS.len(), kinds.len());
         for kind in kinds {

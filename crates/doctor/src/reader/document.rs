@@ -5,34 +5,12 @@
 //! a program's help text contain no evidence at all. A report from an issue tracker is recognised by its template's
 //! headings.
 
+use crate::formats::{fits, has_any, known_words};
+
 /// Beginning and end of a block of code.
 const FENCE: &str = "```";
 /// Chapters from which a text with a title is a document unless it has a template's headings.
 const CHAPTERS: usize = 3;
-/// Headings of templates for problem reports.
-const TEMPLATE: [&str; 14] = [
-    "reproduc",
-    "expected behav",
-    "actual behav",
-    "current behav",
-    "what happened",
-    "describe the",
-    "bug description",
-    "bug report",
-    "system info",
-    "relevant log",
-    "log output",
-    "steps to",
-    "bad commit",
-    "observed",
-];
-/// Words of the headings of a report that follows no template.
-const FREE: [&str; 17] = [
-    "bug", "issue", "problem", "error", "crash", "crashes", "fails", "failed", "failure", "log", "logs",
-    "oom", "tried", "result", "hardware", "question", "symptoms",
-];
-const CHANGES: [&str; 5] = ["changelog", "change log", "release", "what's changed", "what's new"];
-
 /// Headings and lines of a text in Markdown.
 #[derive(Default)]
 struct MarkdownOutline {
@@ -64,7 +42,7 @@ impl MarkdownOutline {
                 continue;
             }
             if in_code {
-                found.code += usize::from(!is_quoted(line));
+                found.code += usize::from(!fits("quoted", line));
                 continue;
             }
             let underlined = lines
@@ -83,7 +61,7 @@ impl MarkdownOutline {
                 found.has_table |= line.starts_with("|--")
                     && line.bytes().all(|byte| matches!(byte, b'|' | b'-' | b':' | b' '));
                 found.is_of_version |=
-                    found.prose == 1 && found.headings.is_empty() && is_version_alone(line);
+                    found.prose == 1 && found.headings.is_empty() && fits("version", &line.to_lowercase());
                 let words = line.split(|c: char| !c.is_alphabetic());
                 found.is_told |= words
                     .into_iter()
@@ -96,24 +74,25 @@ impl MarkdownOutline {
         found
     }
 
-    fn has(&self, words: &[&str]) -> bool {
-        self.headings.iter().any(|heading| words.iter().any(|word| heading.contains(word)))
+    fn is_of_template(&self) -> bool {
+        self.headings.iter().any(|heading| has_any("template", heading))
     }
 
     fn is_report(&self) -> bool {
-        let is_free =
-            |heading: &String| heading.split(|c: char| !c.is_alphabetic()).any(|word| FREE.contains(&word));
+        let is_free = |heading: &String| {
+            heading.split(|c: char| !c.is_alphabetic()).any(|word| is_known("heading", word))
+        };
         let is_clear = self.has_title && self.chapters >= CHAPTERS;
-        self.has(&TEMPLATE) || !is_clear && self.headings.iter().any(is_free)
+        self.is_of_template() || !is_clear && self.headings.iter().any(is_free)
     }
 
     /// Versions with their changes in lists.
     fn is_list_of_changes(&self) -> bool {
-        let is_version =
-            |heading: &&String| heading.contains("unreleased") || heading.split(' ').any(is_version_number);
+        let is_version = |heading: &&String| {
+            heading.contains("unreleased") || heading.split(' ').any(|word| fits("version", word))
+        };
         let first = self.headings.first();
-        let told =
-            self.headings.iter().take(2).any(|heading| CHANGES.iter().any(|word| heading.contains(word)));
+        let told = self.headings.iter().take(2).any(|heading| has_any("changes", heading));
         let versioned = self.is_of_version
             || first.filter(is_version).is_some()
             || self.headings.iter().filter(is_version).count() > 1;
@@ -128,17 +107,8 @@ impl MarkdownOutline {
     }
 }
 
-/// `v1.2.3`, `Version 1.2.3`.
-fn is_version_alone(line: &str) -> bool {
-    let words = line.trim().trim_end_matches(':').to_lowercase();
-    is_version_number(words.trim_start_matches("version ").trim_start_matches("release "))
-}
-
-/// `1.2`, `v1.2.3`, `[1.2.3]`.
-fn is_version_number(word: &str) -> bool {
-    let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).trim_start_matches('v');
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    word.contains('.') && word.split('.').all(is_number)
+fn is_known(kind: &str, word: &str) -> bool {
+    known_words(kind).iter().any(|(known, _)| *known == word)
 }
 
 /// The numbers of the lines that are evidence in a document, first and last; `None` for any other text.
@@ -153,7 +123,7 @@ pub(super) fn evidence_of(text: &str, is_source: impl Fn(&str) -> bool) -> Optio
         return Some(lines_where(text, |line| !line.starts_with(['-', ' '])));
     }
     let outline = MarkdownOutline::of(text);
-    if outline.is_list_of_changes() && !outline.has(&TEMPLATE) {
+    if outline.is_list_of_changes() && !outline.is_of_template() {
         return Some(Vec::new());
     }
     if !outline.is_document() {
@@ -166,7 +136,7 @@ pub(super) fn evidence_of(text: &str, is_source: impl Fn(&str) -> bool) -> Optio
     let blocks = lines_where(text, |line| {
         let is_fence = line.trim_start().starts_with(FENCE);
         in_code ^= is_fence;
-        in_code && !is_fence && !is_quoted(line)
+        in_code && !is_fence && !fits("quoted", line)
     });
     let speaks = |(first, last): &(u64, u64)| {
         let numbered = (1..).zip(text.lines()).filter(|(number, _)| (*first..=*last).contains(number));
@@ -191,30 +161,19 @@ pub(super) fn lines_where(text: &str, mut fits: impl FnMut(&str) -> bool) -> Vec
     blocks
 }
 
-/// `    line 117: …`, as evidence is printed.
-fn is_quoted(line: &str) -> bool {
-    let number = line.trim_start().strip_prefix("line ").and_then(|rest| rest.split_once(": "));
-    number.is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 /// A page of `man`, as it is shown or in its source.
 fn is_manual_page(text: &str) -> bool {
-    const MACROS: [&str; 5] = [".TH ", ".SH ", ".Dd ", ".Sh ", ".SS "];
     let count = |fits: &dyn Fn(&str) -> bool| text.lines().filter(|line| fits(line.trim_end())).count();
     let shown =
         count(&|line| line == "NAME") > 0 && count(&|line| matches!(line, "SYNOPSIS" | "DESCRIPTION")) > 0;
-    shown || count(&|line| MACROS.iter().any(|name| line.starts_with(name))) > 2
+    shown || count(&|line| fits("macro", line)) > 2
 }
 
 /// The options that a program lists with `--help`.
 fn is_help(text: &str) -> bool {
     const FEWEST: usize = 8;
-    let is_option = |line: &&str| {
-        let name = line.trim_start().trim_start_matches('-');
-        line.trim_start().starts_with('-') && name.starts_with(|c: char| c.is_ascii_alphabetic())
-    };
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
-    let options = lines().filter(is_option).count();
+    let options = lines().filter(|line| fits("option", line)).count();
     options >= FEWEST && 4 * options >= lines().count()
 }
 
@@ -232,7 +191,7 @@ mod tests {
         assert_eq!(of(text), Some(vec![(5, 6), (8, 8), (13, 13)]));
         assert_eq!(of("# Title\n## A\n## B\n## C\n"), Some(Vec::new()));
         assert_eq!(of("### A\n```\nout of memory\n```\n"), None);
-        assert!(!is_quoted("line : x") && !is_quoted("line 7x: y") && is_quoted("line 7: "));
+        assert!(!fits("quoted", "line : x") && !fits("quoted", "line 7x: y") && fits("quoted", "line 7: "));
     }
 
     #[test]

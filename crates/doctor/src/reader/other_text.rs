@@ -4,10 +4,9 @@
 //! These texts use the words of every cause, because they describe, document or handle all kinds of failures.
 
 use super::document::{evidence_of, lines_where};
+use crate::formats::fits;
 use crate::source_line::{is_source_line, is_yaml_line};
 
-/// A line's time, as `2026-11-23T23:15:49.746Z`.
-const TIME: usize = 24;
 /// A file with fewer lines is not told from a report with a piece of code.
 const FEWEST: usize = 5;
 /// Share of the lines with the syntax of a source file from which a text is one: so many of so many.
@@ -88,27 +87,9 @@ fn is_yaml(text: &str) -> bool {
 /// Most lines are ours; engines and other programs may write between them.
 fn is_own_log(text: &str) -> bool {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let (ours, all) = lines.fold((0, 0), |(ours, all), line| (ours + usize::from(is_own(line)), all + 1));
+    let (ours, all) =
+        lines.fold((0, 0), |(ours, all), line| (ours + usize::from(fits("own", line)), all + 1));
     2_usize.saturating_mul(ours) > all
-}
-
-fn is_own(line: &str) -> bool {
-    if line.starts_with('{') {
-        return line.contains("\"level\":\"")
-            && line.contains("\"message\":\"")
-            && line.contains("\"time\":\"");
-    }
-    let Some((time, rest)) = line.split_at_checked(TIME) else { return false };
-    let is_time = time.bytes().enumerate().all(|(at, byte)| match at {
-        10 => byte == b'T',
-        4 | 7 => byte == b'-',
-        13 | 16 => byte == b':',
-        19 => byte == b'.',
-        23 => byte == b'Z',
-        _ => byte.is_ascii_digit(),
-    });
-    let level = rest.trim_start().split(' ').next().unwrap_or_default();
-    is_time && ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level)
 }
 
 #[cfg(test)]

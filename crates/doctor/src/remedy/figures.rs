@@ -1,6 +1,6 @@
 //! Figures of a log that a remedy quotes: what was requested, what is free, how many tokens would fit.
 
-use plimsoll_base::{Advice, Bytes};
+use plimsoll_base::Bytes;
 
 use crate::facts::{Facts, FailedAllocation, Purpose, Quote};
 use crate::pattern::Pattern;
@@ -41,6 +41,12 @@ pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
             let in_sampler = facts.says(Pattern::InAttention) && !facts.says(Pattern::InVae);
             in_sampler.then(String::new)
         }
+        "q8" => matches!(quantised_cache(facts), Some(QuantisedCache::Whole)).then(String::new),
+        "q8fit" => match quantised_cache(facts)? {
+            QuantisedCache::Whole => None,
+            QuantisedCache::Shorter(tokens) => Some(tokens.to_string()),
+        },
+        "split" => split_by_free(facts),
         "missing" => text(missing(facts)),
         "each" => {
             let (cache, tokens) = (needed(facts, Purpose::Cache)?, facts.options.context_tokens?);
@@ -68,30 +74,56 @@ fn has_paged_pool(facts: &Facts) -> bool {
     facts.says(Pattern::PagedPool) || refused.is_some_and(is_call)
 }
 
-/// The refusal of a load whose buffers are on one card: of several cards the log does not say which is full.
-fn refusal_of_one_card(facts: &Facts) -> Option<&FailedAllocation> {
-    let refusal = facts.refusal()?;
-    let on_card = |purpose| {
-        let buffers = facts.buffers.iter().filter(move |buffer| buffer.attempt == refusal.attempt);
-        buffers.filter(|buffer| buffer.on_card && buffer.purpose == purpose).count()
-    };
-    let is_one = on_card(Purpose::Weights) <= 1 && on_card(Purpose::Cache) <= 1;
-    (is_one && refusal.device.unwrap_or_default() == 0).then_some(refusal)
+/// Memory that the failed load had placed on one card.
+fn placed_on(facts: &Facts, card: u64, purpose: Purpose) -> Bytes {
+    let attempt = facts.refusal().map_or(facts.progress.attempt, |refusal| refusal.attempt);
+    let buffers = facts.buffers.iter().filter(|buffer| buffer.attempt == attempt && buffer.on_card);
+    buffers
+        .filter(|buffer| buffer.device == card && buffer.purpose == purpose)
+        .map(|buffer| buffer.size)
+        .sum()
 }
 
-/// Memory for `purpose`: the refused request, or what was placed.
+/// Memory for `purpose`: the refused request, or what was placed on its card.
 fn needed(facts: &Facts, purpose: Purpose) -> Option<Bytes> {
-    let refused = facts.refusal().filter(|refusal| refusal.purpose == purpose);
-    let placed = Some(facts.placed(purpose)).filter(|placed| !placed.is_zero());
-    refused.map_or(placed, |refusal| refusal.asked)
+    let placed = match facts.refusal() {
+        Some(refusal) if refusal.purpose == purpose => return refusal.asked,
+        Some(FailedAllocation { device: Some(card), .. }) => placed_on(facts, *card, purpose),
+        _ => facts.placed(purpose),
+    };
+    Some(placed).filter(|placed| !placed.is_zero())
 }
 
 /// Free memory of the card at the refusal: what was free at the start, less what the load had placed.
 fn room(facts: &Facts) -> Option<Bytes> {
-    let refusal = refusal_of_one_card(facts)?;
-    let purposes = [Purpose::Weights, Purpose::Cache].into_iter();
-    let placed = purposes.filter(|purpose| *purpose != refusal.purpose);
-    facts.card_free?.checked_sub(placed.map(|purpose| facts.placed(purpose)).sum())
+    let refusal = facts.refusal()?;
+    let buffers =
+        || facts.buffers.iter().filter(|buffer| buffer.on_card && buffer.attempt == refusal.attempt);
+    // Of several cards, the log may not say which refused, or how much was free on it.
+    let is_one = facts.cards_free.len() <= 1 && buffers().all(|buffer| buffer.device == 0);
+    let card = refusal.device.or(is_one.then_some(0))?;
+    let free = facts.cards_free.get(&card).copied().or(facts.card_free.filter(|_| is_one && card == 0))?;
+    // An image encoder comes after all buffers of its model.
+    let encoder = facts.refuses_encoder();
+    let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute].into_iter();
+    let earlier =
+        purposes.filter(|purpose| encoder || *purpose != refusal.purpose && *purpose != Purpose::Compute);
+    let room = free.checked_sub(earlier.map(|purpose| placed_on(facts, card, purpose)).sum())?;
+    // What fits was not refused: something that the log does not list holds memory.
+    refusal.asked.is_none_or(|asked| asked > room).then_some(room)
+}
+
+/// A division of the model by what is free on the cards, where the other cards have the room that one lacks.
+fn split_by_free(facts: &Facts) -> Option<String> {
+    let (full, missing) = (facts.refusal()?.device?, missing(facts)?);
+    let spare = facts.cards_free.iter().filter(|(card, _)| **card != full).map(|(card, free)| {
+        let placed = [Purpose::Weights, Purpose::Cache].map(|purpose| placed_on(facts, *card, purpose));
+        free.saturating_sub(placed.into_iter().sum()).saturating_sub(ALLOWANCE)
+    });
+    let names: Vec<String> = facts.cards_free.values().map(|free| free.whole_mib().to_string()).collect();
+    // Until the cache is placed, the log does not tell how the weights are divided.
+    let is_divided = !facts.placed(Purpose::Weights).is_zero();
+    (is_divided && spare.sum::<Bytes>() >= missing + ALLOWANCE).then(|| names.join(","))
 }
 
 fn missing(facts: &Facts) -> Option<Bytes> {
@@ -121,27 +153,30 @@ fn reserved(facts: &Facts) -> Option<Bytes> {
     Some(computed().unwrap_or(ALLOWANCE))
 }
 
+/// Context for which a cache of the type q8_0 leaves room.
+pub(super) enum QuantisedCache {
+    Whole,
+    Shorter(u64),
+}
+
 /// The KV cache in a quantised type that fits beside the compute buffer, or a shorter context in that type. Without
 /// figures in the log it is only said that the type halves the cache.
-pub(super) fn quantised_cache(facts: &Facts) -> Option<Advice> {
+pub(super) fn quantised_cache(facts: &Facts) -> Option<QuantisedCache> {
     // Blocks of 32 values in 34 bytes, where f16 takes 64: `ggml-common.h:block_q8_0`.
-    const TYPE: (&str, u64, u64) = ("q8_0", 34, 64);
-    let whole = Some(Advice::QuantiseCache(TYPE.0));
+    const TYPE: (u64, u64) = (34, 64);
+    let whole = Some(QuantisedCache::Whole);
     let figures = || Some((room(facts)?, reserved(facts)?, needed(facts, Purpose::Cache)?));
     let Some((room, reserve, cache)) = figures() else { return whole };
-    let cache = cache.scaled(TYPE.1, TYPE.2);
+    let cache = cache.scaled(TYPE.0, TYPE.1);
     if cache + reserve <= room {
         return whole;
     }
-    let fit = tokens_in(facts, room.checked_sub(reserve)?, cache)?;
-    let text =
-        format!("or store the KV cache as q8_0 with at most {fit} tokens (-ctk q8_0 -ctv q8_0 -c {fit})");
-    Some(Advice::Other(text))
+    tokens_in(facts, room.checked_sub(reserve)?, cache).map(QuantisedCache::Shorter)
 }
 
 /// Half of the placed cache, where that is all that is missing.
 fn half_of_the_cache(facts: &Facts) -> Option<Bytes> {
-    let half = facts.placed(Purpose::Cache).scaled(1, 2);
+    let half = needed(facts, Purpose::Cache)?.scaled(1, 2);
     (half >= missing(facts)?).then_some(half)
 }
 
@@ -176,7 +211,8 @@ fn tokens_in(facts: &Facts, room: Bytes, cache: Bytes) -> Option<u64> {
 
 /// Upper bound of the layers: the share of the weights for which there is room.
 fn layers_that_fit(facts: &Facts) -> Option<u64> {
-    let refusal = refusal_of_one_card(facts).filter(|refusal| refusal.purpose == Purpose::Weights)?;
+    let of_one = facts.cards_free.len() <= 1 && !facts.refuses_encoder();
+    let refusal = facts.refusal().filter(|refusal| refusal.purpose == Purpose::Weights && of_one)?;
     let (asked, layers) = (refusal.asked?, facts.options.layers?);
     let fit = u128::from(layers) * u128::from(room(facts)?.get()) / u128::from(asked.get().max(1));
     u64::try_from(fit).ok().filter(|fit| (1..layers).contains(fit))

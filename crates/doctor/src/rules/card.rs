@@ -59,6 +59,7 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
         _ => Decisive,
     };
     let purpose = match refusal.purpose {
+        Purpose::Weights if facts.refuses_encoder() => "the image encoder, which is loaded beside the model",
         Purpose::Weights => "the weights",
         Purpose::Cache => "the KV cache",
         Purpose::Pool => "the run-time pool, after the buffers were allocated",

@@ -8,6 +8,7 @@ use super::RuleFinding;
 use super::fault::of_driver;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, Quote};
+use crate::formats::has_any;
 use crate::pattern::Pattern;
 
 rules! {
@@ -25,16 +26,7 @@ fn went_on(facts: &Facts) -> bool {
 /// False for errors of a missing or wrong driver, which do not indicate a limit
 /// (`cuda_runtime_api.h:cudaGetErrorString`).
 fn is_limit(line: &Quote) -> bool {
-    const REASONS: [&str; 7] = [
-        "initialization error",
-        "unknown error",
-        "display driver",
-        "CUDA-capable device",
-        "forward compatibility",
-        "driver version is insufficient",
-        "system not yet initialized",
-    ];
-    !REASONS.iter().any(|reason| line.text.contains(reason))
+    !has_any("driver", &line.text.to_ascii_lowercase())
 }
 
 fn pinned_refused(facts: &Facts) -> Option<RuleFinding> {

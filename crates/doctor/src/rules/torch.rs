@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use super::EvidenceWeight::{self, Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
-use crate::facts::{Facts, FailedAllocation, NO_SIZE, Purpose, TorchRefusal};
+use crate::facts::{Facts, FailedAllocation, NO_SIZE, Purpose, Quote, TorchRefusal};
 use crate::pattern::Pattern;
 use crate::sizes::in_float;
 
@@ -107,16 +107,14 @@ fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
 /// Rule: if four times the request is free, the card's memory is not the cause.
 fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch.as_ref()?;
-    let free = torch.free?;
-    if free < torch.asked.scaled(4, 1) || torch.asked.is_zero() {
-        return None;
-    }
+    let free = torch.free.filter(|_| torch.has_room())?;
     let text = format!("{} were requested and {free} are free, so the card has enough memory", torch.asked);
     let quotes = [torch.quote.clone()];
     Some(match () {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Strong, text, quotes),
         () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
-        () => RuleFinding::new(Cause::Other, Fair, text, quotes).by(SubCause::HostMemory),
+        // The driver, a limit of the host or a lack of its memory may be the reason: the log does not show which.
+        () => RuleFinding::new(Cause::Other, Fair, text, quotes),
     })
 }
 
@@ -164,6 +162,9 @@ fn what_lives(
     let large = torch.asked.scaled(8, 1) >= total;
     let small = torch.asked.scaled(64, 1) <= total;
     let full = is_full_of_tensors(torch);
+    if captures_graphs(torch) {
+        return (Cause::ComputeBufferTooLarge, Strong);
+    }
     match torch.frame.as_ref().map(|frame| frame.purpose) {
         Some(Purpose::Weights) => return (Cause::ModelTooLarge, Strong),
         Some(Purpose::Cache) => return (Cause::KvCacheTooLarge, Strong),
@@ -189,6 +190,15 @@ fn what_lives(
         () if small => (Cause::ModelTooLarge, Weak),
         () => (Cause::ComputeBufferTooLarge, Weak),
     }
+}
+
+/// The graphs are captured after weights and KV cache, in what the share of the card leaves.
+fn captures_graphs(torch: &TorchRefusal) -> bool {
+    let of_graphs = |line: &Quote| {
+        let line = line.text.to_ascii_lowercase();
+        ["capture_model", "capture cuda graph", "cuda_graph_runner"].iter().any(|words| line.contains(words))
+    };
+    of_graphs(&torch.quote) || torch.frame.as_ref().is_some_and(|frame| of_graphs(&frame.quote))
 }
 
 /// A training run whose live tensors outweigh what is idle: a smaller batch is what makes room.

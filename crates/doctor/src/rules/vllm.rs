@@ -15,6 +15,7 @@ rules! {
     cache_full: "alloc_for_extend of SGLang and the scheduler of vLLM print this message";
     small_share: "determine_num_available_blocks of vLLM gives the KV cache what weights and activations leave \
         of the share";
+    small_static_share: "profile_max_num_token of SGLang gives the KV cache what the weights leave of the share";
     no_room_for_blocks: "determine_num_available_blocks of vLLM computes these sizes, with 2 bytes per \
         parameter";
     required_beyond_available: "llm/memory.go of ollama prints these sizes";
@@ -70,9 +71,23 @@ fn small_share(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(Cause::KvCacheTooLarge, weight, share.to_string(), quotes))
 }
 
+/// SGLang's share is of the memory that was free before the load.
+fn small_static_share(facts: &Facts) -> Option<RuleFinding> {
+    let share = facts.static_share()?;
+    let text = format!(
+        "the weights take {} of the {} that were free, and the static share leaves nothing for the KV cache",
+        share.weights, share.free
+    );
+    let quotes = facts.quotes(&[Pattern::VllmNoBlocks, Pattern::VllmWeights]);
+    Some(RuleFinding::new(Cause::KvCacheTooLarge, Strong, text, quotes))
+}
+
 /// Weights, as printed or of two bytes a parameter, against the share of the cards.
 fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
-    let quote = facts.quote(Pattern::VllmNoBlocks).filter(|_| facts.small_share().is_none())?;
+    let quote = facts.quote(Pattern::VllmNoBlocks)?;
+    if facts.small_share().is_some() || facts.static_share().is_some() {
+        return None;
+    }
     let text = "the weights and the profiling run left no memory for the KV cache";
     let printed = facts.model.weights;
     let guessed = facts.model.parameters.map(|thousand_millions| {

@@ -2,6 +2,7 @@
 //! arrive.
 
 mod cache_hints;
+mod followed;
 mod formats;
 mod hostile;
 mod innocent;

@@ -1,0 +1,58 @@
+//! Candidate of a diagnosis: a cause with its confidence.
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::cause::{Cause, SubCause};
+
+/// A cause below this confidence is not named.
+pub(super) const TELLING: f64 = 0.28;
+/// Upper bound for verdicts without a printed refusal or a number of it: the words of a report are its
+/// author's view.
+pub(super) const MOST_INDIRECT: f64 = 0.79;
+
+/// A possible cause with its confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiagnosisCandidate {
+    pub cause: Cause,
+    pub sub_cause: Option<SubCause>,
+    pub confidence: f64,
+}
+
+impl DiagnosisCandidate {
+    /// The cause under its published code: a kill by the kernel is a shortage of host memory. Rules and
+    /// classifier weigh it as `not_oom`, as the reports that they were tried on are filed.
+    pub(super) fn named(&self) -> Cause {
+        match (self.cause, self.sub_cause) {
+            (Cause::NotOom, Some(SubCause::HostKilled)) => Cause::HostOom,
+            (cause, _) => cause,
+        }
+    }
+
+    /// The mechanism in words, else the cause.
+    pub(super) fn words(&self) -> &'static str {
+        self.sub_cause.map_or_else(|| self.cause.words(), SubCause::words)
+    }
+}
+
+pub(super) fn percent(confidence: f64) -> String {
+    format!("{:.0} %", confidence * 100.0)
+}
+
+impl Serialize for DiagnosisCandidate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut candidate = serializer.serialize_struct("Candidate", 3)?;
+        candidate.serialize_field("cause", &self.named())?;
+        candidate.serialize_field("sub_cause", &self.sub_cause)?;
+        candidate.serialize_field("confidence", &rounded(self.confidence))?;
+        candidate.end()
+    }
+}
+
+fn rounded(confidence: f64) -> f64 {
+    (confidence * 1000.0).round() / 1000.0
+}
+
+pub(super) fn in_thousandths<S: Serializer>(confidence: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(rounded(*confidence))
+}
