@@ -40,7 +40,7 @@ impl FleetNode {
     /// Takes all records of a revision, unless they contradict what was known.
     ///
     /// A reading of the store that contradicts a former one is that of a restored store. One that contradicts the news of a
-    /// host shows that the host has lied. Of two hosts that contradict each other the store tells which one has.
+    /// host shows that the host has lied, unless the store may have been restored since. Of two hosts that contradict each other the store tells which one has.
     pub(super) fn read(&mut self, now: Duration, mut view: FleetView, effects: &mut Vec<FleetEffect>) {
         // A reading that was under way when this daemon wrote may lack what was written.
         let is_forked = self.applied <= view.revision && self.view.contradicts(&view);
@@ -53,15 +53,13 @@ impl FleetNode {
             }
             (true, NewsSource::Store) => {
                 let former = self.trust.read_from.clone();
-                match &former {
-                    NewsSource::Store => {
-                        self.begin_life(effects);
-                        effects.push(FleetEffect::StoreRestored);
-                    }
-                    NewsSource::Host { name, .. } if self.trust.doubt(now, &former) => {
-                        effects.push(FleetEffect::NewsDoubted { host: name.clone() });
-                    }
-                    NewsSource::Host { .. } => {}
+                if former == NewsSource::Store || self.may_be_restored(&view) {
+                    self.begin_life(effects);
+                    effects.push(FleetEffect::StoreRestored);
+                } else if let NewsSource::Host { name, .. } = &former
+                    && self.trust.doubt(now, &former)
+                {
+                    effects.push(FleetEffect::NewsDoubted { host: name.clone() });
                 }
             }
             (false, _) => {}
@@ -71,6 +69,15 @@ impl FleetNode {
         let before = std::mem::replace(&mut self.view, view);
         self.trust.read_from = self.trust.from.clone();
         self.note_gone(now, &before.hosts);
+    }
+
+    /// True if the store itself has gone back, or was out of sight for a while, in which it may have.
+    ///
+    /// DECISION: such a contradiction proves no lie. A new life costs this host its seats; a host that is doubted wrongly costs the
+    /// fleet a source.
+    fn may_be_restored(&self, reading: &FleetView) -> bool {
+        let own = reading.states.get(&self.settings.name).map(|state| state.revision);
+        self.silent.is_some() || own.is_some_and(|revision| revision < self.registration.state_written)
     }
 
     /// Leaves the host that tells the news for the store itself. News of the store are not doubted.

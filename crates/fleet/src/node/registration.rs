@@ -31,6 +31,8 @@ pub(super) struct Registration {
     /// Not before.
     pub(super) again: Option<Duration>,
     state_again: Option<Duration>,
+    /// Revision at which this host last wrote its state, which no other host writes.
+    pub(super) state_written: u64,
     /// Attempts that the store has not taken, one after the other.
     failures: u32,
     /// Conflicts, one after the other.
@@ -48,6 +50,7 @@ impl Default for Registration {
             state_is_waiting: false,
             again,
             state_again,
+            state_written: 0,
             failures: 0,
             conflicts: 0,
         }
@@ -61,7 +64,10 @@ impl Registration {
 
     pub(super) fn published(&mut self, now: Duration, outcome: TransactionOutcome) {
         self.state_is_waiting = false;
-        self.state_is_stale |= !matches!(outcome, TransactionOutcome::Applied(_));
+        match outcome {
+            TransactionOutcome::Applied(revision) => self.state_written = revision,
+            _ => self.state_is_stale = true,
+        }
         self.state_again = Some(now + COALESCED);
         self.again = self.again.or(self.state_again.filter(|_| self.state_is_stale));
     }

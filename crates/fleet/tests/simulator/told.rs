@@ -306,6 +306,48 @@ fn of_two_hosts_that_contradict_each_other_the_store_tells_which_one_lied() {
 }
 
 #[test]
+fn what_a_host_told_of_a_store_that_was_restored_since_is_no_lie() {
+    let scene = Scene::new(None);
+    let mut later = scene.store.all();
+    let revision = scene.store.revision + 1;
+    let drain = Record::new(Drain { leave: true }).write();
+    later.push(StoreChange { key: FleetKey::Drain("h1".to_owned()), revision, value: Some(drain) });
+    let mut records = scene.store.all();
+    let stays = Record::new(Drain { leave: false }).write();
+    records.push(StoreChange { key: FleetKey::Drain("h1".to_owned()), revision, value: Some(stays) });
+    let restored = FleetEvent::Read { revision: revision + 1, records };
+    for is_silent in [true, false] {
+        let mut node = FleetNode::new(NodeSettings { name: "h3".to_owned(), ..settings() });
+        tell(&mut node, at(0), FleetEvent::NewsFrom(host("h1")));
+        tell(&mut node, at(0), FleetEvent::Read { revision, records: later.clone() });
+        if is_silent {
+            tell(&mut node, at(1), FleetEvent::StoreSilent { cause: "no connection".to_owned() });
+        }
+        let before = node.incarnation().to_owned();
+        tell(&mut node, at(2), FleetEvent::NewsFrom(NewsSource::Store));
+        let effects = tell(&mut node, at(2), restored.clone());
+        let is_restored = effects.contains(&FleetEffect::StoreRestored);
+        assert_eq!((is_restored, node.incarnation() != before), (is_silent, is_silent), "{effects:?}");
+        assert_eq!(doubted(&effects), (!is_silent).then_some("h1"));
+    }
+}
+
+#[test]
+fn a_state_that_only_this_host_writes_and_that_has_gone_back_shows_a_restored_store() {
+    let mut scene = Scene::new(None);
+    let (mut node, _) = holder(&mut scene);
+    tell(&mut node, at(2), FleetEvent::NewsFrom(host("h2")));
+    tell(&mut node, at(2), read(&scene));
+    tell(&mut node, at(3), FleetEvent::NewsFrom(NewsSource::Store));
+    let mut records = scene.store.all();
+    let own = FleetKey::State("h3".to_owned());
+    let state = records.iter_mut().find(|record| record.key == own).expect("the state is published");
+    state.revision -= 1;
+    let effects = tell(&mut node, at(3), FleetEvent::Read { revision: scene.store.revision, records });
+    assert!(effects.contains(&FleetEffect::StoreRestored) && doubted(&effects).is_none(), "{effects:?}");
+}
+
+#[test]
 fn only_the_store_itself_takes_a_hosts_name() {
     let mut scene = Scene::new(None);
     let (mut node, _) = holder(&mut scene);
