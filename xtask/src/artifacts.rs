@@ -5,8 +5,8 @@
 //! newer than glibc 2.31 (JetPack 5). They may contain no path of the build machine. They must export exactly the
 //! functions of a stored list, without versions.
 //!
-//! The limit holds because of the code's imports, not because of the linker. So any machine's cargo builds the same
-//! library, and this check finds violations.
+//! The libraries stay within these limits by what their code imports, not by options of the linker. So cargo on any
+//! machine builds a library that loads everywhere, and this check finds violations.
 
 use std::collections::BTreeSet;
 use std::path::Path;

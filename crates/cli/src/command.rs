@@ -129,7 +129,7 @@ enum Command {
     Sweep(sweep::Arguments),
     /// Show a running server: its process, requests, cards and models
     Status(server_verbs::List),
-    /// End a running server of yours after the answers in progress
+    /// End a running server of yours once its current answers are finished
     Stop(server_verbs::Stop),
     /// Watch a running server or this machine's cards, full screen
     Top(server_verbs::Top),

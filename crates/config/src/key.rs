@@ -90,7 +90,8 @@ impl KeySecret {
         let digest = digest(digits.trim());
         digest.map(Self::Digest).ok_or_else(|| {
             // The text may be a key that only looks like a digest, so it is not repeated.
-            format!("a key that begins with `{DIGEST}` is a digest of 64 hexadecimal digits; write printf %s KEY | sha256sum")
+            format!("`{DIGEST}` must be followed by a digest of 64 hexadecimal digits, as printed by: printf %s KEY | \
+                sha256sum")
         })
     }
 }

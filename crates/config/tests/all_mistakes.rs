@@ -53,7 +53,7 @@ models = ["a"]
             "p.toml:10: `5x` is not a duration; write a duration such as 90s, 10m or 1h30m",
             "p.toml:11: unknown flag `--ctx-sise`; did you mean --ctx-size?",
             "p.toml:11: `-c 64k`: llama-server reads this as 64; write `-c 65536`",
-            "p.toml:12: `urgent` is none of the values here; write high, normal or low",
+            "p.toml:12: `urgent` is not one of the allowed values; write high, normal or low",
             "p.toml:15: invalid value: integer `0`, expected a whole number of at least 1; write the number, without quotes",
             "p.toml:16: invalid type: string \"one\", expected a sequence; write a list, for example [\"a\", \"b\"]",
             "p.toml:18: the command does not use `${PORT}`, so its port is unknown; pass `${PORT}` to the command, or set \

@@ -360,8 +360,8 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p: q\n",
-            "config.yaml:3: mapping values are not allowed in this context; check the indentation, and put a text with \
-                `: ` in quotation marks",
+            "config.yaml:3: mapping values are not allowed in this context; check the indentation, and put quotation \
+                marks around text that contains `: `",
         ),
         ("a: 1\n---\nb: 2\n", "config.yaml:2: budget breached: Documents { documents: 2 }; split the file"),
     ] {

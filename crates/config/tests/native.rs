@@ -150,16 +150,17 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ("[models.a]\nqqqq = 5\n", "plimsoll.toml:2: unknown key `qqqq` in the file; remove it"),
         (
             "[models.qwen2.5-7b]\nmodel = 'm.gguf'\n",
-            "plimsoll.toml:1: the name `qwen2.5-7b` has a dot, which divides tables; put it in quotes: \
+            "plimsoll.toml:1: the name `qwen2.5-7b` contains a dot, which begins a sub-table in TOML; put it in quotes: \
                 [models.\"qwen2.5-7b\"]",
         ),
         (
             "[models.Qwen 3]\nmodel = 'm.gguf'\n",
-            "plimsoll.toml:1: unclosed table, expected `]`; close the bracket, and put a name with blanks in quotes: [models.\"A NAME\"]",
+            "plimsoll.toml:1: unclosed table, expected `]`; close the bracket, and put a name with spaces in quotes: \
+                [models.\"A NAME\"]",
         ),
         (
             "[models.a]\nmodel = ../m.gguf\n",
-            "plimsoll.toml:2: invalid mantissa, expected digits; put a text in quotes",
+            "plimsoll.toml:2: invalid mantissa, expected digits; put text in quotes",
         ),
         (
             "[serve]\nlisten = true\n",
@@ -349,6 +350,6 @@ fn a_list_of_flags_with_a_value_in_the_same_word_is_told_how_to_divide_it() {
     let refused = roster.refused[0].error.to_string();
     assert_eq!(
         refused,
-        "plimsoll.toml:3: unknown flag `-c 8192`; write flag and value as two words: \"-c\", \"8192\""
+        "plimsoll.toml:3: unknown flag `-c 8192`; write flag and value as two arguments: \"-c\", \"8192\""
     );
 }

@@ -1,4 +1,4 @@
-//! Lines of source and configuration files, told from lines of logs by their syntax.
+//! Lines of source and configuration files, distinguished from log lines by their syntax.
 //!
 //! The phrases in such a line belong to a program that was never run here. `formats/shapes.tsv` has the forms.
 

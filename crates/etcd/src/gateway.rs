@@ -31,7 +31,7 @@ pub enum StoreError {
     Silent { member: String, why: String },
     #[error("{member} refuses with status {status}: {message}")]
     Refused { member: String, status: StatusCode, message: String },
-    #[error("{member} does not answer as etcd does: {why}")]
+    #[error("the answer of {member} is not that of etcd: {why}")]
     Unreadable { member: String, why: String },
     #[error("the history was compacted up to revision {revision}")]
     Compacted { revision: u64 },

@@ -27,13 +27,13 @@ pub enum FlagProblem {
 
 fn meant(argument: &str, nearest: Option<&str>) -> String {
     if let Some((flag, value)) = argument.split_once(char::is_whitespace).filter(|(flag, _)| is_flag(flag)) {
-        return format!("write flag and value as two words: \"{flag}\", \"{}\"", quoted(value.trim()));
+        return format!("write flag and value as two arguments: \"{flag}\", \"{}\"", quoted(value.trim()));
     }
     if let Some((flag, value)) = joined(argument) {
-        return format!("write the value as a word of its own: `{flag} {}`", quoted(value));
+        return format!("write the value as a separate argument: `{flag} {}`", quoted(value));
     }
     if let Some(flag) = argument.strip_suffix('=').filter(|flag| is_flag(flag)) {
-        return format!("write the value as a word of its own: `{flag} VALUE`");
+        return format!("write the value as a separate argument: `{flag} VALUE`");
     }
     nearest.map_or_else(
         || "`llama-server --help` lists the known flags".to_owned(),

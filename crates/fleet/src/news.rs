@@ -1,6 +1,6 @@
 //! Format of fleet news: the store's records and changes, as one daemon sends them to another.
 //!
-//! News are lines of JSON: first all records, then each change of the store.
+//! The news consists of lines of JSON: first all records, then each change of the store.
 
 use serde::{Deserialize, Serialize};
 

@@ -221,7 +221,7 @@ pub enum FleetEffect {
     },
     /// The store has been restored, which its records show; the host has begun another life.
     StoreRestored,
-    /// This host told what the store does not have.
+    /// This host sent records that the store does not have.
     NewsDoubted {
         host: String,
     },

@@ -151,7 +151,7 @@ impl<'a> Offering<'a> {
             return Ok(());
         }
         let of_host = |(name, file): (&String, &FileDigest)| {
-            let text = format!("its file has {} and the header {}", file.size, file.header);
+            let text = format!("its file has {} and a header with the digest {}", file.size, file.header);
             Reason::new("model_file", text).fact("host", name.clone())
         };
         let text = format!("hosts have different files for model '{model}'");
@@ -197,11 +197,12 @@ impl Refusal {
     fn reason(&self) -> Reason {
         match *self {
             Self::OtherHost => Reason::new("other_host", "another host is named"),
-            Self::Distrusted => {
-                Reason::new("host_distrusted", "what answers there has not shown that it is the host")
-            }
+            Self::Distrusted => Reason::new(
+                "host_distrusted",
+                "the server at that address has not proved that it is this host",
+            ),
             Self::HasOne => Reason::new("has_seat", "the model has a seat on the host"),
-            Self::Drains => Reason::new("host_drains", "the host takes no more models"),
+            Self::Drains => Reason::new("host_drains", "the host accepts no more models"),
             Self::NotOffered => Reason::new("not_offered", "the host does not offer the model"),
             Self::TooLarge { need, capacity } => {
                 let text = "the model is larger than the host's memory";

@@ -22,7 +22,7 @@ const TRIES: u32 = 3;
 const A_TRY: usize = 1000;
 /// News that came over so many hosts are passed on no further.
 pub const DEEPEST: u32 = 8;
-/// Time for which a host that told what the store does not have is no source.
+/// Time for which a host that sent records that the store does not have is no source.
 const DOUBTED: Duration = Duration::from_secs(3600);
 
 /// Where a daemon's news come from.
@@ -38,7 +38,7 @@ pub(crate) struct SourceTrust {
     /// Where the news come from now, and where the view at hand came from.
     pub(crate) from: NewsSource,
     pub(crate) read_from: NewsSource,
-    /// Hosts that told what the store does not have, since when.
+    /// Hosts that sent records that the store does not have, since when.
     doubted: BTreeMap<String, Duration>,
 }
 

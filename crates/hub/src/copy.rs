@@ -88,7 +88,7 @@ impl FileCopy {
         let digest = part.finish().map_err(|error| self.of_disk(&error))?;
         let whole = match digest == self.digest {
             true => (calls.accept)(&part_path),
-            false => Err(format!("it has the SHA-256 {digest}, and {} was stated", self.digest)),
+            false => Err(format!("its SHA-256 is {digest}, but {} was expected", self.digest)),
         };
         if let Err(why) = whole {
             // Nothing of it can be used, and continuing would end here again.

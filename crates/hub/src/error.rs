@@ -99,22 +99,24 @@ pub enum HubFailure {
     )]
     NoDigest,
     #[error(
-        "the file that came has the SHA-256 {got}, but {listed} in the hub's list; it was removed\nhint: try again without a proxy"
+        "the downloaded file has the SHA-256 {got}, but the hub lists {listed}; the file was removed\nhint: try again \
+            without a proxy"
     )]
     Digest { listed: String, got: String },
     #[error(
-        "{needed} are missing, and {margin} are to stay free, but the disk has {free} free\nhint: remove files, or choose another folder"
+        "{needed} more are needed and {margin} must stay free, but the disk has only {free} free\nhint: remove files, \
+            or choose another folder"
     )]
     NoSpace { needed: Bytes, margin: Bytes, free: Bytes },
     #[error("another process downloads this file")]
     Busy,
-    #[error("the download was cancelled; what has come of it stays")]
+    #[error("the download was cancelled; the downloaded part is kept")]
     Cancelled,
     #[error("the folder cannot be used: {0}")]
     Disk(String),
-    #[error("something is at this path already, and is not written over\nhint: remove it")]
+    #[error("this path already exists and is not overwritten\nhint: remove it")]
     InTheWay,
-    #[error("the file that came is not the one that was offered: {0}; it was removed")]
+    #[error("the received file is not the one that was offered: {0}; it was removed")]
     WrongFile(String),
     #[error("{0}")]
     Host(HostFault),
@@ -137,7 +139,7 @@ pub enum HostFault {
     #[error("the host refuses: {0}")]
     Refused(String),
     /// It answers what was not asked, so nothing of it is used.
-    #[error("the host sends what was not asked for: {0}")]
+    #[error("the host sent something else than was requested: {0}")]
     Lies(String),
 }
 

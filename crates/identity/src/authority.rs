@@ -1,6 +1,6 @@
 //! Certificate authority of a fleet: its signing key, the register of signed certificates, and its invitations.
 //!
-//! It lies in the folder `authority` of one host. The command line and the daemon both use it, one at a time.
+//! Its files are in the folder `authority` of one host. The command line and the daemon both use them, one at a time.
 
 mod refusal;
 
@@ -240,7 +240,7 @@ impl FleetAuthority {
         let certificate = sign(&text, &self.key);
         let mut issued = self.issued(now)?;
         if issued.len() >= MOST {
-            return Err(IdentityError::Key(format!("{MOST} certificates are good at a time")));
+            return Err(IdentityError::Key(format!("at most {MOST} certificates can be valid at a time")));
         }
         let serial = hex(&serial);
         issued.push(IssuedCertificate {

@@ -37,17 +37,17 @@ pub enum IdentityError {
     Read { path: PathBuf, error: std::io::Error },
     #[error("cannot write {}: {error}", path.display())]
     Write { path: PathBuf, error: std::io::Error },
-    #[error("{} holds a secret, and others can read it; hint: chmod 600, and a folder of this user", .0.display())]
+    #[error("{} contains a secret, and other users can read it; hint: chmod 600, in a folder that this user owns", .0.display())]
     NotPrivate(PathBuf),
     #[error("{} is not a valid file of a fleet's identity: {error}", path.display())]
     Content { path: PathBuf, error: serde_json::Error },
-    #[error("{} is there already; hint: remove the folder to begin a new fleet", .0.display())]
+    #[error("{} already exists; hint: remove the folder to start a new fleet", .0.display())]
     Exists(PathBuf),
     #[error(
-        "`{0}` is not a valid name of a host or fleet; it may hold a-z, 0-9, '-', '.' and '_', and 64 letters at most"
+        "`{0}` is not a valid name of a host or fleet; it may contain a-z, 0-9, '-', '.' and '_', 64 characters at most"
     )]
     Name(String),
-    #[error("the system gives no random numbers")]
+    #[error("the operating system provides no random numbers")]
     Random,
     #[error("a key or certificate of the fleet's identity cannot be used: {0}")]
     Key(String),

@@ -191,16 +191,16 @@ fn in_words(error: &io::Error) -> String {
     let words = match tls_error(error) {
         Some(Error::InvalidCertificate(wrong)) => match wrong {
             CertificateError::Revoked => "its certificate is revoked",
-            CertificateError::Expired => "its certificate has expired; join it anew",
+            CertificateError::Expired => "its certificate has expired; let the host join again",
             CertificateError::NotValidYet => "its certificate is not valid yet; compare the clocks",
-            CertificateError::UnknownIssuer => "its certificate is of another fleet",
+            CertificateError::UnknownIssuer => "its certificate belongs to another fleet",
             CertificateError::NotValidForName => "its certificate names no host of this fleet",
             _ => "its certificate cannot be read",
         },
-        Some(Error::NoCertificatesPresented) => "it shows no certificate of the fleet",
+        Some(Error::NoCertificatesPresented) => "it presents no certificate of the fleet",
         Some(Error::AlertReceived(AlertDescription::CertificateRequired)) => "it asks for a certificate",
         Some(Error::AlertReceived(alert)) => return format!("it refuses this host: {alert:?}"),
-        Some(Error::InvalidMessage(_)) => "it speaks something else than TLS",
+        Some(Error::InvalidMessage(_)) => "it does not speak TLS",
         _ => return error.to_string(),
     };
     words.to_owned()

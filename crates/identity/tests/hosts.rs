@@ -95,7 +95,7 @@ async fn a_stranger_an_expired_and_a_revoked_host_are_refused_in_words() {
     let foreign = tls(&host(&foreign, "box-2", now()));
     let (accepted, connected) = meet(&one, &foreign, "box-1").await;
     assert!(accepted.is_err());
-    assert_eq!(connected.unwrap_err(), "its certificate is of another fleet");
+    assert_eq!(connected.unwrap_err(), "its certificate belongs to another fleet");
     let old = host(&authority, "box-3", now() - 48 * 3600);
     let (accepted, _) = meet(&one, &tls(&old), "box-1").await;
     assert!(accepted.unwrap_err().contains("has expired"));

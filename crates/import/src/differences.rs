@@ -93,7 +93,7 @@ fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
     }
     for path in model.launch.paths().filter(|path| path.starts_with('/') && !is_there(path)) {
         let text = format!("the file {path} of `{name}` is not on this machine");
-        tell(text, "mend the path, unless the configuration is for another machine");
+        tell(text, "correct the path, unless the configuration is for another machine");
     }
     all
 }

@@ -144,7 +144,7 @@ impl StoreReader<'_> {
             }
         }
         if !argv.iter().any(|word| word == "--model") {
-            return Err("it has no GGUF file, as models in the cloud and of other formats".to_owned());
+            return Err("it has no GGUF file, as is the case for cloud models and other formats".to_owned());
         }
         if !argv.iter().any(|word| word == "--ctx-size") {
             argv.extend(["--ctx-size".to_owned(), CONTEXT.to_owned()]);

@@ -213,8 +213,8 @@ fn a_file_that_is_not_on_this_machine_is_told_and_one_that_is_there_is_not() {
     let text = "models:\n  a:\n    cmd: llama-server --port ${PORT} -m /no/such/a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m /dev/null\n";
     let imported = imported("swap.yaml", text).unwrap();
     let changes = told(&imported.changes);
-    let expected = "swap.yaml:2: the file /no/such/a.gguf of `a` is not on this machine; mend the path, unless the \
-                    configuration is for another machine";
+    let expected = "swap.yaml:2: the file /no/such/a.gguf of `a` is not on this machine; correct the path, unless the \
+        configuration is for another machine";
     assert!(changes.contains(&expected), "{}", changes.join("\n"));
     assert!(!changes.iter().any(|change| change.contains("/dev/null")), "{}", changes.join("\n"));
 }

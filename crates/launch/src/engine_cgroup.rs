@@ -54,7 +54,7 @@ enum UnboundedError {
     NoGroup,
     #[error("its cgroup has no memory controller")]
     NoController,
-    #[error("its cgroup holds process {0}, which it has not started")]
+    #[error("its cgroup contains process {0}, which it did not start")]
     Shared(u32),
     #[error("its cgroup is not delegated to it ({0})")]
     NotDelegated(#[from] io::Error),

@@ -256,8 +256,8 @@ impl Parent {
     fn prepare(&mut self) {
         if let Err(cause) = self.warden.start() {
             tracing::error!(
-                "the warden, the process that kills engines if plimsoll dies, cannot be started: {cause}; each start of \
-                an engine tries again"
+                "the warden, the process that kills engines if plimsoll dies, cannot be started: {cause}; plimsoll \
+                    tries again whenever it starts an engine"
             );
         }
     }
@@ -298,7 +298,7 @@ impl Parent {
 
     fn bound(&self, pid: u32, memory: Bytes) {
         if let Some(Err(cause)) = self.cgroups.get(&pid).map(|cgroup| cgroup.bound(memory)) {
-            tracing::debug!("the bound of host memory of process {pid} stays: {cause}");
+            tracing::debug!("cannot remove the host memory limit of process {pid}: {cause}");
         }
     }
 

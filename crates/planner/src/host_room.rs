@@ -1,4 +1,4 @@
-//! Host memory of a machine, and the verdict on what a plan takes of it.
+//! Check of whether a machine has the host memory that a plan needs.
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -180,7 +180,8 @@ fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
     (keeps && !request.wish.embeddings).then(|| {
         let limit = limit.map_or("all that it gets".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
-            "llama-server since October 2025 keeps prompts of idle slots in host memory, {limit} beyond this plan; \
+            "llama-server (since October 2025) keeps the prompts of idle slots in host memory, which takes {limit} \
+                beyond this plan; \
                 `-cram MIB` sets the limit, and `-cram 0` turns it off"
         );
         Reason::new("prompt_cache_not_counted", text)
@@ -208,8 +209,8 @@ fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Optio
     let beside = match (wish.mmap, locked.is_zero()) {
         (false, _) => "the plan counts them once, as they are read into that layout".to_owned(),
         (true, true) => {
-            "the plan counts them once, since their pages of the model file are page cache, which the \
-            engine's RSS shows and the kernel drops when memory is short"
+            "the plan counts them once: the original pages are page cache, which the engine's RSS includes but the \
+                kernel drops when memory is short"
                 .to_owned()
         }
         (true, false) => format!("the plan counts {locked} of them twice, since the mapped file is locked"),

@@ -131,7 +131,7 @@ impl FileHead {
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
         if hasher.finish() != self.digest {
-            return Err(unread(&self.path)(io::Error::other("it changes while it is read")));
+            return Err(unread(&self.path)(io::Error::other("it changed while it was being read")));
         }
         Ok(bytes)
     }
@@ -186,7 +186,7 @@ mod tests {
         for cut in [0, 10, bytes.len() - 1] {
             std::fs::write(&path, &file[..cut]).unwrap();
             let error = head.bytes().unwrap_err().to_string();
-            assert!(error.contains("x.gguf: it changes while it is read"), "{error}");
+            assert!(error.contains("x.gguf: it changed while it was being read"), "{error}");
             assert!(read_heads(&path, Dialect::Ggml).is_err());
         }
     }

@@ -18,8 +18,8 @@ pub enum ReadConfigError {
     #[error("cannot read an API key in {}: {why}", path.display())]
     ReadKey { path: PathBuf, why: String },
     #[error(
-        "{}: no line of the file is an API key, so that it would open the server to everybody; write one key a line, or \
-            remove the file from `api-key-files`",
+        "{}: the file contains no API key, which would open the server to everyone; write one key per line, or remove \
+            the file from `api-key-files`",
         path.display()
     )]
     NoKeyIn { path: PathBuf },

@@ -311,7 +311,7 @@ impl FleetMember {
             FleetEffect::StoreRestored => self.begin_life(),
             FleetEffect::NewsDoubted { host } => {
                 tracing::warn!(
-                    "fleet: host '{host}' told what the store does not have; its news are not taken for an hour"
+                    "fleet: host '{host}' sent records that the store does not have; its news is ignored for an hour"
                 );
             }
             FleetEffect::LeaveSource => {

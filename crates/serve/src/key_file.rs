@@ -74,7 +74,7 @@ pub(crate) fn read(file: &str) -> Result<(Vec<WrittenKey>, Vec<Warning>), ReadCo
             None => keys.push(WrittenKey { text: text.to_owned(), origin }),
             Some(rest) if rest.is_empty() || rest.starts_with(['#', ' ', '\t', '!']) => {}
             Some(_) => {
-                let text = "this line begins with `#`, so that it is a comment here and no API key";
+                let text = "this line begins with `#`, so it is read as a comment and not as an API key";
                 warnings
                     .push(Warning::new(origin, text).hint("choose a key that begins with another character"));
             }
@@ -106,7 +106,7 @@ pub(crate) fn of_named(config: &Path, roster: &Configuration, keys: &[Configured
         }
         for pattern in key.models.iter().flatten().filter(|pattern| !fits(pattern)) {
             let text =
-                format!("no model is called `{}`, which `models` of the key `{name}` names", quoted(pattern));
+                format!("API key `{name}`: `models` lists `{}`, but there is no such model", quoted(pattern));
             let known: Vec<String> = names.iter().take(8).map(|name| quoted(name).to_string()).collect();
             let hint = format!("the names are {}", known.join(", "));
             let warning = Warning::new(origin.clone(), text);
@@ -134,7 +134,7 @@ mod tests {
     fn comments_and_blank_lines_are_no_keys_and_a_line_that_may_be_a_key_is_told() {
         let (read, told) = keys("\u{feff}# my keys\n\n  sesame-open-wide \n#\n#hidden-key\n");
         assert_eq!(read, ["sesame-open-wide"]);
-        let text = "keys:5: this line begins with `#`, so that it is a comment here and no API key; choose a key that \
+        let text = "keys:5: this line begins with `#`, so it is read as a comment and not as an API key; choose a key that \
                     begins with another character";
         assert_eq!(told, [text]);
     }
@@ -146,7 +146,7 @@ mod tests {
         for text in ["", "\n \n", "# my keys\n", "\u{feff}\n"] {
             std::fs::write(&file, text).unwrap();
             let error = read(&file.to_string_lossy()).err().unwrap().to_string();
-            let told = format!("{}: no line of the file is an API key", file.display());
+            let told = format!("{}: the file contains no API key", file.display());
             assert!(error.starts_with(&told) && error.contains("`api-key-files`"), "{error}");
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 pub(crate) struct Answer<T>(oneshot::Receiver<T>);
 
 #[derive(Debug, thiserror::Error)]
-#[error("a bug: its work ended without an answer; the log has the place")]
+#[error("a bug in plimsoll: the work ended without an answer; the log shows where")]
 pub(crate) struct NoAnswer;
 
 impl<T> Future for Answer<T> {

@@ -1,4 +1,5 @@
-//! Wording check of doc comments: those that open with a question word, and words for people instead of processes.
+//! Wording check of doc comments: question words at the beginning, and words for people (who, nobody) where processes
+//! are meant.
 
 use super::lexer::CommentKind;
 use super::tree::Comment;

@@ -64,7 +64,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(arguments) = Arguments::read(words) else {
         let _ = writeln!(
             std::io::stderr(),
-            "plimsoll {VERB}: plimsoll itself starts this verb, with its own arguments"
+            "plimsoll {VERB}: this is an internal command, which only plimsoll itself starts"
         );
         return ExitCode::from(MISUSED);
     };

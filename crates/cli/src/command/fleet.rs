@@ -77,7 +77,7 @@ enum Verb {
         #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
         json: Option<PathBuf>,
     },
-    /// Seat nothing more on a host, and let its idle models leave
+    /// Place no more models on a host, and unload its idle models
     #[command(after_help = "Example: plimsoll fleet drain host-2\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Drain(Host),
@@ -173,16 +173,16 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     let done = store.transact(&Transaction { compares: Vec::new(), writes: vec![write] }, 0).await;
     if done == TransactionOutcome::Full {
         return Err(ErrorReport::new(
-            "the store is full, and takes no wish; hint: compact and defragment etcd",
+            "the store is full and accepts no changes; hint: compact and defragment etcd",
         ));
     }
     if done == TransactionOutcome::Unknown {
         return Err(ErrorReport::new(
-            "the store does not answer; it is not known whether the wish was written",
+            "the store does not answer; it is unknown whether the change was written",
         ));
     }
     let what = match leave {
-        Some(true) => "takes no more models, and its idle ones leave",
+        Some(true) => "accepts no more models, and its idle models are unloaded",
         Some(false) => "takes no more models",
         None => "takes models",
     };
@@ -196,7 +196,7 @@ async fn until_empty(host: &Host) -> Result<(), ErrorReport> {
         let view = view(&store).await?;
         let life = view.host(&host.host).map(|host| host.incarnation.clone()).unwrap_or_default();
         if view.seats_on(&host.host, &life).next().is_none() {
-            return print(format!("{} has no model any more, and may be stopped\n", host.host));
+            return print(format!("{} holds no models any more and can be stopped\n", host.host));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
@@ -217,7 +217,9 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
         // A conflict, or no answer: the next reading tells.
         store.transact(&claim.transaction, 0).await;
     }
-    Err(ErrorReport::new(format!("the seat of {model} changed {MOVE_TRIES} times meanwhile; try again")))
+    Err(ErrorReport::new(format!(
+        "the seat of {model} changed {MOVE_TRIES} times during the move; try again"
+    )))
 }
 
 fn drained(view: &FleetView, host: &str) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! Answer to a command line that clap refuses, or that asks for help, and whether a failure is to be a JSON document.
+//! Handling of command lines that clap rejects or that ask for help, and the choice of JSON for failures.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -304,7 +304,7 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
 fn program(name: &str) -> Result<ProgramKind, String> {
     ProgramKind::from_name(name).ok_or_else(|| {
         format!(
-            "`{name}` is not a program for which plans can be made; the known programs are {}",
+            "`{name}` is not a program that plimsoll can plan for; the known programs are {}",
             ProgramKind::NAMES
         )
     })

@@ -205,8 +205,8 @@ fn needs(
         Some(Ok(needs)) => needs,
         Some(Err(error)) => {
             say(&format!(
-                "note: the memory of {} cannot be planned, so its last allocations, not its first, will \
-                overflow into host memory: {error}",
+                "note: the memory of {} cannot be planned ({error}), so its last allocations will overflow into host \
+                    memory, not its first",
                 program.display()
             ));
             Vec::new()

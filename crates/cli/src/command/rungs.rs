@@ -50,7 +50,8 @@ pub(crate) struct OomLadder {
 pub(crate) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     known: &'static [&'static str],
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("this is not a value of this option"))
+    PossibleValuesParser::new(known)
+        .try_map(|text| word(&text).ok_or("this is not a valid value for the option"))
 }
 
 impl OomLadder {

@@ -40,7 +40,7 @@ instead of the time.
 A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
 disconnects cancels its request.
 
-SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
+SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server once the current answers are finished; a second SIGTERM stops it at once.
 
 Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit, or the host has too little memory for it), 2 for bad input.";
 
@@ -284,7 +284,7 @@ pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>
     let mut done = None;
     plimsoll_serve::on_one_thread(Box::pin(async { done = Some(work.await) }))
         .map_err(ErrorReport::of("cannot start the server's event loop"))?;
-    done.unwrap_or_else(|| Err(ErrorReport::new("the server's event loop ended before its work")))
+    done.unwrap_or_else(|| Err(ErrorReport::new("the server's event loop ended too early")))
 }
 
 /// Prints the address on stdout, where scripts that asked for port 0 read it.

@@ -170,11 +170,11 @@ pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
                 return done(format_args!("{model} is not loaded"));
             }
             asked?;
-            done(format_args!("{model} is unloaded after the answers in progress"))
+            done(format_args!("{model} will be unloaded once its current answers are finished"))
         }
         None => {
             arguments.server.ask(Method::POST, "/api/models/unload", &Value::Null)?;
-            done(format_args!("all models are unloaded after the answers in progress"))
+            done(format_args!("all models will be unloaded once their current answers are finished"))
         }
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn logs(arguments: &Logs) -> Result<ExitCode, ServerVerbError> {
         // A closed stderr must not fail the command.
         let _ = writeln!(
             io::stderr(),
-            "plimsoll: no line of {whose} yet; an engine writes lines from its first load on"
+            "plimsoll: no output of {whose} yet; output begins when an engine is first loaded"
         );
     }
     Ok(ExitCode::SUCCESS)

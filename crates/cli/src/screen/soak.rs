@@ -131,7 +131,8 @@ impl<'a> SoakReport<'a> {
     fn headline(&self) -> String {
         match (self.finds_a_leak(), self.results.broke_off, self.without_verdict()) {
             (true, _, _) if self.results.fresh => {
-                "It leaks, or its prompt cache still fills; with `-cram 0` only a leak is left".to_owned()
+                "It leaks, or its prompt cache is still filling; with `-cram 0`, only a leak would remain"
+                    .to_owned()
             }
             (true, _, _) => "It leaks".to_owned(),
             (false, true, _) => "The server no longer answers".to_owned(),
@@ -164,7 +165,7 @@ impl<'a> SoakReport<'a> {
         let Some(figure) = is(TrendGrowth::Unknown) else {
             return is(TrendGrowth::Open).map(|figure| {
                 format!(
-                    "the {} may grow by {:.0} B per request, or not; run the test longer",
+                    "it is unclear whether the {} grows (by {:.0} B per request); run the test longer",
                     figure.name, figure.trend.slope
                 )
             });

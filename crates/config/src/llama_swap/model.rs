@@ -87,7 +87,7 @@ impl LlamaSwapReader<'_> {
         defaults: &Defaults,
     ) -> Option<Result<ConfiguredModel, Box<RefusedModel>>> {
         if READ.contains(&pair.key.as_str()) && pair.value.pairs().is_none() {
-            let why = "a setting of a model stands where a model's name belongs";
+            let why = "this is a setting of a model, but a model's name is expected here";
             self.kept::<()>(Err(self.fault(pair.line, why, "indent it further than the model's name")));
             return None;
         }

@@ -91,7 +91,10 @@ const REMEDIES: [(&str, &str); 9] = [
     ("found a tab", "; a tab indents the line: use spaces"),
     ("escape character", "; double the backslash, or put the text in single quotes"),
     ("quoted scalar", "; a quotation mark is not closed: close it, or put the text in the other kind"),
-    ("not allowed in this context", "; check the indentation, and put a text with `: ` in quotation marks"),
+    (
+        "not allowed in this context",
+        "; check the indentation, and put quotation marks around text that contains `: `",
+    ),
     ("unknown anchor", "; define the anchor on an earlier line"),
     ("budget breached", "; split the file"),
     ("", "; check the indentation and the quotation marks"),

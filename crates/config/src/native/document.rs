@@ -80,8 +80,7 @@ pub(super) struct Serve {
     pub(super) cards: Vec<Spanned<String>>,
     /// Memory to leave free on each card, e.g. `512MiB`.
     pub(super) reserve: Option<ReserveText>,
-    /// Memory that other processes always find free on each card, e.g. `1GiB`: when they take of it, idle models
-    /// leave. Without it, no model leaves for another process.
+    /// Memory that other processes always find free on each card, e.g. `1GiB`: when they use it, idle models are unloaded. Without it, no model leaves for another process.
     pub(super) yield_below: Option<ReserveText>,
     /// Programs with precedence, e.g. `["blender", "ComfyUI"]`: when one begins to use a card, the idle models on
     /// that card leave.

@@ -31,7 +31,7 @@ impl LineIndex<'_> {
         (is_torn && !name.ends_with(".guard")).then(|| {
             let name = quoted(name);
             ConfigProblem::Parse(format!(
-                "the name `{name}` has a dot, which divides tables; put it in quotes: [{table}.\"{name}\"]"
+                "the name `{name}` contains a dot, which begins a sub-table in TOML; put it in quotes: [{table}.\"{name}\"]"
             ))
         })
     }
@@ -81,8 +81,8 @@ const REMEDIES: [(&str, &str); 13] = [
     ("expected usize", "; write the number, without quotes"),
     ("expected u32", "; write the number, without quotes"),
     ("expected a nonzero u32", "; write the number, without quotes"),
-    ("invalid mantissa", "; put a text in quotes"),
-    ("unclosed table", "; close the bracket, and put a name with blanks in quotes: [models.\"A NAME\"]"),
+    ("invalid mantissa", "; put text in quotes"),
+    ("unclosed table", "; close the bracket, and put a name with spaces in quotes: [models.\"A NAME\"]"),
     ("duplicate key", "; keep one of the two"),
     ("expected a string", "; put the value in quotes"),
     ("must be quoted", "; put the value in quotes"),
@@ -117,7 +117,11 @@ fn unknown_word(message: &str) -> Option<String> {
     let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
     let (last, others) = known.split_last()?;
     let or = if others.is_empty() { "" } else { " or " };
-    Some(format!("`{}` is none of the values here; write {}{or}{last}", quoted(word), others.join(", ")))
+    Some(format!(
+        "`{}` is not one of the allowed values; write {}{or}{last}",
+        quoted(word),
+        others.join(", ")
+    ))
 }
 
 /// serde's message without the names of Rust's types.

@@ -105,7 +105,7 @@ impl SmallShare {
         match self.card {
             Some((_, needed)) => {
                 let needed = decimal(needed);
-                format!("{option}: it is {given}, and at least {needed} holds weights and activations")
+                format!("{option}: {given} is too little, and weights and activations need at least {needed}")
             }
             None => format!("{option}: it is {given}"),
         }

@@ -1,4 +1,4 @@
-//! Shapes of lines (prefixes of logs, source, configuration, documents) as a table of regular expressions.
+//! Regular expressions for kinds of lines: log prefixes, aborts of engines, source code, configuration and documents.
 
 use std::sync::LazyLock;
 

@@ -145,7 +145,7 @@ fn desktop_on_card(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().filter(|refusal| refusal.at_run_time && refusal.asked.is_none())?;
     let unexplained = matches!(refusal.purpose, Purpose::Unknown | Purpose::Pool) && !has_grown(facts);
     let early = refusal.stage != LoadStage::Serving && facts.torch.is_none() && !facts.is_unified();
-    let text = "the card also drives a desktop, which holds memory of it";
+    let text = "the card also drives a desktop, which holds some of its memory";
     (unexplained && early).then(|| {
         RuleFinding::new(Cause::ForeignProcess, Fair, text, [line, refusal.quote.clone()]).indirect()
     })

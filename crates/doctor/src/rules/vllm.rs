@@ -13,9 +13,9 @@ rules! {
     startup_share: "request_memory in vllm/v1/worker prints these sizes";
     context_beyond_cache: "check_enough_kv_cache_memory of vLLM prints this message";
     cache_full: "alloc_for_extend of SGLang and the scheduler of vLLM print this message";
-    small_share: "determine_num_available_blocks of vLLM gives the KV cache what weights and activations leave \
-        of the share";
-    small_static_share: "profile_max_num_token of SGLang gives the KV cache what the weights leave of the share";
+    small_share: "determine_num_available_blocks of vLLM gives the KV cache the part of its share that weights and \
+        activations leave free";
+    small_static_share: "profile_max_num_token of SGLang gives the KV cache the part of its share that the weights leave free";
     no_room_for_blocks: "determine_num_available_blocks of vLLM computes these sizes, with 2 bytes per \
         parameter";
     required_beyond_available: "llm/memory.go of ollama prints these sizes";

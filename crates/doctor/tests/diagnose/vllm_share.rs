@@ -34,8 +34,7 @@ fn weights_that_fit_the_card_are_not_too_large_for_it() {
     let text = said.reason.to_string();
     assert!(text.contains("vLLM may use 0.25 of the card's 24576 MiB, which is 6144 MiB; weights and activations take 6810 MiB"), "{text}");
     let hints: Vec<String> = said.hints.iter().map(ToString::to_string).collect();
-    let told =
-        "set --gpu-memory-utilization to 0.9: it is 0.25, and at least 0.3 holds weights and activations";
+    let told = "set --gpu-memory-utilization to 0.9: 0.25 is too little, and weights and activations need at least 0.3";
     assert_eq!(hints, [told]);
 }
 

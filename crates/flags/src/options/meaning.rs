@@ -240,13 +240,13 @@ mod tests {
             ),
             (
                 "--n-cpu-moe=20",
-                "command line: unknown flag `--n-cpu-moe=20`; write the value as a word of its own: `--n-cpu-moe 20`",
+                "command line: unknown flag `--n-cpu-moe=20`; write the value as a separate argument: `--n-cpu-moe 20`",
             ),
             (
                 "-c4096",
-                "command line: unknown flag `-c4096`; write the value as a word of its own: `-c 4096`",
+                "command line: unknown flag `-c4096`; write the value as a separate argument: `-c 4096`",
             ),
-            ("-c=", "command line: unknown flag `-c=`; write the value as a word of its own: `-c VALUE`"),
+            ("-c=", "command line: unknown flag `-c=`; write the value as a separate argument: `-c VALUE`"),
             (
                 "-fa maybe",
                 "command line: `maybe` is not a valid value for --flash-attn; write one of on, off and auto",

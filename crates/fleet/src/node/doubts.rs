@@ -1,7 +1,7 @@
 //! Verification of fleet news (store records and changes) that another host sends, against the store itself.
 //!
-//! If the news contradict this host's own seats (its records of loaded models), the store decides. A source whose news
-//! the store does not confirm is dropped, and this host then reads the store itself.
+//! If the news contradicts this host's own seats (its records of loaded models), the store decides. A source with news
+//! that the store does not confirm is dropped, and this host then reads the store itself.
 //!
 //! DECISION: a follower verifies what it uses, not everything that it receives. Sources exist to avoid repeated full
 //! reads of the store. An error that no check finds lasts only as long as this host follows that source.

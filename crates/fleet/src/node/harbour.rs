@@ -15,7 +15,7 @@ use crate::view::Versioned;
 
 /// A seat for which no request comes for so long is given up: the router that claimed it has ended.
 pub(super) const UNCLAIMED: Duration = Duration::from_secs(10);
-/// Pause before a seat is deleted once more, if the store did not answer.
+/// Pause before a seat is deleted once more, if the store did not answer or has it again.
 const DELETE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Seat of this host.
@@ -60,7 +60,7 @@ impl FleetNode {
         effects: &mut Vec<FleetEffect>,
     ) {
         if token.incarnation != self.incarnation {
-            return effects.push(stale(request, "the token is of another life of this host"));
+            return effects.push(stale(request, "the token is from an earlier registration of this host"));
         }
         match self.runs.get(model).map(|run| run.token) {
             Some(Some(held)) if held == token.revision => effects.push(FleetEffect::Serve { request }),
@@ -274,7 +274,9 @@ impl FleetNode {
         self.unclaimed.retain(|seat, _| empty.contains(seat));
         for seat in empty {
             let since = *self.unclaimed.entry(seat.clone()).or_insert(now);
-            if now >= since + UNCLAIMED {
+            // One that was given up may be back, with a backup of the store: no request can be served by its burnt token.
+            let wait = if self.is_unburnt(&seat.model, seat.token) { UNCLAIMED } else { DELETE_AGAIN };
+            if now >= since + wait {
                 match self.trust.is_told() {
                     true => self.confirm_told(now, &seat.model, effects),
                     false => self.give_up(now, seat, effects),

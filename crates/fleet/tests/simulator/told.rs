@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
-    Affinity, Drain, FleetEffect, FleetEvent, FleetKey, FleetNode, HostRecord, ModelOffer, NewsSource,
-    NodeSettings, OfferList, Record, RunPhase, StoreChange, Transaction, TransactionOutcome,
+    Affinity, Drain, FleetEffect, FleetEvent, FleetKey, FleetNode, FleetView, HostRecord, ModelOffer,
+    NewsSource, NodeSettings, OfferList, Record, RunPhase, StoreChange, Transaction, TransactionOutcome,
 };
 
 use super::scripted::{Scene, read, seat, settings, settle, written};
@@ -345,6 +345,24 @@ fn a_state_that_only_this_host_writes_and_that_has_gone_back_shows_a_restored_st
     state.revision -= 1;
     let effects = tell(&mut node, at(3), FleetEvent::Read { revision: scene.store.revision, records });
     assert!(effects.contains(&FleetEffect::StoreRestored) && doubted(&effects).is_none(), "{effects:?}");
+}
+
+#[test]
+fn a_seat_that_was_given_up_and_came_back_with_a_backup_is_given_up_again_at_once() {
+    let mut scene = Scene::new(None);
+    let (mut node, lease) = holder(&mut scene);
+    let backup = scene.store.all();
+    settle(&mut node, &mut scene, lease, FleetEvent::Run { model: "big".to_owned(), run: None, idle: false });
+    assert!(scene.store.seat("big").is_none(), "it was given up");
+    // A view that was late when the store was restored shows no contradiction.
+    node.view = FleetView::default();
+    let restored = FleetEvent::Read { revision: scene.store.revision + 1, records: backup };
+    let effects = tell(&mut node, at(2), restored);
+    assert!(!effects.contains(&FleetEffect::StoreRestored), "{effects:?}");
+    let effects = tell(&mut node, at(4), FleetEvent::Tick);
+    let key = FleetKey::Seat { model: "big".to_owned(), number: 0 };
+    let deletes = |effect: &FleetEffect| matches!(effect, FleetEffect::Transact { transaction, .. } if transaction.writes.iter().any(|write| write.key == key && write.value.is_none()));
+    assert!(effects.iter().any(deletes), "{effects:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub enum AdmissionRefusal {
     Name(String),
     #[error("a host `{0}` has a certificate; revoke it first, or choose another name")]
     Taken(String),
-    #[error("the certificate of `{0}` is revoked, or not of this authority")]
+    #[error("the certificate of `{0}` is revoked, or was not issued by this authority")]
     Revoked(String),
     #[error("the public key is none")]
     PublicKey,

@@ -115,8 +115,8 @@ impl EngineSizes<'_> {
             }
             (None, false) => "the engine does not report the pool and the CUDA context".to_owned(),
             (Some(tokens), _) => format!(
-                "the pool is what its backend requested for a prompt of {tokens} tokens; the largest context still \
-                counts a computed pool, and the context of the driver was not asked"
+                "the size of the pool is what the backend requested for a prompt of {tokens} tokens; the largest \
+                    context still includes a computed pool, and the size of the driver's context was not queried"
             ),
         };
         let text = format!(

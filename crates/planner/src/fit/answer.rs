@@ -127,7 +127,7 @@ pub(crate) struct FitQuestion<'a, P> {
 }
 
 /// The text of an answer after the price model has stopped answering.
-const OPEN: &str = "unknown, because the engine may not be run more often";
+const OPEN: &str = "unknown, because the limit on engine runs was reached";
 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];

@@ -247,14 +247,14 @@ fn a_revoked_host_is_left_by_all_others() {
     fleet
         .hosts
         .iter()
-        .for_each(|host| host.told(&format!("certificate {serial} of the fleet counts no more")));
+        .for_each(|host| host.told(&format!("certificate {serial} of the fleet is no longer valid")));
     assert_eq!(fleet.visit(other, Shown::Host(&fleet.identity(owner))).ask(&hop("x:1")), Err(()));
     // Its models are answered elsewhere, and it is no member any more.
     until("the model moves", || fleet.answered(0) == format!("h{other}"));
     assert!(dump_of(&fleet.store).contains(&format!("revoked/{serial}")));
     fleet.hosts[other].told("is refused: its certificate is revoked");
     let unknown = plimsoll(&["revoke", "h9", "--store", &store, "--folder", shown(&folder)]);
-    assert!(said(&unknown).contains("no certificate of a host `h9`"), "{}", said(&unknown));
+    assert!(said(&unknown).contains("no valid certificate for host `h9`"), "{}", said(&unknown));
 }
 
 #[test]

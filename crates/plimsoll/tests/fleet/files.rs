@@ -173,7 +173,7 @@ fn a_host_copies_the_files_that_it_lacks_when_the_host_that_has_them_takes_no_mo
     plimsoll(&["leave", "h0", "--store", &fleet.store.address()]);
     fleet.answers(1);
     fleet.assert_whole();
-    fleet.hosts[1].told("the files of model 'one' have come from host 'h0'");
+    fleet.hosts[1].told("the files of model 'one' were copied from host 'h0'");
     assert_eq!(fleet.given(), 2 * SIZE as u64);
     assert!(!dump_of(&fleet.store).contains("gguf"), "the store holds no path");
 }

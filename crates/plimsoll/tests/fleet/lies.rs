@@ -223,7 +223,7 @@ fn a_host_that_lies_about_seats_and_certificates_is_left_and_has_harmed_none() {
     let lie = move |_: usize, stream: &mut Listener| lies(&store, &serials, stream);
     let engines = engines(&fleet);
     let _liar = with_liar(&mut fleet, Arc::new(lie));
-    let (left, began) = ("told what the store does not have", Instant::now());
+    let (left, began) = ("sent records that the store does not have", Instant::now());
     // The first one asks for a model that sits where it does not, by the lie.
     until("each host leaves the liar", || {
         let _ = fleet.ask(0, &json!({ "model": "two", "messages": [] }));

@@ -206,7 +206,8 @@ fn what_is_pasted_is_the_first_hint_or_all_that_holds_together() {
     let (line, why) = fit("all", "3060");
     assert_eq!(line, format!("--model {model} --ctx-size 32768 --n-cpu-moe 37\n"));
     assert!(
-        why.contains("hint: --n-cpu-moe 37") && why.contains("stdout has moe; instead of it: ngl"),
+        why.contains("hint: --n-cpu-moe 37")
+            && why.contains("stdout has the answer for moe; alternatives: ngl"),
         "{why}"
     );
     // They fit: both answers hold together.

@@ -140,10 +140,7 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
     let output = on_two_cards(&["--card", "Large", "--spill", "1GiB"], &[&program, "-m", "/nowhere/m.gguf"]);
     let (stdout, stderr) = said(&output);
     assert_eq!(stdout, format!("card={FIRST} spill={}\n600 0\n", 1_u64 << 30));
-    assert!(
-        stderr.contains("llama-server cannot be planned, so its last allocations, not its first, will overflow into host memory: "),
-        "{stderr}"
-    );
+    assert!(stderr.contains("llama-server cannot be planned ("), "{stderr}");
     assert!(stderr.contains("/nowhere/m.gguf"), "{stderr}");
 }
 

@@ -295,7 +295,7 @@ fn an_engine_that_cannot_be_asked_is_named_at_debug_level_and_never_run() {
     assert!(bench.runs().is_empty());
     let none = AskBench::new("print('error: invalid device: CUDA0')\nsys.exit(1)");
     let daemon = none.setup().variable("RUST_LOG", "info,plimsoll_serve=debug").start();
-    daemon.told("is not asked for the memory of its models");
+    daemon.told("cannot report the memory of its models");
     assert!(!daemon.talk().contains(FORMULA), "{}", daemon.talk());
     let asked = Instant::now();
     loaded(&daemon);

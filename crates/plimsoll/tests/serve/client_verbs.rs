@@ -47,7 +47,7 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
 
     let none = plimsoll(&daemon, "", &["logs", "beta"]);
     assert!(printed(&none).is_empty());
-    assert!(String::from_utf8_lossy(&none.stderr).contains("no line of beta yet"));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no output of beta yet"));
     let logs = printed(&plimsoll(&daemon, "", &["logs", "alpha-2"]));
     assert!(!logs.is_empty() && logs.lines().all(|line| line.starts_with("[alpha-2] ")), "{logs}");
     let unknown = failed(&plimsoll(&daemon, "", &["logs", "gamma"]));
@@ -57,7 +57,7 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
     printed(&plimsoll(&daemon, "", &["unload", "alpha-2"]));
     until("alpha has left", || list().contains("alpha-2  unloaded"));
     let said = printed(&plimsoll(&daemon, "", &["unload", "--all"]));
-    assert_eq!(said, "all models are unloaded after the answers in progress\n");
+    assert_eq!(said, "all models will be unloaded once their current answers are finished\n");
     until("all engines have left", || daemon.engines().is_empty());
 }
 

@@ -35,7 +35,7 @@ fn a_file_without_a_key_is_refused_at_the_start_and_by_a_reload_which_keeps_the_
     for empty in ["", "\n\n", "# my keys\n"] {
         let keys = Keys::new(empty);
         let said = keys.setup().refused();
-        let told = format!("{}: no line of the file is an API key", keys.file());
+        let told = format!("{}: the file contains no API key", keys.file());
         assert!(said.contains(&told) && said.contains("remove the file from `api-key-files`"), "{said}");
     }
     let keys = Keys::new("# my keys\nthe-key-of-all\n");
@@ -47,7 +47,7 @@ fn a_file_without_a_key_is_refused_at_the_start_and_by_a_reload_which_keeps_the_
     keys.write("\n");
     let answer = ask("the-key-of-all", "POST", "/api/reload");
     assert!(
-        answer.status >= 400 && answer.text().contains("no line of the file is an API key"),
+        answer.status >= 400 && answer.text().contains("the file contains no API key"),
         "{}",
         answer.text()
     );
@@ -67,9 +67,11 @@ fn weak_keys_and_names_of_no_model_are_told_and_no_key_is_shown() {
     let file = keys.file();
     daemon.told(&format!("{file}:1: the quotation marks around this API key are part of it"));
     daemon.told(&format!("{file}:2: an API key is shorter than 8 characters and can be guessed"));
-    daemon.told(&format!("{file}:3: this line begins with `#`, so that it is a comment here and no API key"));
+    daemon.told(&format!(
+        "{file}:3: this line begins with `#`, so it is read as a comment and not as an API key"
+    ));
     daemon.told("the API key of `agents` is shorter than 8 characters");
-    daemon.told("no model is called `xx*`, which `models` of the key `agents` names; the names are a");
+    daemon.told("API key `agents`: `models` lists `xx*`, but there is no such model");
     let talk = daemon.talk();
     assert!(!talk.contains("key `other`") && !talk.contains("called `a`"), "{talk}");
     for secret in ["sesame", "hunter2", "swordfish", "'short'"] {

@@ -251,7 +251,7 @@ fn idle_models_leave_for_a_program_with_precedence_that_starts() {
     assert_eq!(daemon.running().len(), 4);
     let _blender = card.grows("blender", 1 << 20, 0, 0.0);
     until("the idle ones are gone", || daemon.running() == ["a"]);
-    daemon.told("idle models leave");
+    daemon.told("idle models are unloaded");
     // It started once, and models that are asked for come back.
     until("it is loaded again", || chat(daemon.address, "d").status == 200);
     std::thread::sleep(Duration::from_millis(600));

@@ -55,7 +55,7 @@ pub(super) fn never(
     }
     // Without these lines a model would be refused for a need that neither plan nor configuration shows.
     for (code, bytes, cause) in [
-        ("measured", query.learned.measured, "an earlier run of the engine was measured to take them"),
+        ("measured", query.learned.measured, "an earlier run of the engine took this much, as measured"),
         ("lacked", query.learned.lacked, "an earlier run of the engine ran out of memory"),
     ] {
         if !bytes.is_zero() {
@@ -92,7 +92,7 @@ pub(super) fn no_run_left(
     let pinned = claims.filter(|claim| stays(tenants, claim.run));
     let pinned: BTreeMap<&str, RunId> = pinned.map(|claim| (&*claim.holder, claim.run)).collect();
     let name = query.name;
-    let text = format!("{name} cannot load: {}, and as many are pinned", at_most(most));
+    let text = format!("{name} cannot load: {}, and that many models are pinned", at_most(most));
     let reason = Reason::new("no_room", text)
         .fact("model", name)
         .fact("models_max", u64::try_from(most).unwrap_or(u64::MAX));

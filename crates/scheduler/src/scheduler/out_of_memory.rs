@@ -101,5 +101,5 @@ fn foreign_memory(start: &StartFigure, card: &Card, taken: Bytes) -> Reason {
 }
 
 fn unknown(cause: &str) -> Reason {
-    Reason::new("shortfall_unknown", format!("{cause}, so the model's claim is not changed"))
+    Reason::new("shortfall_unknown", format!("{cause}, so the memory reserved for the model is not changed"))
 }

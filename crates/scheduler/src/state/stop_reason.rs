@@ -21,7 +21,7 @@ impl StateRef<'_> {
             return state.parts_for.map(parting);
         }
         if state.suspect.is_some() {
-            let text = "the engine left requests unanswered and is taken for dead";
+            let text = "the engine left requests unanswered and is considered dead";
             return Some(Reason::new("unresponsive", text));
         }
         state.draining?;
@@ -73,7 +73,7 @@ fn parting(cause: PartingCause) -> Reason {
             ("starts_afresh", "the model's next request fits only after the caches of idle slots are freed")
         }
         PartingCause::Lent => {
-            ("starts_afresh", "pinned models have the memory that the engine freed when it fell asleep")
+            ("starts_afresh", "pinned models now use the memory that the engine freed when it went to sleep")
         }
         PartingCause::Idle { ttl } => {
             let ttl = ttl.as_secs_f64();
@@ -82,7 +82,7 @@ fn parting(cause: PartingCause) -> Reason {
         }
         PartingCause::Served { most } => {
             let text = format!(
-                "the engine has had {}, its `max-requests`, and starts anew with the next one",
+                "the engine has served {}, its `max-requests`, and is restarted for the next one",
                 counted(most, "request")
             );
             return Reason::new("max_requests", text);

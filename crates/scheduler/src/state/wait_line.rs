@@ -31,14 +31,11 @@ impl StateRef<'_> {
                 format!("waiting for a free slot of {name}; it answers {} now", counted(run, "request"))
             }
             (ModelState::Draining | ModelState::Stopping, _) => {
-                format!("waiting for {name}, which stops and is loaded again")
+                format!("waiting for {name}, which is being restarted")
             }
             (ModelState::Unloaded | ModelState::Failed, _) => match slot.record.held_back(self.now) {
                 Some(left) => {
-                    format!(
-                        "waiting for {name}, which failed and is loaded again in {} s",
-                        left.as_secs() + 1
-                    )
+                    format!("waiting for {name}, which failed and is restarted in {} s", left.as_secs() + 1)
                 }
                 None => format!("waiting for {name}"),
             },
@@ -68,7 +65,7 @@ impl StateRef<'_> {
         let patience = (self.waits_since(slot) + self.settings.patience).since(self.now).as_secs();
         match (ahead, patience) {
             (0, 0) => line,
-            (0, left) => format!("{line}; the models there may go on for {} s", left + 1),
+            (0, left) => format!("{line}; the models on it may continue for {} s", left + 1),
             (ahead, _) => {
                 format!("{line}; {} before it", counted(ahead, "model"))
             }
@@ -102,18 +99,20 @@ impl StateRef<'_> {
     fn leaving<'a>(self, runs: impl Iterator<Item = &'a RunId>) -> String {
         let line = |run: &RunId| {
             let Some((_, slot)) = self.model_of(*run) else {
-                return "; the memory of an engine that ended comes back".to_owned();
+                return "; the memory of an engine that ended is still being returned".to_owned();
             };
             let name = &slot.name;
             match slot.run.as_ref().filter(|live| live.id == *run) {
                 Some(live) if live.is_loading() => {
-                    format!("; {name} leaves after its load and first answers")
+                    format!("; {name} is unloaded after its load and first answers")
                 }
                 // It was chosen, and may go on until its protection ends.
-                Some(live) if live.takes_requests() => format!("; {name} leaves after its first answers"),
-                Some(live) if live.in_flight() == 1 => format!("; {name} leaves when its answer ends"),
+                Some(live) if live.takes_requests() => {
+                    format!("; {name} is unloaded after its first answers")
+                }
+                Some(live) if live.in_flight() == 1 => format!("; {name} is unloaded when its answer ends"),
                 Some(live) if live.in_flight() > 1 => {
-                    format!("; {name} leaves when its {} answers end", live.in_flight())
+                    format!("; {name} is unloaded when its {} answers end", live.in_flight())
                 }
                 _ => format!("; {name} leaves now"),
             }

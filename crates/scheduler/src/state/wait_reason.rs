@@ -25,10 +25,10 @@ impl StateRef<'_> {
         };
         let text = match (on_port, self.ledger.full_at()) {
             (Some((port, other)), _) => {
-                format!("the model waits until {other} has left: both listen on port {port}")
+                format!("the model waits until {other} is unloaded: both listen on port {port}")
             }
             (None, Some(most)) if slot.room().is_some() && kept(obstacle).is_empty() => {
-                format!("the model waits until another has left: {}", at_most(most))
+                format!("the model waits until another is unloaded: {}", at_most(most))
             }
             _ => format!("{text} {}", self.awaited(id, slot, obstacle)),
         };
@@ -82,7 +82,7 @@ impl StateRef<'_> {
             RoomObstacle::Turn => {
                 let ahead: Vec<&str> = self.ahead(id).map(|slot| &*slot.name).collect();
                 match ahead.is_empty() {
-                    true => "memory that other models get first".to_owned(),
+                    true => "memory for other models, which come first".to_owned(),
                     false => format!("memory that {} first", verb(&ahead, "gets", "get")),
                 }
             }

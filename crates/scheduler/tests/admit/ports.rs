@@ -42,7 +42,7 @@ fn an_idle_model_leaves_for_the_other_on_its_port_and_for_no_other() {
     assert_eq!(why.to_string(), "m1 listens on the same port (19051)");
     let (_, wait) = desk.scheduler.wait_reason(ModelId(1)).unwrap();
     assert!(
-        wait.to_string().starts_with("the model waits until m0 has left: both listen on port 19051"),
+        wait.to_string().starts_with("the model waits until m0 is unloaded: both listen on port 19051"),
         "{wait}"
     );
     desk.ended(first);

@@ -24,17 +24,17 @@ fn each_step_to_an_answer_is_told() {
     assert_eq!(line(&desk, 0), "waiting for a free slot of m0; it answers 1 request now");
     desk.ask(1);
     desk.surveyed(1);
-    let patience = format!("the models there may go on for {} s", PATIENCE + 1);
+    let patience = format!("the models on it may continue for {} s", PATIENCE + 1);
     assert_eq!(line(&desk, 1), format!("waiting for 6144 MiB on card0; {patience}"));
     desk.pass(PATIENCE);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves when its answer ends");
-    assert_eq!(line(&desk, 0), "waiting for m0, which stops and is loaded again");
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded when its answer ends");
+    assert_eq!(line(&desk, 0), "waiting for m0, which is being restarted");
     desk.finish(request);
     assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves now");
     desk.ended(run);
     assert_eq!(
         line(&desk, 1),
-        "waiting for 6144 MiB on card0; the memory of an engine that ended comes back"
+        "waiting for 6144 MiB on card0; the memory of an engine that ended is still being returned"
     );
 }
 
@@ -47,12 +47,15 @@ fn a_victim_that_may_still_go_on_does_not_leave_now() {
     desk.ask(1);
     desk.surveyed(1);
     desk.pass(PATIENCE);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves after its load and first answers");
+    assert_eq!(
+        line(&desk, 1),
+        "waiting for 6144 MiB on card0; m0 is unloaded after its load and first answers"
+    );
     desk.ready(run);
     desk.pass(0);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves after its first answers");
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded after its first answers");
     desk.pass(PATIENCE);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves when its answer ends");
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded when its answer ends");
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn the_limit_of_loaded_models_is_named_with_the_one_that_leaves() {
     desk.ask(0);
     desk.ask(1);
     desk.surveyed(1);
-    let told = "the model waits until another has left: at most one model is loaded at a time (`models-max`)\n  \
+    let told = "the model waits until another is unloaded: at most one model is loaded at a time (`models-max`)\n  \
                 m0 holds 1024 MiB on card0";
     assert_eq!(reason(&desk, 1).to_string(), told);
 }

@@ -48,7 +48,7 @@ impl ServiceManager {
         let socket = match connect(&name) {
             Ok(socket) => Some(socket),
             Err(error) => {
-                tracing::warn!("systemd is not told of the server's state: {error}");
+                tracing::warn!("cannot report the server's state to systemd: {error}");
                 None
             }
         };
@@ -103,7 +103,7 @@ impl ServiceManager {
     fn send(&self, state: &str) {
         let Some((socket, manager)) = &self.socket else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), manager) {
-            tracing::debug!("systemd did not take {state:?}: {error}");
+            tracing::debug!("systemd did not accept {state:?}: {error}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Receiver of fleet news (store records and changes) from another host, instead of from the store itself.
 //!
-//! DECISION: news from another host are advice only. Two things are read from the store itself: revoked certificates,
+//! DECISION: news from another host is advice only. Two things are read from the store itself: revoked certificates,
 //! and the figures that reveal a restored store. Otherwise a lying host could make others start new lives (register
 //! anew) or leave the fleet.
 
@@ -46,15 +46,15 @@ pub(super) enum NewsError {
     Silent,
     #[error("it does not send news of a fleet")]
     Unreadable,
-    #[error("its news are not those of the store")]
+    #[error("its news does not match the store")]
     Foreign,
-    #[error("its news come over too many hosts")]
+    #[error("its news has passed through too many hosts")]
     Deep,
-    #[error("its news are older than those that this host has")]
+    #[error("its news is older than what this host has")]
     Late,
-    #[error("its news contradict what is known")]
+    #[error("its news contradicts what is known")]
     Doubted,
-    #[error("another host is asked from time to time")]
+    #[error("the source is changed from time to time")]
     Tenure,
     #[error(transparent)]
     Store(#[from] StoreError),

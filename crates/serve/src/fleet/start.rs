@@ -36,11 +36,12 @@ pub enum FleetError {
     #[error("other hosts cannot reach this one at {0}; hint: set `address` under [fleet]")]
     Address(SocketAddr),
     #[error(
-        "hosts of a fleet show certificates or a key, and neither `identity` nor `key-file` under [fleet] is set; hint: \
+        "hosts of a fleet authenticate by certificate or key, but neither `identity` nor `key-file` is set under \
+            [fleet]; hint: \
             `plimsoll fleet init` and `plimsoll fleet join` make the folder for `identity`"
     )]
     NoKey,
-    #[error("`identity` and `key-file` under [fleet] are both set; hosts show one of them")]
+    #[error("`identity` and `key-file` are both set under [fleet]; keep one of them")]
     TwoProofs,
     #[error(transparent)]
     Identity(plimsoll_identity::IdentityError),
@@ -56,9 +57,9 @@ pub enum FleetError {
     PeerAddress(String),
     #[error("cannot read the fleet's key from {}: {error}", path.display())]
     ReadKey { path: PathBuf, error: std::io::Error },
-    #[error("`share-bandwidth` under [fleet] is {given} a second, and {least} is the least")]
+    #[error("`share-bandwidth` under [fleet] is {given} a second, but must be at least {least}")]
     Bandwidth { given: Bytes, least: Bytes },
-    #[error("the fleet's key in {} is shorter than 16 letters", .0.display())]
+    #[error("the fleet's key in {} is shorter than 16 characters", .0.display())]
     ShortKey(PathBuf),
 }
 

@@ -46,7 +46,7 @@ impl FleetMember {
         if self.told.feed.borrow().listeners() >= MOST_LISTENERS {
             return Err(refused(
                 "too_many_listeners",
-                "this host tells its news to as many others as it may",
+                "this host already sends its news to as many hosts as it may",
             ));
         }
         let first = self.all_records(header, depth);

@@ -148,7 +148,7 @@ impl FleetMember {
     pub(crate) fn hop(&self, headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
         headers.get(HOP)?;
         if self.peer_port.is_some() {
-            let text = "hosts of the fleet pass requests on at their own port, and not at that of clients";
+            let text = "hosts of the fleet forward requests to the fleet's port, not to the port for clients";
             self.refused(None, &text);
             return Some(Err(HttpProblem::new(StatusCode::FORBIDDEN, "wrong_port", text)));
         }
@@ -185,13 +185,13 @@ impl FleetMember {
         let (new, kept) = certificates.revoked.add(node.view.revoked.keys());
         drop(node);
         if let Err(error) = kept {
-            tracing::error!("the fleet's revocations cannot be kept for the next start: {error}");
+            tracing::error!("the fleet's revocations cannot be saved for the next start: {error}");
         }
         if new.is_empty() {
             return;
         }
         for serial in &new {
-            tracing::warn!("audit revoke: certificate {serial} of the fleet counts no more");
+            tracing::warn!("audit revoke: certificate {serial} of the fleet is no longer valid");
         }
         // New connections are verified anew.
         self.peers.borrow_mut().clear();
@@ -222,7 +222,9 @@ impl FleetMember {
                 Err(_) if self.is_out() => return self.step_out().await,
                 Err(error) => {
                     let expires = certificates.identity().expires.saturating_sub(now());
-                    tracing::warn!("this host's certificate, good for {expires} s, is not renewed: {error}");
+                    tracing::warn!(
+                        "this host's certificate, valid for another {expires} s, was not renewed: {error}"
+                    );
                     sleep(Duration::from_secs((life / 30).max(1)).min(LOOK)).await;
                 }
             }
@@ -269,13 +271,14 @@ impl PeerGate for FleetMember {
                 }
             }
             HostTrust::Key(key) if !shows(headers, key) => {
-                let text = "only hosts of the fleet pass requests on, with the fleet's key";
+                let text = "only hosts of the fleet may forward requests, with the fleet's key";
                 return Err(HttpProblem::new(StatusCode::UNAUTHORIZED, "invalid_fleet_key", text));
             }
             HostTrust::Key(_) => {}
         }
         let Some(asked) = headers.get(HOP) else {
-            let text = "this port takes requests that hosts of the fleet pass on, and no client's";
+            let text =
+                "this port accepts only requests forwarded by hosts of the fleet, not those of clients";
             return Err(HttpProblem::new(StatusCode::FORBIDDEN, "not_for_clients", text));
         };
         for (word, request) in

@@ -93,7 +93,7 @@ async fn exchange<P: Pass>(
         (Some(answer), _) => request.answered(answer, pass).await,
         (None, Some(fault)) => Err(fault.into()),
         (None, None) => {
-            let text = "the engine's connection was lost before an answer; the request is to be sent again";
+            let text = "the engine's connection was lost before an answer; send the request again";
             Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, ENGINE_LOST, text))
         }
     }

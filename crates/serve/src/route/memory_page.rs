@@ -57,10 +57,13 @@ pub(crate) fn write(page: &mut Exposition, status: &Value) {
     let devices = devices(status);
     let devices = || devices["devices"].as_array().into_iter().flatten();
     for (name, help) in [
-        ("model", "Memory of a device that the weights of a model take, as far as it was measured"),
-        ("context", "Memory of a device that the KV cache of a model takes, as far as it was measured"),
-        ("compute", "Memory of a device that the compute buffers of a model take, as far as it was measured"),
-        (OTHER, "Memory of a device that a model takes beside its weights, KV cache and compute buffers"),
+        ("model", "Device memory used by a model's weights, where measured"),
+        ("context", "Device memory used by a model's KV cache, where measured"),
+        ("compute", "Device memory used by a model's compute buffers, where measured"),
+        (
+            OTHER,
+            "Device memory used by a model for other purposes than weights, KV cache and compute buffers",
+        ),
     ] {
         let family = format!("plimsoll_memory_{name}_bytes");
         page.family(&family, MetricKind::Gauge, help);

@@ -217,7 +217,7 @@ impl<H: ModelService> HttpServer<H> {
                 ModelState::Queued => ("model_running", "model already waits for memory or for its check"),
                 ModelState::Loading => ("model_running", "model is already loading"),
                 ModelState::Draining | ModelState::Stopping => {
-                    ("model_leaves", "model is about to leave; load it again when it has left")
+                    ("model_leaves", "model is about to be unloaded; load it again afterwards")
                 }
                 // The status and the words of llama-server's router (b10605).
                 _ => ("model_running", "model is already running"),

@@ -141,7 +141,7 @@ impl<H: ModelService> HttpServer<H> {
         let work = move || {
             let request = OllamaRequest::read(&body)?;
             if request.model != name {
-                return Err(refused("the name of the model is too long, or there are two".to_owned()));
+                return Err(refused("the model name is too long, or is given twice".to_owned()));
             }
             Ok(OllamaTask {
                 model: model?,

@@ -219,7 +219,7 @@ impl Peer {
 }
 
 pub(crate) fn no_certificate() -> HttpProblem {
-    let text = "this port is for hosts of the fleet, and they show a certificate";
+    let text = "this port is for hosts of the fleet, which must present a certificate";
     HttpProblem::new(StatusCode::UNAUTHORIZED, "no_certificate", text)
 }
 

@@ -1,7 +1,7 @@
 //! Limit on the bytes that one read takes from an engine's socket.
 //!
-//! hyper's read buffer grows with the size of one read. Without a limit, a daemon that reads late would hold
-//! several times the bytes of an unfinished event.
+//! hyper's read buffer grows to the size of the largest read. Without a limit, a read of many events at once would
+//! enlarge the buffer to several times what one event needs.
 
 use std::cell::Cell;
 use std::io;

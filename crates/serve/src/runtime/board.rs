@@ -286,7 +286,7 @@ impl Runtime {
                 self.mark_failure("refused", None, &refusal.reason, &refusal.hints);
             }
             SchedulerEffect::StateChanged { model, state: ModelState::Ready } => {
-                let stays = if was == ModelState::Draining { "it no longer has to leave" } else { "" };
+                let stays = if was == ModelState::Draining { "it no longer has to be unloaded" } else { "" };
                 marks.add(now, "ready", Some(*model), stays.to_owned());
             }
             SchedulerEffect::GiveUpLoad { model, reason } => {

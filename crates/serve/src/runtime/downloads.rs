@@ -122,7 +122,7 @@ impl Runtime {
         self.downloads.forget_failure(name);
         let _ = running.total.set(plan.size().get());
         let words = memory.as_ref().map_or_else(String::new, |text| format!("; the model {text}"));
-        tracing::info!("download {name}: {} begin to come{words}", plan.size());
+        tracing::info!("download {name}: {} in all{words}", plan.size());
         memory.clone().map(|text| running.memory.set(text));
         spawn_local(Rc::clone(&place.runtime).finish_download(place, (hub, plan), folder, running));
         Ok(memory)
@@ -183,8 +183,7 @@ impl Runtime {
         match removed.await {
             Ok(Some(Ok(()))) => {}
             Ok(None) => {
-                let text =
-                    format!("model '{name}' was not downloaded by this server, so that it is not removed");
+                let text = format!("model '{name}' was not downloaded by this server, so it is not removed");
                 return Err(refused("model_not_removable", text));
             }
             Ok(Some(Err(error))) => return Err(failed(error.to_string())),

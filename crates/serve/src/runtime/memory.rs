@@ -111,7 +111,7 @@ impl Runtime {
         if let Some((file, text)) = self.needs.measured(&entry, run.placement().alone, need) {
             drop(spawn_blocking(move || {
                 if let Err(error) = file.write(&text) {
-                    tracing::debug!("a measured need is not kept: {error}");
+                    tracing::debug!("a measured memory need could not be saved: {error}");
                 }
             }));
         }

@@ -259,7 +259,7 @@ impl Runtime {
             Ok(0) => tracing::info!("{name}: slot {id} was not restored within {:.1} s", spent.as_secs_f64()),
             Ok(tokens) => {
                 tracing::info!(
-                    "{name}: restored {} of slot {id} in {:.2} s; to compute them takes about {:.1} s",
+                    "{name}: restored {} of slot {id} in {:.2} s; computing them takes about {:.1} s",
                     counted(tokens, "token"),
                     spent.as_secs_f64(),
                     saved.prompt().as_secs_f64()
@@ -299,7 +299,11 @@ impl Runtime {
             let limit = (prompt / 2).min(deadline.saturating_duration_since(Instant::now()));
             let expected = times(costs.save, slot.tokens);
             if prompt < LEAST || expected > limit || expected + times(costs.restore, slot.tokens) > prompt {
-                tracing::debug!("{}: saving slot {} would not pay", run.entry.name, slot.id);
+                tracing::debug!(
+                    "{}: saving slot {} would take longer than it saves",
+                    run.entry.name,
+                    slot.id
+                );
                 continue;
             }
             match self.save_slot(run, of_run, engine, slot, limit).await {

@@ -60,7 +60,7 @@ impl Traces {
     /// Hands a request over without waiting.
     pub(super) fn send(&self, request: TracedRequest) {
         if let Err(TrySendError::Full(_)) = self.0.try_send(request) {
-            tracing::debug!("a request is not traced: {WAITING} wait for the collector");
+            tracing::debug!("a request is not traced: {WAITING} others are waiting for the collector");
         }
     }
 }

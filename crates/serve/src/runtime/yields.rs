@@ -1,4 +1,5 @@
-//! Yields, the memory that models leave to other programs: on an operator's command, or for programs with precedence.
+//! Yields: card memory that is kept free of models for other programs, on an operator's command or for programs with
+//! precedence.
 
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ impl Runtime {
             self.with_precedence.replace(present.iter().map(|(card, pid, _)| (card.clone(), *pid)).collect());
         for (card, pid, name) in present {
             if !before.contains(&(card.clone(), pid)) {
-                tracing::info!("{name} (process {pid}) uses {}: idle models leave", self.label(&card));
+                tracing::info!("{name} (process {pid}) uses {}: idle models are unloaded", self.label(&card));
                 self.submit(SchedulerEvent::PrecedenceTaken { card, name: name.clone() });
             }
         }

@@ -167,7 +167,7 @@ pub(super) async fn revoke(arguments: Revoke) -> Result<(), ErrorReport> {
     let folder = arguments.folder.path()?;
     let revoked = authority(&folder)?.revoke(&arguments.host, now())?;
     if revoked.is_empty() {
-        let text = format!("no certificate of a host `{}` is good now", arguments.host);
+        let text = format!("there is no valid certificate for host `{}`", arguments.host);
         return Err(ErrorReport::input(ErrorReport::new(text)));
     }
     let write = |serial: &String, expires| {
@@ -177,8 +177,8 @@ pub(super) async fn revoke(arguments: Revoke) -> Result<(), ErrorReport> {
     let done = arguments.store.open()?.transact(&Transaction { compares: Vec::new(), writes }, 0).await;
     if !matches!(done, TransactionOutcome::Applied(_)) {
         return Err(ErrorReport::new(
-            "the certificate is not renewed any more, but the store does not answer, so hosts may not know; \
-            revoke it again",
+            "the certificate will not be renewed, but the store does not answer, so other hosts may still accept it; \
+                revoke it again later",
         ));
     }
     print(format!(
@@ -200,7 +200,7 @@ fn authority(folder: &std::path::Path) -> Result<FleetAuthority, ErrorReport> {
             "this host does not have the fleet's authority; host '{}' at {} has it",
             identity.issuer.host, identity.issuer.address
         ),
-        Err(_) => format!("{} holds no fleet; begin one with `plimsoll fleet init`", folder.display()),
+        Err(_) => format!("{} contains no fleet; create one with `plimsoll fleet init`", folder.display()),
     };
     Err(ErrorReport::input(ErrorReport::new(text)))
 }

@@ -88,8 +88,8 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport
     }
     let props = props.ok_or_else(|| {
         ErrorReport::new(format!(
-            "the answer from {target}/props is not JSON, so the server is not a llama-server\nhint: of a plimsoll \
-                server, `plimsoll ps` shows what it claims and measures, and which engines can be checked"
+            "the answer from {target}/props is not JSON, so the server is not a llama-server\nhint: for a plimsoll \
+                server, `plimsoll ps` shows reserved and measured memory, and which engines can be checked"
         ))
     })?;
     let pid = MeasuredProcess::listening_on(target.port).ok_or_else(|| {

@@ -1,6 +1,6 @@
-//! Limit of plans by host memory: it lowers contexts, results of `--fit` and hints that need more than the host has.
+//! Host memory limit of plans: contexts, results of `--fit` and hints are reduced if they need more than the host has.
 //!
-//! The search itself looks at the cards alone.
+//! The search itself considers the cards only.
 
 use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint};
 use plimsoll_flags::Options;

@@ -1,4 +1,5 @@
-//! Command line that `plan --fit` prints for a shell: the answer that the advice puts first, or all that hold together.
+//! Command line that `plan --fit` prints for a shell: all values that can be combined or, for a model that does not
+//! fit, the change that the advice lists first.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;
@@ -31,7 +32,11 @@ impl Pasted {
             let others = answers.iter().filter(|answer| answer.dimension != best.dimension);
             let others: Vec<&str> = others.map(|answer| answer.dimension.name()).collect();
             let said = (!others.is_empty()).then(|| {
-                format!("stdout has {}; instead of it: {}", best.dimension.name(), others.join(", "))
+                format!(
+                    "stdout has the answer for {}; alternatives: {}",
+                    best.dimension.name(),
+                    others.join(", ")
+                )
             });
             return Some(Self { changes: best.change.iter().cloned().collect(), said });
         }

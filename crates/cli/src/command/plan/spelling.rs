@@ -72,7 +72,7 @@ pub(crate) fn meant(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::InvalidArg, missing);
     }
     if error.kind() == ErrorKind::UnknownArgument && verb.as_encoded_bytes().starts_with(b"-") {
-        let tip = "options stand behind the verb, as in `plimsoll ps --json`".to_owned();
+        let tip = "options follow the subcommand, as in `plimsoll ps --json`".to_owned();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         return error;
     }

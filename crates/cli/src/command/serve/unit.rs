@@ -27,7 +27,7 @@ pub(super) enum PrintUnitError {
     Program(#[source] UnitError),
     #[error("cannot find the path of this program or of its configuration: {0}")]
     Find(#[from] io::Error),
-    #[error("the path {} is not text, which a unit has to be", .0.display())]
+    #[error("the path {} is not valid UTF-8, which a systemd unit requires", .0.display())]
     NotText(PathBuf),
     #[error("the path {} cannot be written in a unit: it has a line break, or ends in a blank or a backslash", .0.display())]
     NoFolder(PathBuf),
@@ -127,7 +127,7 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
             () if start.is_some_and(|start| !start.join(&path).exists()) => "not there",
             () if start.is_some() => return None,
             () if !path.starts_with('/') => {
-                "a relative path, which starts at /var/lib/plimsoll in the service"
+                "a relative path, which the service resolves in /var/lib/plimsoll"
             }
             () if path.starts_with("/tmp/") || path.starts_with("/var/tmp/") => {
                 "hidden from the service by PrivateTmp=yes; move it elsewhere"

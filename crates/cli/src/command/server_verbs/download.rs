@@ -48,7 +48,7 @@ pub(crate) fn download(arguments: &Download) -> Result<ExitCode, ServerVerbError
     let Download { model, force, remove, server } = arguments;
     if *remove {
         server.ask_json(Method::DELETE, &format!("/models?model={}", encoded(model)), &Value::Null)?;
-        return done(format_args!("{model} is removed, or its download ends"));
+        return done(format_args!("{model} is being removed, or its download cancelled"));
     }
     let order = json!({ "model": model, "force": force });
     let answer = server.ask_json(Method::POST, "/models", &order)?;

@@ -1,4 +1,4 @@
-//! `plimsoll yield`: order to a running server to keep memory of a card free for other programs.
+//! `plimsoll yield`: request to a running server to keep memory of a card free for other programs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::report::{ErrorReport, print_as};
 use crate::screen;
 
 const MORE: &str = "\
-Idle models leave at once, busy ones after the answers in progress. A request for a model that needs the memory \
+Idle models are unloaded at once, busy ones once their current answers are finished. A request for a model that needs the memory \
 waits for the end of the yield, or is refused. What other programs take of the card counts as part of the size.
 
 Examples:

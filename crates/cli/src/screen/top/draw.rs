@@ -91,7 +91,7 @@ impl TopScreen {
         let when = match busy {
             0 => String::new(),
             1 => " after its answer in progress".to_owned(),
-            busy => format!(" after its {busy} answers in progress"),
+            busy => format!(" once its {busy} current answers are finished"),
         };
         format!("unload {model}: frees {}{when}. y to unload, any other key to keep it", Bytes::new(bytes))
     }

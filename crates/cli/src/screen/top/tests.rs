@@ -168,7 +168,7 @@ fn an_unload_says_its_consequence_first() {
     let send = |verb| Some(TopEffect::Send(TopCommand { verb, model: "chat".to_owned() }));
     assert_eq!(press(&mut screen, KeyCode::Char('u')), Some(TopEffect::Draw));
     let question =
-        "unload chat: frees 8192 MiB after its 2 answers in progress. y to unload, any other key to";
+        "unload chat: frees 8192 MiB once its 2 current answers are finished. y to unload, any other key to";
     assert!(drawn(&screen, 100, 20)[19].starts_with(question), "{:?}", drawn(&screen, 100, 20));
     assert_eq!(press(&mut screen, KeyCode::Char('n')), Some(TopEffect::Draw));
     press(&mut screen, KeyCode::Char('u'));

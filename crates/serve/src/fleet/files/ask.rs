@@ -51,7 +51,7 @@ pub(super) async fn list(peer: &Upstream, digest: &FileDigest) -> Result<FileLis
             fault => return Err(fault),
         }
     }
-    Err(HostFault::Silent("it has read its files for half an hour".to_owned()))
+    Err(HostFault::Silent("it is still reading its files after half an hour".to_owned()))
 }
 
 /// The fault of a host that answers with such a status.
@@ -61,7 +61,7 @@ fn refusal(status: StatusCode, text: &[u8]) -> HostFault {
         text.and_then(|text| Some(text["error"]["code"].as_str()?.chars().take(64).collect::<String>()));
     let code = code.unwrap_or_else(|| format!("status {status}"));
     match status {
-        StatusCode::OK => HostFault::Lies("the whole file in place of a part".to_owned()),
+        StatusCode::OK => HostFault::Lies("the whole file instead of a part".to_owned()),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => HostFault::Silent(code),
         _ => HostFault::Refused(code),
     }
@@ -105,7 +105,7 @@ pub(super) async fn part_from(peer: &Upstream, wanted: &WantedPart) -> Result<Ve
             peer.give_back(source.wire);
             Ok(bytes)
         }
-        None => lies("another number of bytes than it says".to_owned()),
+        None => lies("a different number of bytes than it states".to_owned()),
     }
 }
 

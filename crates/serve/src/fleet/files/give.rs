@@ -130,7 +130,7 @@ impl FleetMember {
             return Ok(FileAnswer::List(json!(FileList { schema: 1, files: list })));
         }
         self.read_digests(files, unread);
-        let text = "the files are read for their digests";
+        let text = "the digests of the files are still being computed";
         Err(problem(StatusCode::SERVICE_UNAVAILABLE, "digest_pending", text).retry_after(AGAIN))
     }
 
@@ -148,7 +148,7 @@ impl FleetMember {
                 match spawn_blocking(move || stamp::digest(&own, &ends)).await {
                     Ok(Ok(read)) => drop(files.digests.borrow_mut().insert(path, read)),
                     Ok(Err(error)) => {
-                        tracing::warn!("fleet: {} is not given to other hosts: {error}", path.display());
+                        tracing::warn!("fleet: {} is not offered to other hosts: {error}", path.display());
                         break;
                     }
                     Err(_) => break,
@@ -176,7 +176,7 @@ impl FleetMember {
         let beyond = || problem(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", "the file is shorter");
         start.checked_add(length).filter(|end| *end <= stamp.size).ok_or_else(beyond)?;
         let busy = || {
-            let text = "other hosts take as much as this one gives";
+            let text = "this host already sends as many files as it may";
             problem(StatusCode::SERVICE_UNAVAILABLE, "busy", text).retry_after(AGAIN)
         };
         let place = timeout(PATIENCE, Arc::clone(&files.parts).acquire_owned()).await;

@@ -23,7 +23,11 @@ impl FleetMember {
     /// Takes an order of another host.
     pub(crate) fn copy_files(&self, head: &Parts) -> Result<FileAnswer, HttpProblem> {
         if head.method != Method::POST {
-            return Err(problem(StatusCode::BAD_REQUEST, "bad_request", "an order to copy files is a POST"));
+            return Err(problem(
+                StatusCode::BAD_REQUEST,
+                "bad_request",
+                "use POST to request a copy of files",
+            ));
         }
         self.begin_copy(&named(head)?).map(|()| FileAnswer::Begun)
     }
@@ -55,10 +59,10 @@ impl FleetMember {
         let runtime = self.runtime().ok_or_else(no_files)?;
         let model = runtime.resolve(model).map(|id| runtime.entry(id).name.clone());
         let Some(model) = model.filter(|model| files.may_copy(model)) else {
-            return Err(problem(StatusCode::CONFLICT, "no_copy", "this host lacks no file of the model"));
+            return Err(problem(StatusCode::CONFLICT, "no_copy", "this host has all files of the model"));
         };
         if files.copying.borrow().is_some() {
-            let text = "this host copies other files now";
+            let text = "this host is already copying other files";
             return Err(problem(StatusCode::SERVICE_UNAVAILABLE, "copy_in_progress", text));
         }
         let me = self.me().ok_or_else(no_files)?;

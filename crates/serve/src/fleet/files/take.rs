@@ -46,13 +46,13 @@ impl FleetMember {
             self.tell_copy(files);
             match self.copy_from(files, &runtime, &entry, source).await {
                 Ok(()) => {
-                    tracing::info!("fleet: the files of model '{model}' have come from host '{host}'");
+                    tracing::info!("fleet: the files of model '{model}' were copied from host '{host}'");
                     is_whole = true;
                     break;
                 }
                 Err(error) => {
                     tracing::warn!(
-                        "fleet: the files of model '{model}' do not come from host '{host}': {error}"
+                        "fleet: the files of model '{model}' could not be copied from host '{host}': {error}"
                     );
                 }
             }

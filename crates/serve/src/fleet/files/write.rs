@@ -32,12 +32,12 @@ pub(super) fn matched(
     for (place, path) in own {
         let (mut here, mut there) = (own_places.iter().copied(), list.files.iter().map(|file| file.place));
         if of_role(&mut here, place.role) != of_role(&mut there, place.role) {
-            let text = format!("the model has another number of files there ({:?})", place.role);
+            let text = format!("the model has a different number of files there ({:?})", place.role);
             return Err(HostFault::Refused(text));
         }
         let mut found = list.files.iter().filter(|file| file.place == place);
         let (Some(file), None) = (found.next(), found.next()) else {
-            return lies(format!("the list has {place:?} not once"));
+            return lies(format!("the list does not have {place:?} exactly once"));
         };
         if file.size == 0 || (place == FilePlace::FIRST && file.size != digest.size.get()) {
             return lies(format!("a file of {} bytes is listed", file.size));
@@ -117,7 +117,7 @@ fn is_offered(path: &Path, digest: &FileDigest) -> Result<(), String> {
     let found = offers::file_digest(path).map_err(|error| error.to_string())?;
     match found == *digest {
         true => Ok(()),
-        false => Err(format!("its header is {}, and {} was offered", found.header, digest.header)),
+        false => Err(format!("its header is {}, but {} was offered", found.header, digest.header)),
     }
 }
 

@@ -45,7 +45,7 @@ impl<H: ModelService> HttpServer<H> {
             StoreEndpoint::Pull => self.pull(head, body).await,
             StoreEndpoint::Delete => self.delete(head, body).await,
             StoreEndpoint::Refused => {
-                let message = "models are made in the configuration of this server";
+                let message = "models are defined in the configuration of this server";
                 Err(HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "not_supported", message))
             }
         }

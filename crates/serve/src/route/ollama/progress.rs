@@ -36,7 +36,7 @@ impl PullStream {
         loop {
             let Some(events) = &mut self.events else { return Poll::Ready(None) };
             let Some(event) = ready!(events.poll_next(context)) else {
-                let error = "this client reads too slowly to be told of the download, which goes on";
+                let error = "this client reads too slowly to follow the download, which continues";
                 return Poll::Ready(Some(self.end(&json!({ "error": error }))));
             };
             let lines = self.lines_of(&event);

@@ -98,7 +98,7 @@ fn not_pulled(problem: HttpProblem) -> HttpProblem {
 /// A download that failed, by its last line; without one the server ends.
 fn broken_off(line: &[u8]) -> HttpProblem {
     let line: Value = serde_json::from_slice(line).unwrap_or_default();
-    let why = line["error"].as_str().unwrap_or("the server is stopping; pull again to go on");
+    let why = line["error"].as_str().unwrap_or("the server is stopping; pull again to continue");
     HttpProblem::new(StatusCode::BAD_GATEWAY, "download_failed", why)
 }
 

@@ -92,7 +92,7 @@ pub(super) fn translate(
         Endpoint::Embed => {
             let input = request.input.filter(|input| !matches!(input.get(), "null" | "\"\"" | "[]"));
             if input.is_some_and(|input| !input.get().starts_with(['"', '['])) {
-                return Err(refused("`input` must be a text or a list of texts".to_owned()));
+                return Err(refused("`input` must be a string or a list of strings".to_owned()));
             }
             embed(request, model, input)
         }
@@ -115,10 +115,12 @@ fn chat<'a>(
 fn generate(request: &OllamaRequest<'_>, model: &str) -> Result<Option<EngineRequest>, HttpProblem> {
     let prompt = text("prompt", request.prompt)?;
     if text("template", request.template)?.is_some() {
-        return Err(refused("`template` is the configuration's: set --chat-template".to_owned()));
+        return Err(refused(
+            "`template` cannot be set by a request; set --chat-template in the configuration".to_owned(),
+        ));
     }
     if request.context.is_some_and(|context| !matches!(context.get(), "null" | "[]")) {
-        return Err(refused("`context` is not kept: send the conversation to /api/chat".to_owned()));
+        return Err(refused("`context` is not supported; send the conversation to /api/chat".to_owned()));
     }
     let Some(prompt) = prompt else {
         if request.images.is_empty() {
@@ -191,11 +193,11 @@ fn think(request: &OllamaRequest<'_>, parameters: &mut Map<String, Value>) -> Re
                 "low" | "medium" | "high" => level,
                 // Templates know three levels.
                 "max" => "high",
-                _ => return Err(refused("`think` is true, false, low, medium, high or max".to_owned())),
+                _ => return Err(refused("`think` must be true, false, low, medium, high or max".to_owned())),
             };
             json!({ "enable_thinking": true, "reasoning_effort": level })
         }
-        Some(_) => return Err(refused("`think` is true, false, low, medium, high or max".to_owned())),
+        Some(_) => return Err(refused("`think` must be true, false, low, medium, high or max".to_owned())),
     };
     parameters.insert("chat_template_kwargs".to_owned(), kwargs);
     Ok(())
@@ -208,7 +210,7 @@ fn format<'a>(request: &OllamaRequest<'a>) -> Result<Option<ResponseFormat<'a>>,
         Some((schema, text)) if text.starts_with('{') => {
             Some(ResponseFormat::JsonSchema { json_schema: NamedSchema { name: "response", schema } })
         }
-        Some(_) => return Err(refused("`format` is `json` or a JSON schema".to_owned())),
+        Some(_) => return Err(refused("`format` must be `json` or a JSON schema".to_owned())),
     })
 }
 

@@ -29,7 +29,7 @@ impl Webhook {
     /// Hands a document over without waiting.
     pub(super) fn send(&self, document: String) {
         if let Err(TrySendError::Full(_)) = self.0.try_send(document) {
-            tracing::debug!("a failure is not sent to the webhook: {WAITING} wait for it");
+            tracing::debug!("a failure is not sent to the webhook: {WAITING} others are waiting to be sent");
         }
     }
 }

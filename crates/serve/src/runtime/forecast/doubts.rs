@@ -1,4 +1,4 @@
-//! Doubts about a model that its place on the cards does not show: host memory, and flags that its plan leaves out.
+//! Warnings about a model's forecast: too little host memory, and flags that its plan ignores.
 
 use std::path::Path;
 use std::sync::Arc;

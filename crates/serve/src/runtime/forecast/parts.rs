@@ -49,7 +49,7 @@ fn words(term: &str) -> &str {
 fn explained(PromptCache { bytes, is_set }: PromptCache) -> String {
     let limit = match is_set {
         true => "as `-cram` says".to_owned(),
-        false => "a sixteenth of that memory (8192 MiB at most), as no flag says how much; `-cram MIB` does, and `-cram 0` \
+        false => "a sixteenth of that memory (8192 MiB at most), because no flag sets it; `-cram MIB` does, and `-cram 0` \
             turns it off"
             .to_owned(),
     };

@@ -18,7 +18,7 @@ use super::store::hex;
 const HEADER: u64 = 1 << 20;
 /// Flags with which slots are not saved, and the reason.
 const UNFIT: [(&str, &str); 3] = [
-    ("--slot-save-path", "its flags name a folder of their own"),
+    ("--slot-save-path", "its flags name a folder for slots"),
     ("--embedding", "it computes no answers"),
     ("--rerank", "it computes no answers"),
 ];
@@ -39,14 +39,14 @@ pub(super) fn slot_key(
     let Launch::LlamaServer { options, .. } = &entry.launch else {
         return Err("it is started by `cmd`");
     };
-    let program = program.ok_or("its engine is not a program of its own")?;
+    let program = program.ok_or("its engine's program is unknown")?;
     if let Some((_, why)) = UNFIT.iter().find(|(flag, _)| options.get(flag).is_some()) {
         return Err(why);
     }
     for setting in options.settings() {
         match setting.flag.effect {
             // Its file may change without a change of the flag.
-            FlagClass::Remote | FlagClass::Bundle => return Err("its model is not a file of this machine"),
+            FlagClass::Remote | FlagClass::Bundle => return Err("its model is not a file on this machine"),
             FlagClass::Draft | FlagClass::DraftRemote | FlagClass::Speculation => {
                 return Err("the engine saves no cache of a draft model");
             }
@@ -56,7 +56,7 @@ pub(super) fn slot_key(
         }
     }
     let model =
-        options.text("--model").map(PathBuf::from).ok_or("its model is not a file of this machine")?;
+        options.text("--model").map(PathBuf::from).ok_or("its model is not a file on this machine")?;
     let header = header(&model).map_err(|_| "the header of its model cannot be read")?;
     let own = entry.environment(0);
     let searched = own.iter().find(|(name, _)| name == "LD_LIBRARY_PATH").map(|(_, value)| OsStr::new(value));

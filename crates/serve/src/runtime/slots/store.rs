@@ -38,9 +38,9 @@ const STAGING: &str = "engines-";
 pub(super) enum SlotFileError {
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
-    #[error("it is not a plain file of this user that only this user can reach")]
+    #[error("it is not a regular file that only this user can access")]
     Foreign,
-    #[error("its description is not one of this program")]
+    #[error("its description was not written by this program")]
     Undescribed,
     #[error("it belongs to another model, other flags or another engine")]
     OtherModel,
@@ -99,7 +99,7 @@ impl SlotStore {
         if !about.is_dir() || about.uid() != geteuid().as_raw() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                format!("{} is not a folder of this user", folder.display()),
+                format!("{} is not a folder that this user owns", folder.display()),
             ));
         }
         fs::set_permissions(folder, Permissions::from_mode(0o700))?;

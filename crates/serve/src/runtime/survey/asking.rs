@@ -265,7 +265,7 @@ impl SharedAnswers {
         }
         if error.is_unaskable() {
             let program = question.engine.program.display();
-            tracing::debug!("{program} is not asked for the memory of its models: {text}");
+            tracing::debug!("{program} cannot report the memory of its models: {text}");
         } else if !self.cancelled.is_set() {
             tracing::info!("model {}  stays planned by formula: {text}", question.model);
         }

@@ -55,7 +55,7 @@ impl ModelQuestions {
         let asking = asking?.clone();
         if engine::is_shell_script(&program) {
             tracing::debug!(
-                "{} is not asked for the memory of its models: it is a shell script",
+                "{} cannot report the memory of its models: it is a shell script",
                 program.display()
             );
             return None;

@@ -102,7 +102,7 @@ fn what_cannot_be_translated_is_refused_in_words() {
         (generate("template", json!("{{ .Prompt }}")), "--chat-template"),
         (generate("context", json!([1, 2])), "/api/chat"),
         (generate("prompt", json!(["x"])), "`prompt` must be text"),
-        ((Endpoint::Embed, json!({"model": "m", "input": {"x": 1}})), "`input` must be a text"),
+        ((Endpoint::Embed, json!({"model": "m", "input": {"x": 1}})), "`input` must be a string"),
         ((Endpoint::Chat, json!({})), "model is required"),
         ((Endpoint::Chat, json!([])), "not a valid request of this API"),
         ((Endpoint::Chat, json!({"model": 7})), "not a valid request of this API"),
