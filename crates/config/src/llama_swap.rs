@@ -49,7 +49,7 @@ const WITHOUT_EFFECT: [Unused; 16] = [
     ("performance", "plimsoll always monitors GPU memory", true),
     ("ui", "remove it", true),
     ("upstream", "remove it", true),
-    ("sendLoadingState", "the model's status shows the progress of loading; answers do not", true),
+    ("sendLoadingState", "the progress of loading is shown in the model's status, not in answers", true),
     ("includeAliasesInList", "the model list shows aliases in each model's entry", true),
     ("profiles", "give each model its own name", false),
     ("selectors", "give each model its own name", false),

@@ -1,7 +1,7 @@
 //! Check of fixed ports in users' commands.
 //!
-//! It warns of a port that several models share, and of a llama-server that listens on another port than the daemon
-//! uses.
+//! It warns of a port that several models share, and of a llama-server that listens on a different port than the one
+//! that the daemon uses.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn shared(models: &[ConfiguredModel]) -> Vec<Warning> {
     let told = shared.filter_map(|(port, models)| {
         let names: Vec<String> = models.iter().map(|model| format!("`{}`", model.name)).collect();
         let text = format!(
-            "{} all listen on port {port}, so that only one of them is loaded at a time",
+            "{} all listen on port {port}, so only one of them can be loaded at a time",
             names.join(", ")
         );
         let at = models.last()?.origin.0.clone();

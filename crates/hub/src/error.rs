@@ -86,7 +86,9 @@ pub enum HubFailure {
     Answer(String),
     #[error("the repository contains no GGUF file\nhint: look for a repository whose name ends in -GGUF")]
     NoModel,
-    #[error("the repository has only a preset, which names other models\nhint: plan one of those models")]
+    #[error(
+        "the repository holds no model, only a preset file that names other models\nhint: plan one of those models"
+    )]
     Preset,
     #[error("the repository has no file of quantisation `{tag}`; it has {}", listed(.has))]
     NoSuchQuant { tag: String, has: Vec<String> },

@@ -61,8 +61,8 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
             "swap.yaml:3: `logLevel` has no effect; choose what is logged with --log-level, or `log-level` under \
                 [serve]",
             "swap.yaml:16: `name` has no effect; the list of models shows the model's key instead",
-            "swap.yaml:38: `sendLoadingState` has no effect; the model's status shows the progress of loading; \
-                answers do not",
+            "swap.yaml:38: `sendLoadingState` has no effect; the progress of loading is shown in the model's status, \
+                not in answers",
             "swap.yaml:41: the group `small` only pins its members, so that they stay loaded; models run together \
                 whenever they fit in memory, and idle models are evicted first",
         ]

@@ -1,4 +1,4 @@
-//! Runs (engine processes) that are being stopped so that other programs get memory of their card.
+//! Runs (engine processes) that are being stopped so that other programs can use memory on the same card.
 
 use std::collections::BTreeMap;
 

@@ -322,7 +322,10 @@ impl Daemon {
             let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
             if busy > 0 {
                 let answers = counted(busy, "answer");
-                tracing::info!("stopping after {answers} in progress; a second signal stops at once");
+                let are = if busy == 1 { "is" } else { "are" };
+                tracing::info!(
+                    "stopping once {answers} in progress {are} finished; a second signal stops at once"
+                );
             }
             ending.end_feeds();
             tokio::select! {

@@ -1,8 +1,8 @@
 //! Membership of this daemon in a fleet of hosts: it chooses the host for each request, and publishes its own state.
 //!
-//! [`FleetNode`] makes the decisions. A seat is the fleet's record that a model is loaded on a host. A request whose
-//! model is loaded here or has a seat needs no access to the fleet's store (etcd). The store is asked only to claim a
-//! seat, or before a model is loaded for one.
+//! [`FleetNode`] makes the decisions. A seat is the fleet's record that a host has a model, or is about to load it. A
+//! request needs no access to the fleet's store (etcd) if its model is loaded here or has a seat. The store is used to
+//! claim a seat, and once more before the model of a claimed seat is loaded.
 
 mod files;
 mod follow;

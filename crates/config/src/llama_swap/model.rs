@@ -35,7 +35,7 @@ const WITHOUT_EFFECT: [Unused; 8] = [
     ("capabilities", "Plimsoll reads the capabilities from the model file, not from the configuration", true),
     ("timeouts", "streamed answers have no time limit", false),
     ("compat", "remove it", true),
-    ("sendLoadingState", "the model's status shows the progress of loading; answers do not", true),
+    ("sendLoadingState", "the progress of loading is shown in the model's status, not in answers", true),
     ("healthCheckTimeout", "llama-swap ignores this key too and uses the global value", true),
 ];
 

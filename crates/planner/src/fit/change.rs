@@ -1,6 +1,6 @@
-//! One change of a plan request, such as a smaller context: its effect on the plan and its flags.
+//! One change of a plan request, such as a smaller context: its effect on the plan, and the flags that express it.
 //!
-//! Every search and every piece of advice consists of these changes.
+//! Every search and every piece of advice is built from such changes.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};

@@ -1,4 +1,4 @@
-//! Requests of the daemon itself to an engine, over a pooled or a new connection.
+//! Requests that the daemon itself sends to an engine, over a pooled or a new connection.
 
 use std::time::Duration;
 
