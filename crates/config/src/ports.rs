@@ -34,10 +34,6 @@ impl ConfiguredModel {
 fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
     let Launch::Command { argv, .. } = &entry.launch else { return None };
     let (asked, flags) = (entry.fixed_port()?, argv.get(own_llama_server(argv)? + 1..)?);
-    // A command with the placeholder is told of where it is read.
-    if argv.iter().chain(entry.env.iter().map(|(_, value)| value)).any(|word| word.contains(PORT)) {
-        return None;
-    }
     let by_flag = flags.iter().rposition(|word| word == "--port").map(|at| flags.get(at + 1));
     let by_variable =
         || entry.env.iter().find(|(name, _)| name == "LLAMA_ARG_PORT").map(|(_, port)| port.as_str());
@@ -45,6 +41,11 @@ fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
         Some(port) => port?,
         None => by_variable().unwrap_or(USUAL),
     };
+    // A command that listens on the placeholder is told of where it is read.
+    let is_placeholder = |word: &&String| word.contains(PORT);
+    if port.contains(PORT) || by_flag.is_none() && argv.iter().any(|word| is_placeholder(&word)) {
+        return None;
+    }
     let port: u16 = port.parse().ok().filter(|port| *port != asked)?;
     let text = format!(
         "requests for `{}` go to port {asked}, but its command listens on port {port}",

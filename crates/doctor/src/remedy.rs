@@ -65,6 +65,7 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
 fn uncontradicted(text: String, facts: &Facts) -> String {
     let holds = |kind: &str| match kind {
         "flash" => facts.says(Pattern::FlashOn),
+        "dense" => facts.model.is_dense,
         _ => facts.options.slots == Some(1),
     };
     let rows = include_str!("omissions.tsv").lines().filter_map(|row| row.split_once('\t'));

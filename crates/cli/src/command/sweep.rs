@@ -23,6 +23,9 @@ use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 // A bound against typing errors; the server itself refuses depths beyond its context.
 const MOST_DEPTH: u64 = 4 << 20;
 
+/// Depths of a sweep for which none are given.
+const USUAL: [u64; 4] = [1024, 2048, 4096, 8192];
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -30,8 +33,8 @@ pub(crate) struct Arguments {
     /// Model to ask for; by default the first that the server lists
     #[arg(long)]
     model: Option<String>,
-    /// Prompt depths in tokens, e.g. 1k,16k
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1k,2k,4k,8k", value_parser = depth)]
+    /// Prompt depths in tokens, e.g. 1k,16k; by default 1k,2k,4k,8k, as far as the context goes
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = depth)]
     depths: Vec<u64>,
     /// Largest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
@@ -100,10 +103,25 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
     tell(&sweep_head());
     let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, known));
     let limits = (arguments.answer, arguments.patience);
-    let sweep = sweep(&server, &warm, &arguments.depths, limits, &mut figures, &mut told).await;
+    let depths = match arguments.depths.is_empty() {
+        true => usual_depths(server.context().await, arguments.answer),
+        false => arguments.depths.clone(),
+    };
+    let sweep = sweep(&server, &warm, &depths, limits, &mut figures, &mut told).await;
     // A process that was stopped before its flags were read has left its place to another one.
     let plan = plan.or_else(|why| planned(&figures, warm.build).map_err(|_| why));
     Ok((server, sweep, plan))
+}
+
+/// Depths of a sweep for which none are given: those that leave room for the answer within the context, or a half of it.
+fn usual_depths(context: Option<u64>, answer: u64) -> Vec<u64> {
+    // Words of a prompt are not exactly of the length that was measured.
+    let fits = |depth: &u64| context.is_none_or(|context| depth + depth / 8 + answer < context);
+    let depths: Vec<u64> = USUAL.into_iter().filter(fits).collect();
+    match (context, depths.is_empty()) {
+        (Some(context), true) => vec![(context / 4).max(1), (context / 2).max(1)],
+        _ => depths,
+    }
 }
 
 /// Plan from the flags of a llama-server, or the reason why its process cannot be planned.
@@ -140,6 +158,15 @@ fn depth(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_depths_leave_room_for_the_answer() {
+        assert_eq!(usual_depths(None, 32), USUAL);
+        assert_eq!(usual_depths(Some(131_072), 32), USUAL);
+        assert_eq!(usual_depths(Some(4096), 32), [1024, 2048]);
+        assert_eq!(usual_depths(Some(512), 32), [128, 256]);
+        assert_eq!(usual_depths(Some(1), 32), [1, 1]);
+    }
 
     #[test]
     fn depths_are_read_as_people_write_them() {

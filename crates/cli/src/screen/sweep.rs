@@ -103,7 +103,8 @@ impl SweepReport<'_> {
             if let (Some(slope), Some(first), Some(last)) = (slope(&curve), curve.first(), curve.last()) {
                 writeln!(
                     out,
-                    "{name}: each token in use adds {slope:.0} B; {} were used at the start, {} at {} tokens",
+                    "{name}: {slope:.0} B more for each token of depth, first use of the engine included; {} at the start, \
+                        {} at {} tokens",
                     first.1, last.1, last.0
                 )?;
             }

@@ -149,7 +149,10 @@ impl LlamaSwapReader<'_> {
         let stop = self.kept(self.command(node, "cmdStop", &["PORT", "PID"]));
         let line = node.get("cmd").map_or(node.line, |cmd| cmd.line);
         let proxy = self.proxy(node, &argv)?;
-        if argv.iter().any(|argument| argument.contains(PORT)) && !proxy.contains(PORT) {
+        // Of several `--port`, the last counts.
+        let port = argv.iter().rposition(|argument| argument == "--port").and_then(|at| argv.get(at + 1));
+        let is_fixed = port.is_some_and(|port| !port.contains(PORT));
+        if argv.iter().any(|argument| argument.contains(PORT)) && !proxy.contains(PORT) && !is_fixed {
             let line = node.get("proxy").map_or(line, |proxy| proxy.line);
             let what = format!("requests go to {}, but `cmd` listens on `{PORT}`", quoted(&proxy));
             self.warn(line, what, "leave `proxy` out, or write `${PORT}` as its port");

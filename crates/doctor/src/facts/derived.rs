@@ -5,7 +5,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::{CardChoice, Facts, FailedAllocation, Purpose, Quote, Sighting};
+use super::{CardChoice, Facts, FailedAllocation, MemoryPlace, Purpose, Quote, Sighting};
 use crate::pattern::Pattern;
 
 impl Facts {
@@ -97,8 +97,33 @@ impl Facts {
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         // An arena asks for nearly the whole card, more than any neighbour holds.
         let arena = |asked| is_arena(asked, card) && free.scaled(4, 1) <= card;
-        let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken || arena(asked));
+        // What fits an empty card, with nine tenths for it and all that the load has placed.
+        let fits_alone = |asked: Bytes| (asked + self.placed_by_load()).scaled(10, 9) <= card;
+        let enough =
+            self.refusal()?.asked.is_some_and(|asked| asked <= taken || arena(asked) || fits_alone(asked));
         (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
+    }
+
+    /// Free memory of the card before the load, and the refused request, where that would have fitted easily.
+    pub(crate) fn vanished(&self) -> Option<(Bytes, Bytes)> {
+        /// More than a context and the rounding of a log's figures.
+        const BESIDE: Bytes = Bytes::gib(1);
+        let on_card =
+            |refusal: &&FailedAllocation| refusal.place == MemoryPlace::Card && !refusal.at_run_time;
+        let refusal = self.refusal().filter(on_card)?;
+        let asked = refusal.asked?;
+        let of_card = refusal.device.and_then(|card| self.cards_free.get(&card).copied());
+        let estimate = self.estimate.as_ref().filter(|estimate| estimate.is_of_one_card);
+        let free = of_card.or(estimate.map(|estimate| estimate.available))?;
+        let fits = asked + self.placed_by_load() + BESIDE <= free;
+        (fits && !self.is_unified() && self.guard.is_none()).then_some((free, asked))
+    }
+
+    /// Memory that the failed load had placed on the cards.
+    fn placed_by_load(&self) -> Bytes {
+        let attempt = self.refusal().map_or(self.progress.attempt, |refusal| refusal.attempt);
+        let buffers = self.buffers.iter().filter(|buffer| buffer.on_card && buffer.attempt == attempt);
+        buffers.map(|buffer| buffer.size).sum()
     }
 
     /// Memory on the cards of earlier loads; a load that failed has given its memory back.

@@ -207,6 +207,7 @@ pub(crate) struct OllamaEstimate {
     /// For every layer of the model.
     pub(crate) full: Bytes,
     pub(crate) available: Bytes,
+    pub(crate) is_of_one_card: bool,
     pub(crate) weights: Option<Bytes>,
     pub(crate) cache: Option<Bytes>,
     pub(crate) quote: Quote,
@@ -271,6 +272,8 @@ pub(crate) struct ModelFacts {
     /// Words of the vocabulary, and the width of the embedding.
     pub(crate) vocabulary: Option<u64>,
     pub(crate) embedding: Option<u64>,
+    /// The model has no experts (`n_expert = 0`).
+    pub(crate) is_dense: bool,
     /// Part of the model is on the host by an option.
     pub(crate) on_host: bool,
     /// The report names a training run or its parts.

@@ -25,6 +25,7 @@ fn estimate(text: &str, quote: &Quote) -> Option<OllamaEstimate> {
     Some(OllamaEstimate {
         full: after(text, "memory.required.full=")?,
         available: all(cards).map(|(size, _)| size).sum(),
+        is_of_one_card: all(cards).count() == 1,
         weights: after(text, "memory.weights.total="),
         cache: after(text, "memory.required.kv="),
         quote: quote.clone(),

@@ -39,6 +39,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
             let model = &mut facts.model;
             model.vocabulary = model.vocabulary.max(size("n_vocab "));
             model.embedding = model.embedding.max(size("n_embd "));
+            model.is_dense |= count_after(text, "n_expert ") == Some(0);
         }
         // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`:
         // `llama-model-loader.cpp:print_info`.

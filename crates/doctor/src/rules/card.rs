@@ -50,7 +50,7 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let weight = match refusal.purpose {
         _ if facts.is_unified() || facts.says(Pattern::AllocationLimit) => Fair,
         _ if straw(facts).is_some_and(|(_, other, _)| other != cause) => Fair,
-        Purpose::Weights if facts.taken_before().is_some() => Fair,
+        Purpose::Weights if facts.taken_before().is_some() || facts.vanished().is_some() => Fair,
         Purpose::Weights => Strong,
         Purpose::Output => Fair,
         // A legacy pool calls cudaMalloc from its first operation on, so on a full card it fails without

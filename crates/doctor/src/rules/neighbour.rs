@@ -19,6 +19,7 @@ rules! {
     unworded: "PyTorch reports each refusal of its own allocator, so a CUDA error without such a report \
         comes from a CUDA context or from pinned memory";
     no_room_for_context: "a CUDA context needs several hundred MiB";
+    taken_since: "llama.cpp and ollama print the free memory before a load";
     taken_before: "llama.cpp prints `using device … - N MiB free` when it starts";
     small_victim: "the buffers of a camera (libargus) take tens of MiB";
     others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
@@ -51,6 +52,8 @@ fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
     let held = held(facts);
     // With buffers in the log the program itself may be the holder.
     let alone = facts.torch.is_none() && facts.buffers.is_empty() && facts.xids.is_empty();
+    // Only the whole output of nvidia-smi lists processes; people quote its figures alone.
+    let alone = alone && (usage.quote.text.starts_with('|') || !facts.holders.is_empty());
     let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
     let text = format!(
         "{} of {} are in use on the card, but the listed processes hold only {held}",
@@ -116,8 +119,20 @@ fn taken_before(facts: &Facts) -> Option<RuleFinding> {
     let mut quotes = facts.quotes(&[Pattern::CardFree, Pattern::CardTotals]);
     quotes.push(facts.refusal()?.quote.clone());
     let text = format!(
-        "{taken} on the card were in use before the program started, and the refused request is no larger \
-        than that"
+        "{taken} on the card were in use before the program started, and the refused request fits without them"
+    );
+    Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
+}
+
+/// The request would have fitted into what was free before the load.
+fn taken_since(facts: &Facts) -> Option<RuleFinding> {
+    let (free, asked) = facts.vanished()?;
+    let estimate = facts.estimate.as_ref().map(|estimate| estimate.quote.clone());
+    let quotes = facts.quote(Pattern::CardFree).into_iter().chain(estimate);
+    let quotes = quotes.chain(facts.refusal().map(|refusal| refusal.quote.clone()));
+    let text = format!(
+        "{asked} were refused, although {free} were free before the load: another process has taken memory since, or \
+        that figure was late"
     );
     Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
 }

@@ -231,3 +231,36 @@ fn a_refusal_beside_free_memory_is_not_laid_on_the_host() {
     );
     assert!(hints.contains("dmesg") && !hints.contains("DataLoader") && !hints.contains("shm"), "{hints}");
 }
+
+#[test]
+fn an_estimate_of_ollama_that_fits_explains_no_refusal() {
+    let text = "time=2026-01-03T10:00:01Z level=INFO source=sched.go:777 msg=\"new model will fit in available VRAM in single GPU, loading\" available=11953307648 required=\"10.8 GiB\"\n\
+        time=2026-01-03T10:00:01Z level=INFO source=memory.go:356 msg=\"offload to cuda\" memory.available=\"[11.1 GiB]\" memory.required.full=\"10.8 GiB\" memory.required.kv=\"1.0 GiB\" memory.weights.total=\"7.9 GiB\"\n\
+        ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8148.38 MiB on device 0: cudaMalloc failed: out of memory\n\
+        llama_model_load: error loading model: unable to allocate CUDA0 buffer\n";
+    let said = judged(text);
+    assert_eq!(said.cause, Cause::ForeignProcess, "{}", said.reason);
+}
+
+#[test]
+fn a_figure_of_nvidia_smi_in_a_sentence_lists_no_processes() {
+    let text = "my 3090 only does 5 t/s with qwen3-32b -ngl 99, it used to be 30. nvidia-smi says 24100MiB / 24576MiB\n";
+    let said = judged(text);
+    assert_ne!(said.cause, Cause::ForeignProcess, "{}", said.reason);
+}
+
+#[test]
+fn a_wrong_value_of_a_flag_is_about_no_memory_and_a_dense_model_has_no_experts() {
+    let text = "ggml_cuda_init: found 1 CUDA devices:\n  Device 0: NVIDIA GeForce RTX 3090, compute capability 8.6, VMM: yes\n\
+        error: unknown value for --flash-attn: '--flash-atn'\n\nusage: llama-server [options]\n";
+    let said = judged(text);
+    assert_eq!(said.cause, Cause::NotOom, "{}", said.reason);
+    let text = "using device CUDA0 (NVIDIA GeForce RTX 3060) - 11700 MiB free\nprint_info: n_expert         = 0\nprint_info: n_layer          = 128\n\
+        load_tensors: loading model tensors, this can take a while... (mmap = true)\n\
+        ggml_backend_cuda_buffer_type_alloc_buffer: allocating 17371.00 MiB on device 0: cudaMalloc failed: out of memory\n\
+        alloc_tensor_range: failed to allocate CUDA0 buffer of size 18214813696\n";
+    let said = judged(text);
+    let hints: String = said.hints.iter().map(|hint| format!("{hint}\n")).collect();
+    assert_eq!(said.cause, Cause::ModelTooLarge, "{}", said.reason);
+    assert!(hints.contains("fewer than 86 layers") && !hints.contains("experts"), "{hints}");
+}

@@ -173,10 +173,16 @@ fn what_was_asked_for_is_known_by_how_far_the_log_had_come() {
 #[test]
 fn what_was_free_at_the_start_is_set_against_the_card_and_against_what_is_ours() {
     let device = |free: u32| format!("using device CUDA0 (NVIDIA GeForce RTX 3090) - {free} MiB free\n");
-    let (full, empty) = (device(2011), device(23_900));
+    let (full, half, empty) = (device(2011), device(9217), device(23_900));
+    let refused = |asked: &str| REFUSED.replace("2454.00", asked);
+    let (most, larger) = (refused("20286.00"), refused("24100.00"));
     for (parts, expected) in [
         (vec![full.as_str(), REFUSED, TENSORS], ForeignProcess),
-        (vec![&empty, REFUSED, TENSORS], ModelTooLarge),
+        // What was free has gone since; what the card never had was not.
+        (vec![&empty, REFUSED, TENSORS], ForeignProcess),
+        (vec![&empty, &larger, TENSORS], ModelTooLarge),
+        // The request would fit an empty card, but not what others have left of it.
+        (vec![&half, &most, TENSORS], ForeignProcess),
         // A model that was loaded before, and lives on.
         (
             vec![

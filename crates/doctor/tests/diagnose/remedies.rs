@@ -242,7 +242,7 @@ llama_model_load: error loading model: unable to allocate CUDA0 buffer
     let text = hints(&format!("{LLAMA}{refused}"));
     assert!(
         text.contains(
-            "at most 16 layers on the card (-ngl 16): the weights take 23552 MiB, and 11776 MiB are free"
+            "fewer than 16 layers on the card (-ngl): the weights take 23552 MiB, 11776 MiB are free, and the cache"
         ),
         "{text}"
     );

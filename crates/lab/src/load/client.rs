@@ -57,6 +57,10 @@ impl Client {
         if !response.status().is_success() {
             return Err(refusal(response).await);
         }
+        let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        if kind.is_some_and(|kind| kind.starts_with("application/json")) {
+            return Err(LoadFailure::Malformed("it is one JSON document, although a stream was requested"));
+        }
         let mut coming = StreamParser::default();
         while let Some(frame) = response.frame().await {
             let frame = frame.map_err(|_| LoadFailure::Broken)?;

@@ -65,14 +65,24 @@ impl LoadTarget {
         answer.map(|_| ())
     }
 
-    /// llama.cpp build number, if the server reports one.
-    pub async fn build(&self) -> Option<u32> {
+    /// Properties of a llama-server.
+    async fn props(&self) -> Option<Value> {
         // `/upstream/MODEL/` passes through to the engine, as in llama-swap.
         let path = match self.is_plimsoll {
             true => format!("/upstream/{}/props", self.model),
             false => "/props".to_owned(),
         };
-        let props = self.get(&path).await.ok()?;
+        self.get(&path).await.ok()
+    }
+
+    /// Tokens of context that a request has, if the server reports them.
+    pub async fn context(&self) -> Option<u64> {
+        self.props().await?["default_generation_settings"]["n_ctx"].as_u64().filter(|context| *context > 0)
+    }
+
+    /// llama.cpp build number, if the server reports one.
+    pub async fn build(&self) -> Option<u32> {
+        let props = self.props().await?;
         // `build_info` is `b10605-1a2b3c4`, or `b0-unknown` for a build without git, which says nothing.
         let (_, after) = props["build_info"].as_str()?.split_once('b')?;
         let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;

@@ -45,7 +45,7 @@ pub struct SoakSettings {
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{target} does not answer a first request: {failure}\nhint: is the server up, and is `{model}` one of its models?"
+    "{target} does not answer a first request: {failure}\nhint: is the server up, is `{model}` one of its models, and does it stream its answers?"
 )]
 pub struct SoakError {
     target: String,

@@ -163,36 +163,48 @@ fn names(ledger: &Ledger, set: &[usize]) -> String {
 }
 
 fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, crowded_out: bool) -> Reason {
-    let on_cards = placement.shares.iter().filter_map(|share| {
-        let account = ledger.account(&share.card)?;
-        Some(match crowded_out {
-            true => on_card(account, tenants, share.bytes, placement.alone),
-            false => on_empty_card(account, share.bytes, placement.alone),
-        })
-    });
-    let mut on_cards: Vec<Reason> = on_cards.collect();
+    let shares = placement.shares.iter();
+    let shares: Vec<(&Account, Bytes)> =
+        shares.filter_map(|share| Some((ledger.account(&share.card)?, share.bytes))).collect();
+    let lacks = |(account, bytes): &&(&Account, Bytes)| {
+        let room = if crowded_out { beside_pinned(account, tenants) } else { account.limit() };
+        placement.alone || *bytes > room
+    };
+    // A card with room enough is no reason.
+    let any = shares.iter().any(|share| lacks(&share));
+    let named =
+        shares.iter().filter(|share| !any || lacks(share)).map(|(account, bytes)| match crowded_out {
+            true => on_card(account, tenants, *bytes, placement.alone),
+            false => on_empty_card(account, *bytes, placement.alone),
+        });
+    let mut on_cards: Vec<Reason> = named.collect();
     // One card needs no sum above it.
-    if on_cards.len() == 1 {
+    if shares.len() == 1 && on_cards.len() == 1 {
         return on_cards.remove(0);
     }
     let total = placement.total();
-    Reason::new("on_cards", format!("on {} cards together the model takes {total}", on_cards.len()))
+    Reason::new("on_cards", format!("on {} cards together the model takes {total}", shares.len()))
         .fact("need", total)
         .because_all(on_cards)
+}
+
+/// Memory of a card for models that are not pinned.
+fn beside_pinned(account: &Account, tenants: &[CardTenant]) -> Bytes {
+    let pinned = account.claims().iter().filter(|claim| stays(tenants, claim.run));
+    account.capacity().saturating_sub(pinned.map(|claim| claim.bytes).sum())
 }
 
 /// The share of a card beside what other processes, yields and pinned models hold.
 fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
     let pinned = || account.claims().iter().filter(|claim| stays(tenants, claim.run));
     // Only pinned claims are listed: all others could be stopped, so they are not the reason.
-    let of_pinned: Bytes = pinned().map(|claim| claim.bytes).sum();
     let mut causes = kept_from_models(account);
     causes.extend(pinned().map(|claim| {
         let text = format!("the pinned model {} holds {}", claim.holder, claim.bytes);
         let reason = Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes);
         (claim.bytes, reason)
     }));
-    lacking(account, need, alone, account.capacity().saturating_sub(of_pinned), causes)
+    lacking(account, need, alone, beside_pinned(account, tenants), causes)
 }
 
 /// The share of a card that nothing else uses.

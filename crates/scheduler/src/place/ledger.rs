@@ -107,6 +107,12 @@ impl Account {
         claimed.saturating_sub(self.capacity())
     }
 
+    /// Granted claims beyond the limit: runs were measured to take more than they were granted.
+    pub(crate) fn overclaimed(&self) -> Bytes {
+        let granted = self.claims.iter().filter(|claim| !claim.granted.is_zero());
+        granted.map(|claim| claim.bytes).sum::<Bytes>().saturating_sub(self.limit())
+    }
+
     /// Memory for all claims together now.
     pub fn capacity(&self) -> Bytes {
         let driver = self.card.total.saturating_sub(self.reserve + self.foreign + self.kept_now());

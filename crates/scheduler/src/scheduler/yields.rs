@@ -48,7 +48,8 @@ impl Scheduler {
     pub(super) fn give_way(&mut self) {
         let accounts = self.ledger().accounts().iter();
         let short = accounts.filter(|account| {
-            (self.settings.gives_way || account.kept().is_some()) && !account.overdrawn().is_zero()
+            let for_others = self.settings.gives_way || account.kept().is_some();
+            for_others && !account.overdrawn().is_zero() || !account.overclaimed().is_zero()
         });
         let short: Vec<CardId> = short.map(|account| account.card().id.clone()).collect();
         for card in &short {
@@ -73,12 +74,16 @@ impl Scheduler {
     fn make_way(&mut self, card: &CardId) {
         self.give_slack(card);
         let Some(account) = self.ledger().account(card) else { return };
-        let (kept, overdrawn) = (account.kept(), account.overdrawn());
+        let kept = account.kept();
+        let gives_way = kept.is_some() || self.settings.gives_way;
+        let overdrawn = if gives_way { account.overdrawn() } else { account.overclaimed() };
+        let name = &account.card().name;
         let reason = match kept {
-            Some(kept) => {
-                format!("{} of {} are kept free for other programs", kept.bytes, account.card().name)
+            Some(kept) => format!("{} of {name} are kept free for other programs", kept.bytes),
+            None if !account.overclaimed().is_zero() => {
+                format!("the models take more of {name} than its limit of {}", account.limit())
             }
-            None => format!("other programs take more memory of {}", account.card().name),
+            None => format!("other programs take more memory of {name}"),
         };
         let reason = Reason::new("yields", reason).fact("card", card.as_str()).fact("need", overdrawn);
         let mut lack = overdrawn.saturating_sub(self.coming_back(account));

@@ -35,12 +35,13 @@ pub(crate) struct ApiKeys(Rc<RefCell<KeyTable>>);
 
 #[derive(Debug, Default)]
 struct KeyTable {
-    keys: Vec<Rc<AccessKey>>,
-    /// Number of the first key.
-    first: u32,
+    keys: Vec<(KeyNumber, Rc<AccessKey>)>,
+    /// Number of the next key.
+    next: u32,
 }
 
-/// A key with a name. A number is never reused, so that a key that a reload removed is not taken for another one.
+/// A key with a name. It keeps its number through a reload that leaves name and secret. No number is reused, so that a key
+/// that a reload removed is not taken for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyNumber(u32);
 
@@ -54,8 +55,8 @@ pub(crate) enum KeyCheck {
     Expired,
 }
 
-/// A key, with the header that held it.
-type HeldKey = (Vec<u8>, KeyNumber, Rc<AccessKey>);
+/// The number of a key, with the header that held it.
+type HeldKey = (Vec<u8>, KeyNumber);
 
 /// The key that the last request of a connection has shown.
 #[derive(Default)]
@@ -79,8 +80,7 @@ impl ApiKeys {
     pub(crate) fn replace(&self, keys: Vec<ConfiguredKey>) -> KeyChanges {
         let mut table = self.0.borrow_mut();
         let old = std::mem::take(&mut table.keys);
-        table.first = table.first.saturating_add(u32::try_from(old.len()).unwrap_or(u32::MAX));
-        let find = |name: &str| old.iter().find(|key| key.is_named && key.name() == name);
+        let find = |name: &str| old.iter().map(|(_, key)| key).find(|key| key.is_named && key.name() == name);
         let mut changes = KeyChanges::default();
         // An empty key in the configuration would admit every client that sends an empty one.
         let keys = keys.into_iter().filter(|key| key.secret != KeySecret::Text(String::new()));
@@ -98,13 +98,23 @@ impl ApiKeys {
                 }
                 _ => {}
             }
-            table.keys.push(Rc::new(key));
+            let is_same = |old: &&(KeyNumber, Rc<AccessKey>)| {
+                old.1.digest == key.digest && old.1.is_named == key.is_named && old.1.name() == key.name()
+            };
+            let number = match old.iter().find(is_same) {
+                Some((number, _)) => *number,
+                None => {
+                    table.next = table.next.saturating_add(1);
+                    KeyNumber(table.next)
+                }
+            };
+            table.keys.push((number, Rc::new(key)));
         }
-        let is_gone =
-            |old: &&Rc<AccessKey>| old.is_named && !table.keys.iter().any(|key| key.name() == old.name());
-        changes.named.extend(old.iter().filter(is_gone).map(|key| ("remove", key.name().to_owned())));
-        let plain = |keys: &[Rc<AccessKey>]| -> Vec<KeyDigest> {
-            keys.iter().filter(|key| !key.is_named).map(|key| key.digest).collect()
+        let stays = |old: &AccessKey| table.keys.iter().any(|(_, key)| key.name() == old.name());
+        let gone = old.iter().map(|(_, key)| key).filter(|key| key.is_named && !stays(key));
+        changes.named.extend(gone.map(|key| ("remove", key.name().to_owned())));
+        let plain = |keys: &[(KeyNumber, Rc<AccessKey>)]| -> Vec<KeyDigest> {
+            keys.iter().map(|(_, key)| key).filter(|key| !key.is_named).map(|key| key.digest).collect()
         };
         changes.plain = plain(&old) != plain(&table.keys);
         changes
@@ -116,9 +126,13 @@ impl ApiKeys {
     }
 
     pub(super) fn get(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
+        self.held(number).filter(|key| !key.is_expired())
+    }
+
+    fn held(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
         let table = self.0.borrow();
-        let place = usize::try_from(number.0.checked_sub(table.first)?).ok()?;
-        table.keys.get(place).filter(|key| !key.is_expired()).cloned()
+        let found = table.keys.iter().find(|(of, _)| *of == number);
+        found.map(|(_, key)| Rc::clone(key))
     }
 
     /// Finds the key of a request; `shown` is that of the request before on its connection.
@@ -129,10 +143,8 @@ impl ApiKeys {
         let Some(line) = key_line(headers) else { return KeyCheck::Unknown };
         let mut shown = shown.0.borrow_mut();
         let again = shown.as_ref().filter(|(before, ..)| before[..].ct_eq(line).into());
-        let known = match again {
-            Some((_, number, key)) if number.0 >= self.0.borrow().first => Some((*number, Rc::clone(key))),
-            _ => presented(headers).and_then(|key| self.find(&digest_of(&key))),
-        };
+        let same = again.and_then(|(_, number)| Some((*number, self.held(*number)?)));
+        let known = same.or_else(|| presented(headers).and_then(|key| self.find(&digest_of(&key))));
         match known {
             None => {
                 *shown = None;
@@ -141,7 +153,7 @@ impl ApiKeys {
             Some((_, key)) if key.is_expired() => KeyCheck::Expired,
             Some((number, key)) => {
                 if again.is_none() {
-                    *shown = Some((line.to_owned(), number, Rc::clone(&key)));
+                    *shown = Some((line.to_owned(), number));
                 }
                 KeyCheck::Key(number, key)
             }
@@ -150,10 +162,9 @@ impl ApiKeys {
 
     fn find(&self, digest: &KeyDigest) -> Option<(KeyNumber, Rc<AccessKey>)> {
         let table = self.0.borrow();
-        let numbered = (table.first..).map(KeyNumber).zip(&table.keys);
         // Every key is compared, so that the time does not reveal which one fits.
-        numbered.fold(None, |found, (number, key)| match bool::from(key.digest.ct_eq(digest)) {
-            true => Some((number, Rc::clone(key))),
+        table.keys.iter().fold(None, |found, (number, key)| match bool::from(key.digest.ct_eq(digest)) {
+            true => Some((*number, Rc::clone(key))),
             false => found,
         })
     }
@@ -173,9 +184,10 @@ impl ApiKeys {
             }),
         ];
         let table = self.0.borrow();
-        for (name, help, value) in families.iter().filter(|_| table.keys.iter().any(|key| key.is_named)) {
+        let keys = || table.keys.iter().map(|(_, key)| key).filter(|key| key.is_named);
+        for (name, help, value) in families.iter().filter(|_| keys().next().is_some()) {
             page.family(name, MetricKind::Counter, help);
-            for key in table.keys.iter().filter(|key| key.is_named) {
+            for key in keys() {
                 page.sample(name, &[("key", key.name())], value(key));
             }
         }
