@@ -74,7 +74,12 @@ fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models(
     let model = |name: &str, flags: &str, port: u16| {
         format!("  {name}:\n    cmd: llama-server -m /a.gguf {flags}\n    proxy: http://127.0.0.1:{port}\n")
     };
-    for (flags, listens) in [("--port 9000", 9000), ("", 8080), ("--port 9001 --port 9000", 9000)] {
+    for (flags, listens) in [
+        ("--port 9000", 9000),
+        ("", 8080),
+        ("--port 9001 --port 9000", 9000),
+        ("--port ${PORT} --port 9000", 9000),
+    ] {
         let expected = format!(
             "a.yaml:2: requests for `a` go to port 9001, but its command listens on port {listens}; write `--port ${{PORT}}` \
              and leave `proxy` out"
@@ -89,7 +94,7 @@ fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models(
     assert_eq!(
         told(&(model("a", "--port 9000", 9000) + &model("b", "--port 9000", 9000))),
         [
-            "a.yaml:5: `a`, `b` all listen on port 9000, so that only one of them is loaded at a time; pass `${PORT}` to each command instead \
+            "a.yaml:5: `a`, `b` all listen on port 9000, so only one of them can be loaded at a time; pass `${PORT}` to each command instead \
           of a number"
         ]
     );

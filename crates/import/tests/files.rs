@@ -96,7 +96,7 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
             network without the router's keys; write `-p 127.0.0.1:9000:8080`",
         "swap.yaml:29: stopping `whisper` ends docker, but maybe not its container; run it with --rm and --init, and \
             set `stop`, for example \"docker stop NAME\"",
-        "swap.yaml:33: `whisper`, `tts` all listen on port 9000, so that only one of them is loaded at a time; pass `${PORT}` to \
+        "swap.yaml:33: `whisper`, `tts` all listen on port 9000, so only one of them can be loaded at a time; pass `${PORT}` to \
             each command instead of a number",
         "swap.yaml:40: the group `main` has no effect; models run together whenever they fit in memory, and idle \
             models are evicted first",

@@ -296,7 +296,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -s h -l help -d 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l url -d 'The same as an option' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l model -d 'Model to ask for; by default the first that the server lists' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l depths -d 'Prompt depths in tokens, e.g. 1k,16k' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l depths -d 'Prompt depths in tokens, e.g. 1k,16k; by default 1k,2k,4k,8k, as far as the context goes' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l answer -d 'Largest answer, in tokens' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l patience -d 'Time limit for one answer' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l pid -d 'Process id of the server, if it is not found by its port' -r

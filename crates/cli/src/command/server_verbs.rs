@@ -181,10 +181,9 @@ pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
 
 pub(crate) fn reload(arguments: &Reload) -> Result<ExitCode, ServerVerbError> {
     let answer = arguments.server.server().ask_json(Method::GET, "/models?reload=1", &Value::Null)?;
-    let models = answer["data"].as_array().map_or(0, Vec::len);
     let notes = answer["reload"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let notes: String = notes.map(|note| format!("\n{note}")).collect();
-    done(format_args!("the configuration was read again; models listed: {models}{notes}"))
+    done(format_args!("the configuration was read again{notes}"))
 }
 
 /// Prints what was done.

@@ -107,10 +107,12 @@ impl Account {
         claimed.saturating_sub(self.capacity())
     }
 
-    /// Granted claims beyond the limit: runs were measured to take more than they were granted.
+    /// Granted claims of several runs beyond the limit: they were measured to take more than they were granted. A single
+    /// run stays; its next load is refused.
     pub(crate) fn overclaimed(&self) -> Bytes {
-        let granted = self.claims.iter().filter(|claim| !claim.granted.is_zero());
-        granted.map(|claim| claim.bytes).sum::<Bytes>().saturating_sub(self.limit())
+        let granted = || self.claims.iter().filter(|claim| !claim.granted.is_zero());
+        let sum: Bytes = granted().map(|claim| claim.bytes).sum();
+        if granted().count() > 1 { sum.saturating_sub(self.limit()) } else { Bytes::ZERO }
     }
 
     /// Memory for all claims together now.

@@ -58,6 +58,21 @@ fn a_model_measured_beyond_its_hosts_budget_is_refused_each_time_with_both_figur
 }
 
 #[test]
+fn of_two_models_that_together_take_more_than_the_budget_the_idle_one_leaves() {
+    let mut desk =
+        Desk::set_up(&[20], &[7, 7], |_, _| {}, |settings| settings.cards[0].card.kind = CardKind::Host);
+    let first = desk.loaded(0);
+    let second = desk.loaded(1);
+    measured(&mut desk, first, 7);
+    assert_eq!(desk.stopped(), [], "nothing is over");
+    measured(&mut desk, second, 13);
+    desk.send(SchedulerEvent::Measured { run: first, used: vec![(CardId::new("card0"), gib(13))] });
+    let stopped: Vec<RunId> = desk.stopped().into_iter().map(|(run, _)| run).collect();
+    assert_eq!(stopped, [first], "the one that was used longest ago");
+    assert_eq!(desk.state(1), ModelState::Ready);
+}
+
+#[test]
 fn a_changed_section_forgets_what_was_measured() {
     let mut desk = desk(10, 6);
     let run = desk.loaded(0);

@@ -310,6 +310,24 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_a_reload_leaves_is_the_same_for_a_request_under_way_and_a_removed_one_is_not() {
+        let keys = ApiKeys::new(plain(&["alpha", "beta"]));
+        let shown = ShownKey::default();
+        let number = |value: &str| match keys.check(&header("x-api-key", value), &ShownKey::default()) {
+            KeyCheck::Key(number, _) => number,
+            other => panic!("{other:?}"),
+        };
+        let (alpha, beta) = (number("alpha"), number("beta"));
+        assert!(matches!(keys.check(&header("x-api-key", "beta"), &shown), KeyCheck::Key(..)));
+        keys.replace(plain(&["gamma", "alpha"]));
+        assert!(keys.get(alpha).is_some() && keys.get(beta).is_none());
+        assert_eq!(number("alpha"), alpha);
+        assert!(matches!(keys.check(&header("x-api-key", "beta"), &shown), KeyCheck::Unknown));
+        // A number is not used again.
+        assert!(number("gamma") != alpha && number("gamma") != beta);
+    }
+
+    #[test]
     fn a_reload_tells_which_keys_have_changed_and_keeps_what_they_have_used() {
         let key = |name: &str, text: &str| ConfiguredKey {
             requests_per_minute: std::num::NonZeroU32::new(1),

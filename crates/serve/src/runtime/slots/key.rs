@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(reason(""), "the header of its model cannot be read");
         fs::write(folder.path().join("a-00001-of-00002.gguf"), "GGUF").unwrap();
         for (flags, why) in [
-            ("--slot-save-path /tmp", "folder of their own"),
+            ("--slot-save-path /tmp", "folder for slots"),
             ("--embeddings", "no answers"),
             ("-md /b.gguf", "draft"),
             ("--lora /l.gguf", "adapters"),

@@ -93,10 +93,10 @@ fn what_cannot_be_translated_is_refused_in_words() {
         (Endpoint::Generate, request)
     };
     for ((endpoint, request), words) in [
-        (chat("format", json!("xml")), "`format` is"),
-        (chat("format", json!([])), "`format` is"),
-        (chat("think", json!("much")), "`think` is"),
-        (chat("think", json!(3)), "`think` is"),
+        (chat("format", json!("xml")), "`format` must be"),
+        (chat("format", json!([])), "`format` must be"),
+        (chat("think", json!("much")), "`think` must be"),
+        (chat("think", json!(3)), "`think` must be"),
         (chat("options", json!({"top_k": "x"})), "option \"top_k\""),
         (chat("options", json!([])), "not a valid request of this API"),
         (generate("template", json!("{{ .Prompt }}")), "--chat-template"),
