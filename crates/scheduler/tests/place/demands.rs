@@ -20,18 +20,6 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
     );
 }
 
-#[test]
-fn of_several_cards_only_those_that_lack_room_are_named() {
-    let (a, mut b) = (limit("a", 40), limit("b", 40));
-    b.reserve = Bytes::gib(30);
-    let PlacementVerdict::Never(never) = placed(&Ledger::new(vec![a, b]), &declared(60), &[], &[]) else {
-        panic!("60 GiB on 50");
-    };
-    let said = never.reason.to_string();
-    let both = "on 2 cards together the model takes 61440 MiB\n    b has 10240 MiB available, but the model needs 30720 MiB";
-    assert!(said.contains(both), "{said}");
-}
-
 /// A line has room for the first cause alone.
 #[test]
 fn the_largest_cause_comes_first_and_empty_cards_hold_no_other_processes() {
