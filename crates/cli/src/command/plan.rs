@@ -163,7 +163,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     room.doubt(&options, &mut plan);
     let planned = |options: &Options, cards: &[Card]| arguments.plan_of(options, cards);
     room.limit_context(&options, &mut plan, &planned);
-    room.doubt_hints(&options, &mut plan.hints, &planned);
+    plan.warnings.extend(room.doubt_hints(&options, &mut plan.hints, &planned));
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;

@@ -119,11 +119,12 @@ impl Facts {
         (fits && !self.is_unified() && self.guard.is_none()).then_some((free, asked))
     }
 
-    /// Memory that the failed load had placed on the cards.
+    /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some programs print first.
     fn placed_by_load(&self) -> Bytes {
-        let attempt = self.refusal().map_or(self.progress.attempt, |refusal| refusal.attempt);
-        let buffers = self.buffers.iter().filter(|buffer| buffer.on_card && buffer.attempt == attempt);
-        buffers.map(|buffer| buffer.size).sum()
+        let Some(refusal) = self.refusal() else { return Bytes::ZERO };
+        let buffers =
+            self.buffers.iter().filter(|buffer| buffer.on_card && buffer.attempt == refusal.attempt);
+        buffers.map(|buffer| buffer.size).filter(|size| Some(*size) != refusal.asked).sum()
     }
 
     /// Memory on the cards of earlier loads; a load that failed has given its memory back.

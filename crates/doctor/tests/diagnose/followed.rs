@@ -236,6 +236,7 @@ fn a_refusal_beside_free_memory_is_not_laid_on_the_host() {
 fn an_estimate_of_ollama_that_fits_explains_no_refusal() {
     let text = "time=2026-01-03T10:00:01Z level=INFO source=sched.go:777 msg=\"new model will fit in available VRAM in single GPU, loading\" available=11953307648 required=\"10.8 GiB\"\n\
         time=2026-01-03T10:00:01Z level=INFO source=memory.go:356 msg=\"offload to cuda\" memory.available=\"[11.1 GiB]\" memory.required.full=\"10.8 GiB\" memory.required.kv=\"1.0 GiB\" memory.weights.total=\"7.9 GiB\"\n\
+        load_tensors:        CUDA0 model buffer size =  8148.38 MiB\n\
         ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8148.38 MiB on device 0: cudaMalloc failed: out of memory\n\
         llama_model_load: error loading model: unable to allocate CUDA0 buffer\n";
     let said = judged(text);

@@ -88,6 +88,8 @@ fn an_answer_that_the_host_cannot_hold_is_none_to_paste() {
     assert!(text(&unknown.stdout).contains("--n-cpu-moe 35"));
 
     let plan = plimsoll(&["plan", "--card", "3060", "--host", "16GiB", "-m", model, "-c", "16384"]);
+    let said = unwrapped(&plan.stdout);
+    assert!(said.contains("warning: no advice makes it fit: with --n-cpu-moe"), "{said}");
     let told = unwrapped(&plan.stdout);
     assert!(told.contains("hint: --n-cpu-moe 35") && !told.contains("MiB, fits  each"), "{told}");
 }

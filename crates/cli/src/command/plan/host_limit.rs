@@ -2,7 +2,7 @@
 //!
 //! The search itself considers the cards only.
 
-use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint};
+use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint, Reason};
 use plimsoll_flags::Options;
 use plimsoll_planner::Plan;
 use plimsoll_planner::fit::{CardLine, Dimension, Fit, FitAnswer, NextStep, RequestChange, edited};
@@ -62,7 +62,7 @@ impl Room {
         for answer in &mut fit.answers {
             self.limit_answer(options, answer, planned)?;
         }
-        self.doubt_hints(options, &mut fit.hints, planned);
+        fit.warnings.extend(self.doubt_hints(options, &mut fit.hints, planned));
         Ok(())
     }
 
@@ -104,8 +104,15 @@ impl Room {
         Ok(())
     }
 
-    /// Takes back that a hint is enough where it moves more to the host than the host has.
-    pub(super) fn doubt_hints(&self, options: &Options, hints: &mut Vec<Hint>, planned: Planner<'_>) {
+    /// Takes back that a hint is enough where it moves more to the host than the host has. The result says so, if no hint
+    /// is enough any more.
+    pub(super) fn doubt_hints(
+        &self,
+        options: &Options,
+        hints: &mut Vec<Hint>,
+        planned: Planner<'_>,
+    ) -> Option<Reason> {
+        let mut lacks = None;
         for hint in hints.iter_mut().filter(|hint| hint.enough) {
             let mut cards = self.cards.clone();
             let words = match (&hint.advice, hint.advice.flags()) {
@@ -120,10 +127,17 @@ impl Room {
             let Ok(changed) = Options::from_argv(&words) else { continue };
             let changed = changed.merged_over(options);
             let doubt = planned(&changed, &cards).and_then(|plan| self.host(&plan, &changed));
-            hint.enough = doubt.is_none_or(|(_, fits)| fits);
+            if let Some((doubt, false)) = doubt {
+                hint.enough = false;
+                let flags = hint.advice.flags().unwrap_or_else(|| "one more card".to_owned());
+                lacks.get_or_insert((flags, doubt));
+            }
         }
         // A further card saves nothing on the others; it is advice only where the model then fits.
         hints.retain(|hint| hint.enough || hint.advice != Advice::AnotherCard);
+        let (flags, doubt) = lacks.filter(|_| hints.iter().all(|hint| !hint.enough))?;
+        let text = format!("no advice makes it fit: with {flags}, {}", doubt.text);
+        Some(Reason::new("host_memory_lacks", text))
     }
 }
 
