@@ -322,9 +322,8 @@ impl Daemon {
             let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
             if busy > 0 {
                 let answers = counted(busy, "answer");
-                let are = if busy == 1 { "is" } else { "are" };
                 tracing::info!(
-                    "stopping once {answers} in progress {are} finished; a second signal stops at once"
+                    "finishing {answers} in progress, then stopping; a second signal stops at once"
                 );
             }
             ending.end_feeds();

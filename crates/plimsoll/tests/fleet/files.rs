@@ -251,7 +251,7 @@ fn no_file_but_those_of_an_offered_model_is_given_and_to_hosts_alone() {
     assert_eq!(status, 416);
     let store = fleet.store.address();
     plimsoll(&["revoke", "h1", "--store", &store, "--folder", fleet.identity(0).to_str().unwrap()]);
-    fleet.hosts[0].told("counts no more");
+    fleet.hosts[0].told("is no longer valid");
     assert_eq!(fleet.visit(Shown::Host(&host)).ask(&fetch), Err(()));
 }
 

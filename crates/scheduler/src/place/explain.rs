@@ -287,7 +287,9 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
     let at_best = |account: &Account| {
         let staying = account.claims().iter().filter(|claim| stays(tenants, claim.run));
         let held: Bytes = staying.map(|claim| claim.bytes).sum();
-        Card { free: account.capacity().saturating_sub(held), ..account.card().clone() }
+        // The model takes more than its plan on each card, as was measured.
+        let beyond = held + query.learned.measured + query.learned.lacked;
+        Card { free: account.capacity().saturating_sub(beyond), ..account.card().clone() }
     };
     // Hints are computed for the memory that the cards could give, not for what is free now.
     let cards: Vec<Card> = usable().map(at_best).collect();
