@@ -443,6 +443,7 @@ impl FleetNode {
     }
 
     fn fall_silent(&mut self, now: Duration, cause: String, effects: &mut Vec<FleetEffect>) {
+        self.trust.was_silent = true;
         let since = self.silent.as_ref().map_or(now, |(since, _)| *since);
         self.silent = Some((since, cause));
         for claim in std::mem::take(&mut self.claims).into_values() {

@@ -38,13 +38,20 @@ pub(crate) struct SourceTrust {
     /// Where the news come from now, and where the view at hand came from.
     pub(crate) from: NewsSource,
     pub(crate) read_from: NewsSource,
+    /// The store did not answer this host since it was last read itself. News of another host do not change that.
+    pub(crate) was_silent: bool,
     /// Hosts that sent records that the store does not have, since when.
     doubted: BTreeMap<String, Duration>,
 }
 
 impl Default for SourceTrust {
     fn default() -> Self {
-        Self { from: NewsSource::Store, read_from: NewsSource::Store, doubted: BTreeMap::new() }
+        Self {
+            from: NewsSource::Store,
+            read_from: NewsSource::Store,
+            was_silent: false,
+            doubted: BTreeMap::new(),
+        }
     }
 }
 

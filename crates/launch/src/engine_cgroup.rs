@@ -231,10 +231,10 @@ mod tests {
         let own = std::process::id();
         for (controllers, members, cause) in [
             ("cpu pids\n", vec![own], "no memory controller"),
-            ("memory\n", vec![own, 1], "holds process 1"),
-            ("memory\n", vec![own, u32::MAX], "holds process 4294967295"),
+            ("memory\n", vec![own, 1], "contains process 1"),
+            ("memory\n", vec![own, u32::MAX], "contains process 4294967295"),
             // A process of another PID namespace.
-            ("memory\n", vec![0, own], "holds process 0"),
+            ("memory\n", vec![0, own], "contains process 0"),
         ] {
             let home = delegated(controllers, &members);
             let error = take_memory_controller(home.path(), own).unwrap_err();

@@ -322,9 +322,7 @@ impl Daemon {
             let busy = runtime.snapshot().models.iter().map(|model| model.in_flight).sum::<u32>();
             if busy > 0 {
                 let answers = counted(busy, "answer");
-                tracing::info!(
-                    "finishing {answers} in progress, then stopping; a second signal stops at once"
-                );
+                tracing::info!("stopping after the end of {answers}; a second signal stops at once");
             }
             ending.end_feeds();
             tokio::select! {

@@ -65,6 +65,7 @@ impl FleetNode {
             (false, _) => {}
         }
         self.silent = None;
+        self.trust.was_silent &= self.trust.from != NewsSource::Store;
         view.distrusted = std::mem::take(&mut self.view.distrusted);
         let before = std::mem::replace(&mut self.view, view);
         self.trust.read_from = self.trust.from.clone();
@@ -77,7 +78,7 @@ impl FleetNode {
     /// fleet a source.
     fn may_be_restored(&self, reading: &FleetView) -> bool {
         let own = reading.states.get(&self.settings.name).map(|state| state.revision);
-        self.silent.is_some() || own.is_some_and(|revision| revision < self.registration.state_written)
+        self.trust.was_silent || own.is_some_and(|revision| revision < self.registration.state_written)
     }
 
     /// Leaves the host that tells the news for the store itself. News of the store are not doubted.

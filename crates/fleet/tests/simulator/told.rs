@@ -322,6 +322,9 @@ fn what_a_host_told_of_a_store_that_was_restored_since_is_no_lie() {
         tell(&mut node, at(0), FleetEvent::Read { revision, records: later.clone() });
         if is_silent {
             tell(&mut node, at(1), FleetEvent::StoreSilent { cause: "no connection".to_owned() });
+            // Meanwhile the host tells its news again.
+            tell(&mut node, at(1), FleetEvent::NewsFrom(host("h1")));
+            tell(&mut node, at(1), FleetEvent::Read { revision, records: later.clone() });
         }
         let before = node.incarnation().to_owned();
         tell(&mut node, at(2), FleetEvent::NewsFrom(NewsSource::Store));
