@@ -11,7 +11,7 @@ use plimsoll_base::{Order, Reason};
 use super::candidate::percent;
 use super::cause::Cause;
 use super::facts::{LineOrigin, Quote};
-use super::formats::known_words;
+use super::formats::is_word;
 use super::log_prefix::without_prefix;
 use super::program::LogProgram;
 
@@ -44,7 +44,7 @@ impl<'a> TextClassifier<'a> {
         let mut is_ours = false;
         let lines = report.iter().flat_map(|(_, text)| text.lines());
         for word in lines.flat_map(|line| words(without_prefix(line))) {
-            is_ours |= is_of_subject(&word);
+            is_ours |= is_word("subject", &word);
             if let Some((known, _)) = KNOWN.words.get_key_value(&*word) {
                 *counts.entry(known).or_default() += 1.0;
             }
@@ -189,10 +189,6 @@ fn shares(counts: &BTreeMap<&'static str, f64>, program: Option<LogProgram>) -> 
     let odds: Vec<f64> = KNOWN.causes.iter().zip(&sums).map(odds).collect();
     let whole: f64 = odds.iter().sum();
     KNOWN.causes.iter().copied().zip(odds.iter().map(|odds| odds / whole)).collect()
-}
-
-fn is_of_subject(word: &str) -> bool {
-    known_words("subject").iter().any(|(known, _)| *known == word)
 }
 
 /// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes.

@@ -26,9 +26,9 @@ use crate::line::clean;
 use crate::pattern::Pattern;
 
 pub(crate) use self::search::{PhraseHit, hits, rows_in};
-pub(crate) use self::shapes::{fits, shapes};
+pub(crate) use self::shapes::{captured, fits, shapes};
 pub(crate) use self::table::{LineSign, rows};
-pub(crate) use self::words::{has_any, words as known_words};
+pub(crate) use self::words::{has_any, is_word, words as known_words};
 
 /// Adds the fields of a line that contains a phrase of `pattern`.
 pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::classifier::words;
 use super::facts::{Facts, LineOrigin, LineSource};
-use super::formats::known_words;
+use super::formats::{is_word, known_words};
 use super::log_prefix::{unit_of, without_prefix};
 use super::pattern::Pattern;
 
@@ -27,7 +27,7 @@ pub(super) fn is_healthy(report: &[(LineOrigin, String)]) -> bool {
         let is_asked_for = line.contains("15/TERM") || line.contains("SIGTERM");
         for word in words(without_prefix(line)) {
             all += 1;
-            grammar += usize::from(known_words("grammar").iter().any(|(known, _)| *known == word));
+            grammar += usize::from(is_word("grammar", &word));
             let of_failure = || known_words("failure").iter().any(|(start, _)| word.starts_with(start));
             fails |= !is_asked_for && of_failure();
         }

@@ -4,7 +4,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::formats::{LineSign, rows_in, shapes};
+use super::formats::{LineSign, captured, rows_in};
 use super::line::shortened;
 use super::pattern::Pattern;
 use super::sign::CauseSign;
@@ -83,7 +83,7 @@ fn asked(line: &str) -> Option<Bytes> {
 
 /// Finds `device 0`, `GPU 0` or a buffer's name such as `CUDA0`.
 fn device(line: &str) -> Option<String> {
-    shapes("device").find_map(|shape| Some(shape.captures(line)?.get(1)?.as_str().to_owned()))
+    captured("device", line).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use plimsoll_base::{End, Hint, Reason, Stage};
 
 use super::diagnosis::{Diagnosis, by_rules};
 use super::facts::LineSource;
-use super::formats::shapes;
+use super::formats::captured;
 use super::last_lines::{LastLinesFinding, read_last_lines};
 use super::line::shortened;
 use super::reader::LogReader;
@@ -178,14 +178,13 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
 /// The name of the flag in a line about one, without its value: clients read it, and a value may be a secret.
 fn flag_in(line: &str) -> Option<&str> {
     // A short flag has a few letters; anything longer may be a value that begins with a hyphen.
-    let flags = ["long_flag", "short_flag"].into_iter().flat_map(shapes);
-    flags.filter_map(|shape| Some(shape.captures(line)?.get(1)?.as_str())).next()
+    captured("long_flag", line).or_else(|| captured("short_flag", line))
 }
 
 /// The level of a line of llama.cpp, such as the I of `0.00.029.779 I slot release: …`.
 // `common/log.cpp:common_log_entry::print @ b10605`: the time, then a letter for the level.
 fn level(line: &str) -> Option<&str> {
-    shapes("level").find_map(|shape| Some(shape.captures(line)?.get(1)?.as_str()))
+    captured("level", line)
 }
 
 /// Whether a line may explain an end of this kind.

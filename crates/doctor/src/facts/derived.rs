@@ -5,7 +5,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::{CardChoice, Facts, FailedAllocation, MemoryPlace, Purpose, Quote, Sighting};
+use super::{CardChoice, Facts, FailedAllocation, MemoryPlace, PlacedBuffer, Purpose, Quote, Sighting};
 use crate::pattern::Pattern;
 
 impl Facts {
@@ -43,11 +43,15 @@ impl Facts {
         self.last_refusals().next_back()
     }
 
+    /// Buffers that the failed load had placed on the cards.
+    pub(crate) fn load_buffers(&self) -> impl Iterator<Item = &PlacedBuffer> {
+        let attempt = self.refusal().map_or(self.progress.attempt, |refusal| refusal.attempt);
+        self.buffers.iter().filter(move |buffer| buffer.on_card && buffer.attempt == attempt)
+    }
+
     /// Memory that the failed load had placed on the cards for `purpose`.
     pub(crate) fn placed(&self, purpose: Purpose) -> Bytes {
-        let attempt = self.refusal().map_or(self.progress.attempt, |refusal| refusal.attempt);
-        let buffers = self.buffers.iter().filter(|buffer| buffer.attempt == attempt);
-        buffers.filter(|buffer| buffer.on_card && buffer.purpose == purpose).map(|buffer| buffer.size).sum()
+        self.load_buffers().filter(|buffer| buffer.purpose == purpose).map(|buffer| buffer.size).sum()
     }
 
     /// The image encoder of a model found no room beside it.
@@ -122,9 +126,7 @@ impl Facts {
     /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some programs print first.
     fn placed_by_load(&self) -> Bytes {
         let Some(refusal) = self.refusal() else { return Bytes::ZERO };
-        let buffers =
-            self.buffers.iter().filter(|buffer| buffer.on_card && buffer.attempt == refusal.attempt);
-        buffers.map(|buffer| buffer.size).filter(|size| Some(*size) != refusal.asked).sum()
+        self.load_buffers().map(|buffer| buffer.size).filter(|size| Some(*size) != refusal.asked).sum()
     }
 
     /// Memory on the cards of earlier loads; a load that failed has given its memory back.

@@ -1,14 +1,15 @@
 //! Regular expressions for kinds of lines: log prefixes, aborts of engines, source code, configuration and documents.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use regex_lite::Regex;
 
-/// The kind of line that each regular expression of `shapes.tsv` tells.
-static SHAPES: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
-    // A test compiles every row.
-    written().into_iter().filter_map(|(kind, shape, _)| Some((kind, Regex::new(&shape).ok()?))).collect()
-});
+/// A kind of line, an expression of `shapes.tsv`, and the same compiled once it is asked for.
+type LineShape = (&'static str, String, OnceLock<Option<Regex>>);
+
+// Compiled one by one: a server's first log line needs two of them, and all take a millisecond of its thread.
+static SHAPES: LazyLock<Vec<LineShape>> =
+    LazyLock::new(|| written().into_iter().map(|(kind, shape, _)| (kind, shape, OnceLock::new())).collect());
 
 /// Kind, expression and example of each row, with the parts put in.
 fn written() -> Vec<(&'static str, String, &'static str)> {
@@ -30,7 +31,14 @@ fn written() -> Vec<(&'static str, String, &'static str)> {
 
 /// The expressions of one kind, in the order of the table.
 pub(crate) fn shapes(kind: &str) -> impl Iterator<Item = &'static Regex> {
-    SHAPES.iter().filter(move |(of, _)| *of == kind).map(|(_, shape)| shape)
+    let of_kind = SHAPES.iter().filter(move |(of, ..)| *of == kind);
+    // A test compiles every row.
+    of_kind.filter_map(|(_, shape, compiled)| compiled.get_or_init(|| Regex::new(shape).ok()).as_ref())
+}
+
+/// The part of a line that the first fitting expression of this kind captures.
+pub(crate) fn captured<'a>(kind: &str, line: &'a str) -> Option<&'a str> {
+    shapes(kind).find_map(|shape| Some(shape.captures(line)?.get(1)?.as_str()))
 }
 
 /// True if a line, without the blanks around it, has a shape of this kind.

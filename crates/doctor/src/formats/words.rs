@@ -24,6 +24,11 @@ pub(crate) fn words(kind: &str) -> &'static [(&'static str, f64)] {
     WORDS.get(kind).map_or(&[], Vec::as_slice)
 }
 
+/// True for a word of this kind.
+pub(crate) fn is_word(kind: &str, word: &str) -> bool {
+    words(kind).iter().any(|(known, _)| *known == word)
+}
+
 /// True if `text` contains a word of this kind.
 pub(crate) fn has_any(kind: &str, text: &str) -> bool {
     words(kind).iter().any(|(word, _)| text.contains(word))

@@ -5,7 +5,7 @@
 //! a program's help text contain no evidence at all. A report from an issue tracker is recognised by its template's
 //! headings.
 
-use crate::formats::{fits, has_any, known_words};
+use crate::formats::{fits, has_any, is_word};
 
 /// Beginning and end of a block of code.
 const FENCE: &str = "```";
@@ -80,7 +80,7 @@ impl MarkdownOutline {
 
     fn is_report(&self) -> bool {
         let is_free = |heading: &String| {
-            heading.split(|c: char| !c.is_alphabetic()).any(|word| is_known("heading", word))
+            heading.split(|c: char| !c.is_alphabetic()).any(|word| is_word("heading", word))
         };
         let is_clear = self.has_title && self.chapters >= CHAPTERS;
         self.is_of_template() || !is_clear && self.headings.iter().any(is_free)
@@ -105,10 +105,6 @@ impl MarkdownOutline {
         let is_titled = self.has_title && self.titles == 1 && has_parts;
         (is_titled || self.titles == 0 && self.chapters > 1) && !self.is_report()
     }
-}
-
-fn is_known(kind: &str, word: &str) -> bool {
-    known_words(kind).iter().any(|(known, _)| *known == word)
 }
 
 /// The numbers of the lines that are evidence in a document, first and last; `None` for any other text.

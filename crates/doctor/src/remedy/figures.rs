@@ -76,12 +76,8 @@ fn has_paged_pool(facts: &Facts) -> bool {
 
 /// Memory that the failed load had placed on one card.
 fn placed_on(facts: &Facts, card: u64, purpose: Purpose) -> Bytes {
-    let attempt = facts.refusal().map_or(facts.progress.attempt, |refusal| refusal.attempt);
-    let buffers = facts.buffers.iter().filter(|buffer| buffer.attempt == attempt && buffer.on_card);
-    buffers
-        .filter(|buffer| buffer.device == card && buffer.purpose == purpose)
-        .map(|buffer| buffer.size)
-        .sum()
+    let buffers = facts.load_buffers().filter(|buffer| buffer.device == card && buffer.purpose == purpose);
+    buffers.map(|buffer| buffer.size).sum()
 }
 
 /// Memory for `purpose`: the refused request, or what was placed on its card.
@@ -97,10 +93,8 @@ fn needed(facts: &Facts, purpose: Purpose) -> Option<Bytes> {
 /// Free memory of the card at the refusal: what was free at the start, less what the load had placed.
 fn room(facts: &Facts) -> Option<Bytes> {
     let refusal = facts.refusal()?;
-    let buffers =
-        || facts.buffers.iter().filter(|buffer| buffer.on_card && buffer.attempt == refusal.attempt);
     // Of several cards, the log may not say which refused, or how much was free on it.
-    let is_one = facts.cards_free.len() <= 1 && buffers().all(|buffer| buffer.device == 0);
+    let is_one = facts.cards_free.len() <= 1 && facts.load_buffers().all(|buffer| buffer.device == 0);
     let card = refusal.device.or(is_one.then_some(0))?;
     let free = facts.cards_free.get(&card).copied().or(facts.card_free.filter(|_| is_one && card == 0))?;
     // An image encoder comes after all buffers of its model.
