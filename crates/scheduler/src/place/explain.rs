@@ -285,11 +285,10 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
         })
     };
     let at_best = |account: &Account| {
-        let staying = account.claims().iter().filter(|claim| stays(tenants, claim.run));
-        let held: Bytes = staying.map(|claim| claim.bytes).sum();
         // The model takes more than its plan on each card, as was measured.
-        let beyond = held + query.learned.measured + query.learned.lacked;
-        Card { free: account.capacity().saturating_sub(beyond), ..account.card().clone() }
+        let beyond = query.learned.measured + query.learned.lacked;
+        let free = beside_pinned(account, tenants).saturating_sub(beyond);
+        Card { free, ..account.card().clone() }
     };
     // Hints are computed for the memory that the cards could give, not for what is free now.
     let cards: Vec<Card> = usable().map(at_best).collect();

@@ -46,11 +46,7 @@ impl Scheduler {
 
     /// Lets runs go from cards whose claims pass their capacity, and keeps those that need not go any more.
     pub(super) fn give_way(&mut self) {
-        let accounts = self.ledger().accounts().iter();
-        let short = accounts.filter(|account| {
-            let for_others = self.settings.gives_way || account.kept().is_some();
-            for_others && !account.overdrawn().is_zero() || !account.overclaimed().is_zero()
-        });
+        let short = self.ledger().accounts().iter().filter(|account| !self.excess(account).is_zero());
         let short: Vec<CardId> = short.map(|account| account.card().id.clone()).collect();
         for card in &short {
             self.make_way(card);
@@ -71,12 +67,17 @@ impl Scheduler {
         }
     }
 
+    /// Claims that have to go: those beyond what other programs leave, where models give way to them, else those beyond the
+    /// card's limit.
+    fn excess(&self, account: &Account) -> Bytes {
+        let gives_way = self.settings.gives_way || account.kept().is_some();
+        if gives_way { account.overdrawn() } else { account.overclaimed() }
+    }
+
     fn make_way(&mut self, card: &CardId) {
         self.give_slack(card);
         let Some(account) = self.ledger().account(card) else { return };
-        let kept = account.kept();
-        let gives_way = kept.is_some() || self.settings.gives_way;
-        let overdrawn = if gives_way { account.overdrawn() } else { account.overclaimed() };
+        let (kept, excess) = (account.kept(), self.excess(account));
         let name = &account.card().name;
         let reason = match kept {
             Some(kept) => format!("{} of {name} are kept free for other programs", kept.bytes),
@@ -85,8 +86,8 @@ impl Scheduler {
             }
             None => format!("other programs take more memory of {name}"),
         };
-        let reason = Reason::new("yields", reason).fact("card", card.as_str()).fact("need", overdrawn);
-        let mut lack = overdrawn.saturating_sub(self.coming_back(account));
+        let reason = Reason::new("yields", reason).fact("card", card.as_str()).fact("need", excess);
+        let mut lack = excess.saturating_sub(self.coming_back(account));
         // What other programs take without an operator's word costs no client its answer.
         let ranks = [LeaveRank::Idle, LeaveRank::Loading, LeaveRank::Busy];
         for rank in ranks.into_iter().take(if kept.is_some() { 3 } else { 1 }) {
@@ -108,7 +109,7 @@ impl Scheduler {
         for (run, slack) in self.state().all_slack(None).into_iter().filter(|(_, slack)| slack.card == *card)
         {
             let Some(account) = self.ledger().account(card) else { return };
-            let (over, held) = (account.overdrawn(), account.held_by(run));
+            let (over, held) = (self.excess(account), account.held_by(run));
             if over.is_zero() {
                 return;
             }
