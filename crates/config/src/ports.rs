@@ -34,7 +34,7 @@ impl ConfiguredModel {
 fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
     let Launch::Command { argv, .. } = &entry.launch else { return None };
     let (asked, flags) = (entry.fixed_port()?, argv.get(own_llama_server(argv)? + 1..)?);
-    let by_flag = flags.iter().rposition(|word| word == "--port").map(|at| flags.get(at + 1));
+    let by_flag = port_flag(flags);
     let by_variable =
         || entry.env.iter().find(|(name, _)| name == "LLAMA_ARG_PORT").map(|(_, port)| port.as_str());
     let port = match by_flag {
@@ -42,8 +42,7 @@ fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
         None => by_variable().unwrap_or(USUAL),
     };
     // A command that listens on the placeholder is told of where it is read.
-    let is_placeholder = |word: &&String| word.contains(PORT);
-    if port.contains(PORT) || by_flag.is_none() && argv.iter().any(|word| is_placeholder(&word)) {
+    if port.contains(PORT) || by_flag.is_none() && argv.iter().any(|word| word.contains(PORT)) {
         return None;
     }
     let port: u16 = port.parse().ok().filter(|port| *port != asked)?;
@@ -52,6 +51,11 @@ fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
         quoted(&entry.name)
     );
     Some(Warning::new(entry.origin.0.clone(), text).hint("write `--port ${PORT}` and leave `proxy` out"))
+}
+
+/// The value of the last `--port`, which is the one that counts; an inner `None` if nothing follows it.
+pub(crate) fn port_flag(words: &[String]) -> Option<Option<&String>> {
+    words.iter().rposition(|word| word == "--port").map(|at| words.get(at + 1))
 }
 
 /// Models that share a port are loaded one at a time, whatever memory is free.

@@ -10,6 +10,7 @@ use super::{Defaults, LlamaSwapReader, Unused, nearest};
 use crate::command;
 use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, ConfigProblem};
+use crate::ports::port_flag;
 use crate::roster::{CHECK, ConfiguredModel, Launch, PORT, RefusedModel};
 
 const READ: [&str; 13] = [
@@ -149,9 +150,7 @@ impl LlamaSwapReader<'_> {
         let stop = self.kept(self.command(node, "cmdStop", &["PORT", "PID"]));
         let line = node.get("cmd").map_or(node.line, |cmd| cmd.line);
         let proxy = self.proxy(node, &argv)?;
-        // Of several `--port`, the last counts.
-        let port = argv.iter().rposition(|argument| argument == "--port").and_then(|at| argv.get(at + 1));
-        let is_fixed = port.is_some_and(|port| !port.contains(PORT));
+        let is_fixed = port_flag(&argv).flatten().is_some_and(|port| !port.contains(PORT));
         if argv.iter().any(|argument| argument.contains(PORT)) && !proxy.contains(PORT) && !is_fixed {
             let line = node.get("proxy").map_or(line, |proxy| proxy.line);
             let what = format!("requests go to {}, but `cmd` listens on `{PORT}`", quoted(&proxy));
