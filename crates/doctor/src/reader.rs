@@ -6,7 +6,7 @@ mod other_text;
 #[cfg(test)]
 mod tests;
 
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 use plimsoll_base::Bytes;
 
 use super::facts::{CardHolder, Facts, LineOrigin, LineSource, LoadStage, OtherDocument, Quote};
@@ -216,7 +216,7 @@ impl LogReader {
 
     fn line(&mut self, quote: &Quote, text: &str) {
         // Plimsoll's own remark names the library that it looked for; no program lacks it.
-        if text.contains("no NVIDIA card is visible") || is_of_client(text) {
+        if holds(text, "no NVIDIA card is visible") || is_of_client(text) {
             return;
         }
         let mut before = None;
@@ -233,8 +233,13 @@ impl LogReader {
 /// `vllm/entrypoints/logger.py:log_inputs`.
 fn is_of_client(text: &str) -> bool {
     const FIELDS: [&str; 3] = ["\"messages\":", "\"prompt\":", "\"content\":"];
-    let is_request = text.contains("Received request ") && text.contains("prompt: ");
-    is_request || FIELDS.iter().any(|field| text.contains(field))
+    let is_request = holds(text, "Received request ") && holds(text, "prompt: ");
+    is_request || FIELDS.iter().any(|field| holds(text, field))
+}
+
+/// A search of every line that has a phrase, so that of `memchr` counts.
+fn holds(text: &str, words: &str) -> bool {
+    memmem::find(text.as_bytes(), words.as_bytes()).is_some()
 }
 
 /// End of the part of a line that was read: the window around the hit covers no more of a long line.

@@ -94,10 +94,18 @@ impl Facts {
         (!self.model.on_host && weights > cards).then_some((weights, cards))
     }
 
-    /// More than a quarter of a card that was in use before the engine's first allocation and covers the
-    /// refused request.
+    /// More than a quarter of a card that others hold, so that the refused request would fit without them: by
+    /// the free memory before the engine's first allocation, else by a table of the card's processes.
     pub(crate) fn taken_before(&self) -> Option<Bytes> {
-        let (card, free) = (self.card_sizes.iter().copied().max()?, self.card_free?);
+        let of_table = self.usage.as_ref().map(|usage| usage.total);
+        let card = self.card_sizes.iter().copied().max().or(of_table)?;
+        let refusing = self.refusing_card();
+        let elsewhere = |card: u64| refusing.is_some_and(|refusing| refusing != card);
+        let holders = self.holders.iter().filter(|holder| !holder.card.is_some_and(elsewhere));
+        let held: Bytes = holders.map(|holder| holder.used).sum();
+        // The table may have been printed while the load held memory.
+        let by_table = (!held.is_zero()).then(|| card.saturating_sub(held) + self.placed_by_load());
+        let free = self.card_free.or(by_table)?;
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         // An arena asks for nearly the whole card, more than any neighbour holds.
         let arena = |asked| is_arena(asked, card) && free.scaled(4, 1) <= card;

@@ -66,11 +66,11 @@ fn is_whole(row: &PatternRow, block: &[u8], start: usize, end: usize) -> bool {
 
 /// The rows whose phrase is in `line`, one per pattern, in the order of the patterns.
 pub(crate) fn rows_in(line: &str) -> Vec<&'static PatternRow> {
-    let mut found: Vec<usize> = hits(line.as_bytes()).map(|hit| hit.row).collect();
+    let mut found = vec![false; rows().len()];
     // A phrase may stand hundreds of times in a long line.
-    found.sort_unstable();
-    found.dedup();
-    let mut found: Vec<&PatternRow> = found.into_iter().map(|row| &rows()[row]).collect();
+    hits(line.as_bytes()).for_each(|hit| found[hit.row] = true);
+    let found = rows().iter().zip(found).filter(|(_, found)| *found);
+    let mut found: Vec<&PatternRow> = found.map(|(row, _)| row).collect();
     found.order_by_key(|row| row.pattern);
     found
 }

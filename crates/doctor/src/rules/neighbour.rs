@@ -118,9 +118,8 @@ fn taken_before(facts: &Facts) -> Option<RuleFinding> {
     let taken = facts.taken_before()?;
     let mut quotes = facts.quotes(&[Pattern::CardFree, Pattern::CardTotals]);
     quotes.push(facts.refusal()?.quote.clone());
-    let text = format!(
-        "{taken} on the card were in use before the program started, and the refused request fits without them"
-    );
+    quotes.extend(facts.holders.iter().max_by_key(|holder| holder.used).map(|holder| holder.quote.clone()));
+    let text = format!("others hold {taken} of the card, and the refused request fits without them");
     Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
 }
 

@@ -140,7 +140,12 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let (cause, weight) = what_lives(facts, torch, total, allocated);
-    let weight = if in_pieces && !little && !fills_by_batch(facts, torch) { Weak } else { weight };
+    let weight = match fills_by_batch(facts, torch) {
+        _ if !in_pieces || little => weight,
+        // A batch explains the lack of room as well as idle blocks do.
+        true if weight != Weak => Fair,
+        _ => Weak,
+    };
     let text = format!(
         "live tensors hold {allocated} of the card's {total}, and the program requested {} more",
         torch.asked
@@ -204,7 +209,10 @@ fn captures_graphs(torch: &TorchRefusal) -> bool {
 /// A training run whose live tensors outweigh what is idle: a smaller batch is what makes room.
 pub(super) fn fills_by_batch(facts: &Facts, torch: &TorchRefusal) -> bool {
     let serves = facts.says_any(&[Pattern::OfVllm, Pattern::OfSglang, Pattern::OfComfyUi]);
-    facts.model.trains && !serves && torch.allocated >= torch.idle && torch.allocated.is_some()
+    // A batch does not explain why much more lies idle than was requested.
+    let idle = torch.idle.unwrap_or(Bytes::ZERO);
+    let idles_much = idle >= torch.asked.scaled(4, 1) && torch.total.is_some_and(|total| idle.scaled(4, 1) >= total);
+    facts.model.trains && !serves && torch.allocated >= torch.idle && torch.allocated.is_some() && !idles_much
 }
 
 fn is_beyond_share(facts: &Facts, total: Bytes, allocated: Bytes) -> bool {

@@ -265,3 +265,23 @@ fn a_wrong_value_of_a_flag_is_about_no_memory_and_a_dense_model_has_no_experts()
     assert_eq!(said.cause, Cause::ModelTooLarge, "{}", said.reason);
     assert!(hints.contains("fewer than 86 layers") && !hints.contains("experts"), "{hints}");
 }
+
+#[test]
+fn a_table_of_processes_that_hold_the_card_outweighs_the_size_of_the_model() {
+    let refused = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8148.38 MiB on device 0: cudaMalloc failed: out of memory\n\
+        llama_model_load: error loading model: unable to allocate CUDA0 buffer\n";
+    let table = |card: u64, used: u64| {
+        format!(
+            "|   {card}  NVIDIA GeForce RTX 3090        Off |   00000000:01:00.0 Off |                  N/A |\n\
+             | 30%   45C    P8              25W / 350W |  {used}MiB /  24576MiB |      0%      Default |\n\
+             |    {card}   N/A  N/A      4321      C   python3                                   {used}MiB |\n"
+        )
+    };
+    let said = judged(&format!("{refused}{}", table(0, 19_210)));
+    assert_eq!(said.cause, Cause::ForeignProcess, "{}", said.reason);
+    // What the others leave is room enough, or they hold another card.
+    for others in [table(0, 900), table(1, 19_210)] {
+        let said = judged(&format!("{refused}{others}"));
+        assert_eq!(said.cause, Cause::ModelTooLarge, "{}", said.reason);
+    }
+}

@@ -145,10 +145,14 @@ impl RoundTally {
 }
 
 impl LoadAnswer {
-    /// Tokens per second after the first one, by the server's own clock if it reports one.
+    /// Tokens per second after the first one, by the server's own clock if it reports one; `None` for an answer
+    /// that is too short for a rate.
     pub fn speed(&self) -> Option<f64> {
+        /// The time of one or two tokens is that of the clock's reading.
+        const FEWEST: u64 = 4;
         // The first token's time is mostly prompt processing, so it is left out of both counts.
-        let tokens = self.answer_tokens.unwrap_or(self.pieces).checked_sub(1).filter(|tokens| *tokens > 0)?;
+        let tokens = self.answer_tokens.unwrap_or(self.pieces).checked_sub(1);
+        let tokens = tokens.filter(|tokens| *tokens >= FEWEST)?;
         let time = self.whole.checked_sub(self.first_token)?.as_secs_f64();
         let ours =
             u32::try_from(tokens).ok().map(f64::from).filter(|_| time > 0.0).map(|tokens| tokens / time);

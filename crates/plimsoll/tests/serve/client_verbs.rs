@@ -212,6 +212,16 @@ fn a_reload_says_what_it_changed_and_what_waits_for_a_restart() {
     );
     assert_eq!(failed(&plimsoll(&daemon, "old", &["ps"])).0, Some(1));
     assert!(printed(&plimsoll(&daemon, "new", &["ps"])).contains("alpha"));
+    // A model that cannot be loaded is named at once.
+    let lacking = "\n[models.lacking]\nflags = ['-m', '/no/such/file.gguf']\n";
+    let text = std::fs::read_to_string(daemon.config_file()).unwrap();
+    std::fs::write(daemon.config_file(), text + lacking).unwrap();
+    let said = printed(&plimsoll(&daemon, "new", &["reload"]));
+    assert!(said.starts_with("the configuration was read again\n1 model changed\n"), "{said}");
+    assert!(
+        said.contains("\nwarning: lacking cannot be loaded: ") && said.contains("/no/such/file.gguf"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -102,8 +102,9 @@ impl Runtime {
         self.foresee(all).await;
     }
 
-    /// Logs the need of these models; those that can never run here show as failed.
-    pub(crate) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
+    /// Logs the need of these models, and returns what stops or troubles one; those that can never run here show
+    /// as failed.
+    pub(crate) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) -> Vec<String> {
         let _turn = self.forecasting.lock().await;
         let entries: Vec<ConfiguredModel> =
             models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();
@@ -119,6 +120,7 @@ impl Runtime {
         // A survey that panicked gives no forecast; each load surveys anew anyway.
         let forecasts = looked.await.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
+        let mut troubles = Vec::new();
         for (model, forecast) in models.into_iter().zip(forecasts) {
             let Forecast { name, text, warnings, refused, hints, profile, demand, .. } = forecast;
             for extension in &self.extensions {
@@ -127,6 +129,7 @@ impl Runtime {
             self.statuses.with(model, |status| status.profile = profile.map(Rc::new));
             for warning in warnings {
                 tracing::warn!("{name}: {}", in_a_line(&warning));
+                troubles.push(format!("warning: {name}: {}", in_a_line(&warning)));
             }
             // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
@@ -134,6 +137,7 @@ impl Runtime {
                 continue;
             };
             tracing::warn!("model {name:width$}  {text}");
+            troubles.push(format!("warning: {name} {text}"));
             for hint in hints {
                 tracing::warn!("hint: {name}: {hint}");
             }
@@ -142,6 +146,7 @@ impl Runtime {
                 .with(model, |status| status.told = Some(reason.clone()));
             self.submit(SchedulerEvent::ForecastFailed { model, reason });
         }
+        troubles
     }
 
     fn introduce_cards(&self) {

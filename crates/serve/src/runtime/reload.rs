@@ -2,11 +2,25 @@
 
 use plimsoll_base::counted;
 use std::path::Path;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::{ConfigureError, Runtime};
 use crate::config_error::ReadConfigError;
 use crate::config_file::Config;
 use crate::task::{spawn_blocking, spawn_local};
+
+/// Time for which a reload waits for the forecasts of the changed models; a disk may hang.
+const FORECASTS_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a reload changed, in words, and the forecasts that are being made.
+struct Applied {
+    models: usize,
+    notes: Vec<String>,
+    forecasts: Option<JoinHandle<Vec<String>>>,
+}
 
 impl Runtime {
     /// Takes the warnings of the first reading, which a reload does not repeat.
@@ -17,10 +31,11 @@ impl Runtime {
     /// Reads a configuration, applies it, and logs and returns what it changed; an error changes nothing.
     pub(crate) async fn read_config(&self, path: &Path) -> Result<Vec<String>, ConfigureError> {
         match self.apply_config(path).await {
-            Ok((changed, mut notes)) => {
-                let changed = format!("{} changed", counted(changed, "model"));
+            Ok(Applied { models, mut notes, forecasts }) => {
+                let changed = format!("{} changed", counted(models, "model"));
                 tracing::info!("{}: read again, {changed}", path.display());
                 notes.insert(0, changed);
+                notes.extend(troubles(forecasts).await);
                 Ok(notes)
             }
             Err(error) => {
@@ -31,7 +46,7 @@ impl Runtime {
     }
 
     /// The files may lie on a disk that hangs, so another thread reads them.
-    async fn apply_config(&self, path: &Path) -> Result<(usize, Vec<String>), ConfigureError> {
+    async fn apply_config(&self, path: &Path) -> Result<Applied, ConfigureError> {
         // One after the other, so that the file that was read last is the one that stays.
         let _turn = self.reloading.lock().await;
         let file = path.to_owned();
@@ -74,11 +89,21 @@ impl Runtime {
         let before = self.operator_log.warned.replace(warnings.clone());
         let is_new = |warning: &String| !before.contains(warning);
         notes.extend(warnings.into_iter().filter(is_new).map(|warning| format!("warning: {warning}")));
-        let count = changed.len();
+        let models = changed.len();
         // A model that was removed needs no forecast.
-        let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
-        spawn_local(self.me().foresee(present));
-        Ok((count, notes))
+        let present: Vec<_> = changed.into_iter().filter(|id| self.is_present(*id)).collect();
+        let forecasts = (!present.is_empty()).then(|| spawn_local(self.me().foresee(present)));
+        Ok(Applied { models, notes, forecasts })
+    }
+}
+
+/// What stops or troubles a changed model.
+async fn troubles(forecasts: Option<JoinHandle<Vec<String>>>) -> Vec<String> {
+    let Some(forecasts) = forecasts else { return Vec::new() };
+    match timeout(FORECASTS_WITHIN, forecasts).await {
+        // A task that panicked has logged it.
+        Ok(told) => told.unwrap_or_default(),
+        Err(_) => vec!["the changed models are still being checked; the log will name those that cannot be loaded".to_owned()],
     }
 }
 
