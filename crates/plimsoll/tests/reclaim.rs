@@ -145,7 +145,7 @@ fn the_unit_takes_one_step_by_its_name_and_there_is_no_other_step() {
         // The build folder belongs to an ordinary user.
         code => {
             assert_eq!(code, Some(2));
-            assert!(text(&output.stderr).contains("would give root"), "{}", text(&output.stderr));
+            assert!(text(&output.stderr).contains("could replace it"), "{}", text(&output.stderr));
         }
     }
     let mut step = Command::cargo_bin("plimsoll").unwrap();

@@ -138,7 +138,7 @@ impl ConfigCheck {
         let (engine, host) = (settings.engine.as_deref(), runtime::this_host());
         let mut models = runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
         for ((model, entry), left_out) in models.iter_mut().zip(&entries).zip(&left_out) {
-            model.judge_flags(entry, left_out);
+            model.judge_flags(entry, engine, left_out);
         }
         answers.end();
         Ok(Self { cards: limits, models })

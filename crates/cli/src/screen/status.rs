@@ -109,7 +109,7 @@ pub(crate) fn marks(status: &Value) -> String {
         let failure = in_a_line(&mark["failure"]["reason"]);
         let why = if failure.is_empty() { mark["text"].as_str().unwrap_or_default() } else { &failure };
         // Reasons of failures begin with the name.
-        let of = name(&mark["model"]).filter(|name| !why.starts_with(name));
+        let of = name(&mark["model"]).or(mark["name"].as_str()).filter(|name| !why.starts_with(name));
         let of = of.map_or_else(String::new, |name| format!(" {name}"));
         let colon = if why.is_empty() { "" } else { ": " };
         let times = mark["failure"]["times"].as_u64().filter(|times| *times > 1);

@@ -20,7 +20,12 @@ rules! {
 
 fn went_on(facts: &Facts) -> bool {
     let fatal = !facts.refusals.is_empty() || facts.torch.is_some();
-    !fatal && facts.says_any(&[Pattern::Serves, Pattern::Works])
+    !fatal && !broke(facts) && facts.says_any(&[Pattern::Serves, Pattern::Works])
+}
+
+/// The program ended by a fault of a kernel or by a check of its own, whatever it was warned of before.
+fn broke(facts: &Facts) -> bool {
+    facts.says_any(&[Pattern::IllegalAccess, Pattern::OffBus, Pattern::Assertion]) || !facts.xids.is_empty()
 }
 
 /// False for errors of a missing or wrong driver, which do not indicate a limit
@@ -66,6 +71,7 @@ fn lock_refused(facts: &Facts) -> Option<RuleFinding> {
         .filter_map(|pattern| Some(&facts.seen(pattern)?.last))
         .find(|last| last.origin == line.origin && last.line > line.line);
     Some(match next {
+        Some(_) if broke(facts) => return None,
         Some(next) if !facts.ran_out() => {
             let text = "locking the model in host memory is optional";
             RuleFinding::new(Cause::NotOom, Strong, text, [line, next.clone()]).by(SubCause::Optional)

@@ -209,9 +209,9 @@ fn captures_graphs(torch: &TorchRefusal) -> bool {
 /// A training run whose live tensors outweigh what is idle: a smaller batch is what makes room.
 pub(super) fn fills_by_batch(facts: &Facts, torch: &TorchRefusal) -> bool {
     let serves = facts.says_any(&[Pattern::OfVllm, Pattern::OfSglang, Pattern::OfComfyUi]);
-    // A batch does not explain why much more lies idle than was requested.
+    // A batch does not explain why more lies idle than was requested, and much of the card.
     let idle = torch.idle.unwrap_or(Bytes::ZERO);
-    let idles_much = idle >= torch.asked.scaled(4, 1) && torch.total.is_some_and(|total| idle.scaled(4, 1) >= total);
+    let idles_much = idle >= torch.asked && torch.total.is_some_and(|total| idle.scaled(8, 1) >= total);
     facts.model.trains && !serves && torch.allocated >= torch.idle && torch.allocated.is_some() && !idles_much
 }
 

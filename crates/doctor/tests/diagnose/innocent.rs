@@ -196,3 +196,17 @@ fn a_failure_in_a_machine_s_journal_is_found() {
         assert_eq!(found.cause, cause, "{line}: {}", found.reason);
     }
 }
+
+#[test]
+fn a_warning_that_was_survived_explains_no_crash_after_it() {
+    let text = "warning: failed to mlock 1073741824-byte buffer (after previously locking 0 bytes): Cannot allocate memory\n\
+        Try increasing RLIMIT_MEMLOCK ('ulimit -l' as root).\n\
+        llama_kv_cache:      CUDA0 KV buffer size =  1024.00 MiB\n\
+        main: server is listening on http://127.0.0.1:8080 - starting the main loop\n\
+        CUDA error: an illegal memory access was encountered\n\
+        /src/ggml/src/ggml-cuda/ggml-cuda.cu:84: CUDA error\n";
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, text.as_bytes());
+    let said = diagnose(&reader.finish());
+    assert_eq!(said.cause, Cause::DriverOrHw, "{}", said.reason);
+}

@@ -29,6 +29,10 @@ fn a_training_run_fills_a_card_by_its_batch_and_idle_blocks_prove_nothing() {
                 has a total capacity of 23.57 GiB of which 190.00 MiB is free. Including non-PyTorch memory, this process has 23.38 GiB memory in use. Of the allocated memory \
                 12.04 GiB is allocated by PyTorch, and 10.87 GiB is reserved by PyTorch but unallocated.";
     assert_eq!(judged(much, "python train.py").cause, FragmentationCachingAllocator);
+    let loss = "  File \"loss.py\", line 3, in forward\n    return F.cross_entropy(logits, labels)\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate \
+                3.91 GiB. GPU 0 has a total capacity of 47.41 GiB of which 1.62 GiB is free. Including non-PyTorch memory, this process has 45.78 GiB memory in use. Of the \
+                allocated memory 35.02 GiB is allocated by PyTorch, and 10.24 GiB is reserved by PyTorch but unallocated.";
+    assert_eq!(judged(loss, "").cause, FragmentationCachingAllocator);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::server::LoadTarget;
 const CALM: Duration = Duration::from_millis(20);
 /// Interval of progress reports during a round.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// Readings of a test with a time limit whose rounds are paced; a verdict needs about half of them.
+/// Readings of a test whose rounds are paced; a verdict needs about half of them.
 const READINGS: u32 = 40;
 /// Pause after a round without an answer.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -63,12 +63,15 @@ impl SoakLimit {
         self.requests.map_or(u64::MAX, |most| most.saturating_sub(results.requests))
     }
 
-    /// The requests of a round that takes its part of the time limit, by the pace so far.
+    /// The requests of a round that takes its part of both limits, of the time by the pace so far.
     fn paced(&self, results: &SoakResults, held: Duration, clients: usize) -> u64 {
         let least = u64::try_from(clients).unwrap_or(u64::MAX);
-        let Some(time) = self.time else { return u64::MAX };
-        let part = u128::from(results.requests) * (time / READINGS).as_millis();
-        u64::try_from(part / held.as_millis().max(1)).unwrap_or(u64::MAX).max(least)
+        let of_time = |time: Duration| {
+            let part = u128::from(results.requests) * (time / READINGS).as_millis();
+            u64::try_from(part / held.as_millis().max(1)).unwrap_or(u64::MAX)
+        };
+        let of_requests = self.requests.map_or(u64::MAX, |most| most / u64::from(READINGS));
+        self.time.map_or(u64::MAX, of_time).min(of_requests).max(least)
     }
 }
 
@@ -132,7 +135,9 @@ impl SoakRun<'_> {
             self.results.add(tally);
             // Measured after an empty round too: a server that refuses may still be leaking.
             self.look().await;
-            if answered.elapsed() >= settings.give_up {
+            // Nothing more is asked of a server that failed the whole last round.
+            let is_last = settings.limit.is_reached(&self.results, self.start.elapsed());
+            if answered.elapsed() >= settings.give_up || (is_empty && is_last) {
                 self.results.note("the server no longer answers".to_owned());
                 self.results.broke_off = true;
                 break;

@@ -67,8 +67,8 @@ fn a_changed_configuration_is_read_again() {
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), text.replace("alpha", "omega")).unwrap();
     let said = printed(&plimsoll(&daemon, "", &["reload"]));
-    assert_eq!(said, "the configuration was read again\n2 models changed\n");
-    daemon.told("plimsoll.toml: read again, 2 models changed");
+    assert_eq!(said, "the configuration was read again\n2 models changed: omega, alpha\n");
+    daemon.told("plimsoll.toml: read again, 2 models changed: omega, alpha");
     until("omega is listed", || printed(&plimsoll(&daemon, "", &["ps"])).contains("omega"));
     std::fs::write(daemon.config_file(), "[models").unwrap();
     let (status, error) = failed(&plimsoll(&daemon, "", &["reload"]));
@@ -191,9 +191,12 @@ fn a_load_after_an_unload_waits_for_the_model_to_leave() {
 
 #[test]
 fn an_engine_that_ends_at_once_is_an_answer_of_load() {
-    let daemon = Setup::new().model("alpha", "612MiB", "fail=crash_at_load", "").start();
-    let (status, error) = failed(&plimsoll(&daemon, "", &["load", "alpha"]));
-    assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: alpha: "), "{error}");
+    let daemon =
+        Setup::new().model("alpha", "612MiB", "fail=crash_at_load", "aliases = ['other']").start();
+    for name in ["alpha", "other"] {
+        let (status, error) = failed(&plimsoll(&daemon, "", &["load", name]));
+        assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: alpha: "), "{error}");
+    }
     let listed = printed(&plimsoll(&daemon, "", &["status"]));
     let failures = listed.lines().filter(|line| line.contains("  failed ") || line.contains("  refused"));
     assert_eq!(failures.count(), 1, "{listed}");
@@ -217,7 +220,7 @@ fn a_reload_says_what_it_changed_and_what_waits_for_a_restart() {
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), text + lacking).unwrap();
     let said = printed(&plimsoll(&daemon, "new", &["reload"]));
-    assert!(said.starts_with("the configuration was read again\n1 model changed\n"), "{said}");
+    assert!(said.starts_with("the configuration was read again\n1 model changed: lacking\n"), "{said}");
     assert!(
         said.contains("\nwarning: lacking cannot be loaded: ") && said.contains("/no/such/file.gguf"),
         "{said}"

@@ -88,7 +88,7 @@ fn the_page_needs_nothing_else() {
     let engine = Engine::start("events=1");
     let arguments = ["--requests", "160", "--depths", "8", "--html", &page];
     let (_, json) = soak(&engine.url(), &arguments);
-    assert_eq!((&json["requests"], &json["rounds"], &json["looks"]), (&160.into(), &8.into(), &8.into()));
+    assert_eq!((&json["requests"], &json["rounds"], &json["looks"]), (&160.into(), &40.into(), &40.into()));
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && page.contains("request 160"));
     for foreign in ["<script", "src=", "href=", "url("] {

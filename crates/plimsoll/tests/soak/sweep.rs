@@ -105,7 +105,7 @@ fn rows_during_which_the_model_was_stopped_are_marked_and_no_verdict() {
 fn a_sweep_shows_growth_per_token_and_speed_at_each_depth() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("a.svg");
-    let engine = Engine::start("events=4");
+    let engine = Engine::start("events=16");
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["sweep", &engine.url(), "--depths", "4k,1k,2k", "--json", "--svg"])
         .arg(&picture)

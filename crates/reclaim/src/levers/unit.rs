@@ -15,8 +15,8 @@ const GROUP_WRITES: u32 = 0o020;
 pub enum UnitError {
     #[error("cannot read the owner of {}: {error}; run plimsoll from its installed path", path.display())]
     Look { path: PathBuf, error: io::Error },
-    #[error("a unit that runs {} as root would give root to all users who can write {}; install plimsoll \
-        where only root can write, such as /usr/bin", program.display(), place.display())]
+    #[error("a service must not run {}: other users than root, who can write {}, could replace it; install \
+        plimsoll where only root can write, such as /usr/bin", program.display(), place.display())]
     Writable { program: PathBuf, place: PathBuf },
     #[error("the path {} is not valid UTF-8, so no unit can contain it", .0.display())]
     NotText(PathBuf),
@@ -120,7 +120,7 @@ mod tests {
         for (path, loose, sound) in [(program.as_path(), 0o757, 0o755), (folder.path(), 0o777, 0o755)] {
             mode(path, loose);
             let error = program_of(&program, owner).unwrap_err().to_string();
-            assert!(error.contains("would give root"), "{error}");
+            assert!(error.contains("could replace it"), "{error}");
             mode(path, sound);
         }
         assert!(program_of(&program, owner).is_ok());

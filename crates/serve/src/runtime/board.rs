@@ -100,6 +100,13 @@ impl Runtime {
     pub(super) fn document(&self, after: u64) -> Value {
         let mut document = self.overview();
         document["marks"] = json!(self.board.marks.after(after));
+        for mark in list(&mut document["marks"]) {
+            // A model that was removed is in no list.
+            let id = mark["model"].as_u64().and_then(|id| u32::try_from(id).ok()).map(ModelId);
+            if let Some(id) = id.filter(|id| !self.is_present(*id)) {
+                mark["name"] = json!(self.entry(id).name);
+            }
+        }
         if after == 0 {
             let marks = self.earlier_marks().into_iter().chain(list(&mut document["marks"]).map(Value::take));
             document["marks"] = marks.collect();

@@ -17,7 +17,8 @@ const FORECASTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a reload changed, in words, and the forecasts that are being made.
 struct Applied {
-    models: usize,
+    /// Names of the models that were added, removed or changed.
+    models: Vec<String>,
     notes: Vec<String>,
     forecasts: Option<JoinHandle<Vec<String>>>,
 }
@@ -32,7 +33,7 @@ impl Runtime {
     pub(crate) async fn read_config(&self, path: &Path) -> Result<Vec<String>, ConfigureError> {
         match self.apply_config(path).await {
             Ok(Applied { models, mut notes, forecasts }) => {
-                let changed = format!("{} changed", counted(models, "model"));
+                let changed = named(&models);
                 tracing::info!("{}: read again, {changed}", path.display());
                 notes.insert(0, changed);
                 notes.extend(troubles(forecasts).await);
@@ -89,11 +90,23 @@ impl Runtime {
         let before = self.operator_log.warned.replace(warnings.clone());
         let is_new = |warning: &String| !before.contains(warning);
         notes.extend(warnings.into_iter().filter(is_new).map(|warning| format!("warning: {warning}")));
-        let models = changed.len();
+        let models = changed.iter().map(|id| self.entry(*id).name.clone()).collect();
         // A model that was removed needs no forecast.
         let present: Vec<_> = changed.into_iter().filter(|id| self.is_present(*id)).collect();
         let forecasts = (!present.is_empty()).then(|| spawn_local(self.me().foresee(present)));
         Ok(Applied { models, notes, forecasts })
+    }
+}
+
+/// How many models changed, and the first of them.
+fn named(models: &[String]) -> String {
+    const MOST: usize = 8;
+    let names = models.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let changed = format!("{} changed", counted(models.len(), "model"));
+    match models.len() {
+        0 => changed,
+        1..=MOST => format!("{changed}: {names}"),
+        more => format!("{changed}: {names} and {} more", more - MOST),
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) struct FoundProgram {
     engine: Vec<String>,
     /// The first word of the command line.
     word: String,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl FoundProgram {

@@ -24,7 +24,8 @@ pub(crate) struct Load {
 }
 
 pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
-    let Load { model, server } = arguments;
+    let server = &arguments.server;
+    let model = &own_name(server, &arguments.model);
     let order = || server.ask_json(Method::POST, "/models/load", &json!({ "model": model }));
     let (mut answer, ordered) = (order(), Instant::now());
     // One that was told to leave is gone in a moment, unless it still answers.
@@ -43,7 +44,6 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
     loop {
         let status = server.ask_json(Method::GET, "/api/status", &Value::Null)?;
         let is_asked = |entry: &&Value| entry["name"].as_str() == Some(model);
-        // An alias is not in this list.
         let entry = status["models"].as_array().into_iter().flatten().find(is_asked);
         let is_over = asked.elapsed() >= DECIDED_WITHIN;
         match entry.map(|entry| {
@@ -71,4 +71,18 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
             _ => return done(format_args!("{model} is being loaded; `plimsoll ps` shows when it is ready")),
         }
     }
+}
+
+/// The name of a model that may be asked for by an alias; the lists of the server show names alone.
+fn own_name(server: &ServerAddress, asked: &str) -> String {
+    // A server that does not list its models answers the load all the same.
+    let listed = server.ask_json(Method::GET, "/v1/models", &Value::Null).unwrap_or_default();
+    let is_alias = |model: &&Value| {
+        let mut aliases = model["aliases"].as_array().into_iter().flatten();
+        aliases.any(|alias| alias == asked)
+    };
+    let models = || listed["data"].as_array().into_iter().flatten();
+    let has_name = models().any(|model| model["id"] == asked);
+    let aliased = models().find(is_alias).filter(|_| !has_name);
+    aliased.and_then(|model| model["id"].as_str()).unwrap_or(asked).to_owned()
 }

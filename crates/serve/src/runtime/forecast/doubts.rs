@@ -12,6 +12,7 @@ use plimsoll_probe::HostMemory;
 
 use super::{Forecast, asked};
 use crate::runtime::operator_log::in_a_line;
+use crate::runtime::survey::FoundProgram;
 
 /// The memory of this machine's host.
 pub(crate) fn this_host() -> Option<HostRoom> {
@@ -33,9 +34,14 @@ impl Forecast {
 
     /// Tells of flags that the figure leaves out: nothing where the engine lists them in its help, and no start where the
     /// engine does not.
-    pub(crate) fn judge_flags(&mut self, entry: &ConfiguredModel, left_out: &FlagsLeftOut) {
+    pub(crate) fn judge_flags(
+        &mut self,
+        entry: &ConfiguredModel,
+        engine: Option<&[String]>,
+        left_out: &FlagsLeftOut,
+    ) {
         for (flag, place) in &left_out.0 {
-            let known = flag.argument.as_deref().and_then(|argument| is_known(entry, argument));
+            let known = flag.argument.as_deref().and_then(|argument| is_known(entry, engine, argument));
             let reason = match known {
                 Some(true) => continue,
                 Some(false) => {
@@ -55,10 +61,13 @@ impl Forecast {
 }
 
 /// Whether the engine of a command lists a flag in its help; `None` where it cannot be asked.
-fn is_known(entry: &ConfiguredModel, argument: &str) -> Option<bool> {
+fn is_known(entry: &ConfiguredModel, engine: Option<&[String]>, argument: &str) -> Option<bool> {
     let Launch::Command { argv, .. } = &entry.launch else { return None };
-    let word = argv.get(own_llama_server(argv)?)?;
-    let program = find_program(Path::new(word), None, std::env::var_os("PATH").as_deref()).ok()?;
+    let at = own_llama_server(argv)?;
+    let written = find_program(Path::new(argv.get(at)?), None, std::env::var_os("PATH").as_deref());
+    // The engine that stands in for a `llama-server` that is missing.
+    let instead = || FoundProgram::of(entry, engine).ok().filter(|_| at == 0).map(|found| found.path);
+    let program = written.ok().or_else(instead)?;
     // A shell script may start the engine anywhere (a container), and start it whatever it is asked.
     if engine::is_shell_script(&program) {
         return None;
