@@ -284,7 +284,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l model -d 'Mod
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l clients -d 'Concurrent requests' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l depths -d 'Prompt depths in tokens, used in turn' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l answer -d 'Largest answer, in tokens' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l round -d 'Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer with --for]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l round -d 'Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer in a short soak]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l patience -d 'Time limit for one answer' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l give-up -d 'End the soak when the server has given no answer for this long' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l least -d 'Ignore growth below this, in bytes per request' -r
