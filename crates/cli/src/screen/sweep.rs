@@ -103,8 +103,8 @@ impl SweepReport<'_> {
             if let (Some(slope), Some(first), Some(last)) = (slope(&curve), curve.first(), curve.last()) {
                 writeln!(
                     out,
-                    "{name}: {slope:.0} B more for each token of depth, first use of the engine included; {} at the start, \
-                        {} at {} tokens",
+                    "{name}: {slope:.0} B more for each token of depth (median of all pairs of depths); {} at the start, {} at \
+                        {} tokens",
                     first.1, last.1, last.0
                 )?;
             }

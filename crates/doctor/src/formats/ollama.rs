@@ -1,8 +1,10 @@
 //! Reader of figures that ollama prints: the cards at its start, and its memory estimate before a load.
 
+use plimsoll_base::Bytes;
+
 use crate::facts::{Facts, OllamaEstimate, Quote};
 use crate::pattern::Pattern;
-use crate::sizes::{after, all, behind};
+use crate::sizes::{after, all, behind, count_after};
 
 pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {
     match pattern {
@@ -16,9 +18,15 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
     }
 }
 
-/// `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`:
+/// `msg="new model will fit in available VRAM in single GPU, loading" … available=24512036864 required="13.3 GiB"` of
+/// `server/sched.go:pickBestFullFitByLibrary`, or `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`:
 /// `llm/memory.go:log`.
 fn estimate(text: &str, quote: &Quote) -> Option<OllamaEstimate> {
+    if let Some(available) = count_after(text, "available=").map(Bytes::new) {
+        let full = after(text, "required=")?;
+        let (is_of_one_card, quote) = (true, quote.clone());
+        return Some(OllamaEstimate { full, available, is_of_one_card, weights: None, cache: None, quote });
+    }
     let cards = behind(text, "memory.available=")?;
     // Several cards stand in one bracket, and the model may use all of them.
     let cards = cards.split(']').next().unwrap_or(cards);

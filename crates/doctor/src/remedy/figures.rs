@@ -158,10 +158,14 @@ pub(super) enum QuantisedCache {
 pub(super) fn quantised_cache(facts: &Facts) -> Option<QuantisedCache> {
     // Blocks of 32 values in 34 bytes, where f16 takes 64: `ggml-common.h:block_q8_0`.
     const TYPE: (u64, u64) = (34, 64);
+    /// Of a model whose log does not tell.
+    const FEWEST_LAYERS: u64 = 24;
     let whole = Some(QuantisedCache::Whole);
     let figures = || Some((room(facts)?, reserved(facts)?, needed(facts, Purpose::Cache)?));
     let Some((room, reserve, cache)) = figures() else { return whole };
-    let cache = cache.scaled(TYPE.0, TYPE.1);
+    // Builds up to b8799 convert one layer at a time to f16, in memory that the run-time pool takes after the load.
+    let converted = cache.scaled(1, facts.options.layers.unwrap_or(FEWEST_LAYERS).max(1));
+    let cache = cache.scaled(TYPE.0, TYPE.1) + converted;
     if cache + reserve <= room {
         return whole;
     }

@@ -135,6 +135,11 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     let (quote, sub_cause, text) =
         seen.find_map(|(pattern, sub_cause, text)| Some((facts.quote(pattern)?, sub_cause, text)))?;
     // An import that failed may be caught, and the program may go on without the module.
-    let weight = if sub_cause == SubCause::PythonImport { Fair } else { Strong };
+    let imports = sub_cause == SubCause::PythonImport;
+    // The module is there, but built for another version.
+    if imports && facts.says(Pattern::WrongBuild) {
+        return None;
+    }
+    let weight = if imports { Fair } else { Strong };
     Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(sub_cause))
 }

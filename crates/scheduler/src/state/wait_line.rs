@@ -31,7 +31,7 @@ impl StateRef<'_> {
                 format!("waiting for a free slot of {name}; it answers {} now", counted(run, "request"))
             }
             (ModelState::Draining | ModelState::Stopping, _) => {
-                format!("waiting for {name}, which is being restarted")
+                format!("waiting for {name}, which is being stopped and is loaded again if there is room")
             }
             (ModelState::Unloaded | ModelState::Failed, _) => match slot.record.held_back(self.now) {
                 Some(left) => {

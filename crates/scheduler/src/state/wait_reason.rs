@@ -57,7 +57,7 @@ impl StateRef<'_> {
                 ("slot", "the model already serves as many requests as it accepts at once")
             }
             (ModelState::Draining | ModelState::Stopping, _) => {
-                ("load", "the model is being stopped, and will be started again")
+                ("load", "the model is being stopped; it is loaded again if there is room for it then")
             }
             (ModelState::Unloaded | ModelState::Failed, _) => ("load", "the model is not loaded"),
         }

@@ -28,7 +28,7 @@ fn each_step_to_an_answer_is_told() {
     assert_eq!(line(&desk, 1), format!("waiting for 6144 MiB on card0; {patience}"));
     desk.pass(PATIENCE);
     assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded when its answer ends");
-    assert_eq!(line(&desk, 0), "waiting for m0, which is being restarted");
+    assert_eq!(line(&desk, 0), "waiting for m0, which is being stopped and is loaded again if there is room");
     desk.finish(request);
     assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves now");
     desk.ended(run);
