@@ -103,6 +103,7 @@ named! {
         KeepAlive = "keep_alive": "the model stays loaded for some minutes after its last request, as \
             configured",
         HostKilled = "host_oom_killer": "the process was killed because host memory ran out",
+        GroupLimit = "cgroup_limit": "the memory limit of its container or service was reached",
         Killed = "killed": "the process was killed from outside (SIGKILL)",
         HostMemory = "host_ram": "host memory ran out, not card memory",
         Baseline = "baseline_overhead": "the missing memory is the size of an empty CUDA context",

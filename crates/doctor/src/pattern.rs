@@ -66,6 +66,7 @@ patterns! {
     Release, UnifiedSwitch, CardFault, IllegalAccess, DriverFault, DriverMismatch, ProgramFault, WrongBuild,
     // From here on it only matters that the line is there.
     PortTaken,
+    CacheQuantised,
     /// A draft model found no room.
     DraftRefused,
     /// llama.cpp chose no values that fit, because the command line has them.

@@ -91,9 +91,7 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     }
     // Swap and more memory do not enlarge a file system in memory.
     if sub_cause == Some(SubCause::HostMemory) && facts.says(Pattern::SharedMemoryFull) {
-        return vec![hint(
-            "enlarge the shared memory (docker run --shm-size, or --ipc=host), or use fewer DataLoader workers",
-        )];
+        return of_code("shared_memory", None, facts);
     }
     if let Some(share) = facts.small_share().filter(|_| cause == Cause::KvCacheTooLarge) {
         return vec![hint(&share.remedy())];
@@ -104,8 +102,7 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     let of_load =
         [Cause::ModelTooLarge, Cause::KvCacheTooLarge, Cause::ComputeBufferTooLarge].contains(&cause);
     if of_load && facts.says(Pattern::FitGaveUp) {
-        hints
-            .push(hint("or leave out -ngl, -c and -ts, so that llama.cpp chooses values that fit (-fit on)"));
+        hints.extend(of_code("fit_gave_up", None, facts));
     }
     let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
     // The log shows that the cache is not quantised.
@@ -113,16 +110,14 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     if sub_cause == Some(SubCause::WrongBuild)
         && facts.says_any(&[Pattern::CublasCreate, Pattern::CublasInit, Pattern::CublasFailed])
     {
-        hints.push(hint("on a full card cuBLAS cannot start either: nvidia-smi shows how much is free"));
+        hints.extend(of_code("cublas", None, facts));
     }
     match cause {
         // The typed hint comes first: `plan` can compute it for the model at hand.
         Cause::KvCacheTooLarge if matches!(program, None | Some(LogProgram::Llama)) => {
             // llama.cpp refuses a quantised V cache without flash attention.
             if facts.says(Pattern::FlashOff) {
-                hints.push(hint(
-                    "or enable flash attention and store the KV cache as q8_0 (-fa on -ctk q8_0 -ctv q8_0), which halves the cache",
-                ));
+                hints.extend(of_code("flash_off", None, facts));
             } else {
                 match quantised_cache(facts) {
                     Some(QuantisedCache::Whole) => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
@@ -143,13 +138,7 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         // The encoder of images allocates on the card with the first image
         // (`clip.cpp:clip_image_batch_encode`).
         Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
-            let text = match program {
-                Some(LogProgram::Ollama) => {
-                    "leave room for the image encoder, which allocates with the first image"
-                }
-                _ => "leave room for the image encoder, or keep it on the host (--no-mmproj-offload)",
-            };
-            hints.insert(0, hint(text));
+            hints.splice(0..0, of_code("image_room", program, facts));
         }
         _ => {}
     }
@@ -163,32 +152,16 @@ fn of_part(
     program: Option<LogProgram>,
     facts: &Facts,
 ) -> Option<Vec<Hint>> {
-    const BESIDE: &str = "leave room for it beside the model: a shorter context (-c) or fewer layers (-ngl)";
-    const ENCODER: &str = "keep the image encoder on the host (--no-mmproj-offload): {asked} were requested, and \
-        {room} are free || keep the image encoder on the host (--no-mmproj-offload)";
     let is_llama = matches!(program, None | Some(LogProgram::Llama));
-    let texts = match cause {
-        Cause::KvCacheTooLarge => vec![facts.static_share()?.remedy()],
-        Cause::ModelTooLarge if is_llama && facts.refuses_encoder() => {
-            vec![filled(ENCODER, facts)?, BESIDE.to_owned()]
-        }
-        Cause::ModelTooLarge if is_llama && facts.says(Pattern::DraftRefused) => {
-            let text = "keep the draft model on the host (-ngld 0), or load none (omit -md)";
-            vec![text.to_owned(), BESIDE.to_owned()]
-        }
-        Cause::FragmentationCachingAllocator if has_expandable(facts) => {
-            let text = "expandable segments are on already: use a smaller batch or shorter inputs, or release idle \
-                blocks between the steps (torch.cuda.empty_cache())";
-            vec![text.to_owned()]
-        }
-        Cause::Other if sub_cause.is_none() && facts.torch.as_ref()?.has_room() => {
-            let text = "more free memory on the card will not help: read the kernel's log for the driver's reason \
-                (dmesg), compare free host memory and its limits (free -h, ulimit -a), and update driver and PyTorch";
-            vec![text.to_owned()]
-        }
+    let code = match cause {
+        Cause::KvCacheTooLarge => return Some(vec![hint(&facts.static_share()?.remedy())]),
+        Cause::ModelTooLarge if is_llama && facts.refuses_encoder() => "image_encoder",
+        Cause::ModelTooLarge if is_llama && facts.says(Pattern::DraftRefused) => "draft_model",
+        Cause::FragmentationCachingAllocator if has_expandable(facts) => "expandable_segments",
+        Cause::Other if sub_cause.is_none() && facts.torch.as_ref()?.has_room() => "beside_free_memory",
         _ => return None,
     };
-    Some(texts.iter().map(|text| hint(text)).collect())
+    Some(of_code(code, None, facts))
 }
 
 /// The program was started with expandable segments; PyTorch's error only names them.
@@ -209,7 +182,8 @@ mod tests {
         let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.code()).collect();
         let known = |code: &str| {
             let is_sign = CauseSign::ALL.iter().any(|sign| sign.code() == code);
-            is_sign || causes.contains(&code) || SubCause::ALL.iter().any(|sub| sub.code() == code)
+            let is_cause = causes.contains(&code) || SubCause::ALL.iter().any(|sub| sub.code() == code);
+            is_sign || is_cause || include_str!("remedy.rs").contains(&format!("\"{code}\""))
         };
         assert_eq!(rows().count(), REMEDIES.lines().count());
         for RemedyRow { code, program, forms } in rows() {

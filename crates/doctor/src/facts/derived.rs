@@ -131,6 +131,13 @@ impl Facts {
         (fits && !self.is_unified() && self.guard.is_none()).then_some((free, asked))
     }
 
+    /// Free memory of the one card after the load, where that is too little for a library's handle.
+    pub(crate) fn left_after_load(&self) -> Option<Bytes> {
+        let free = self.card_free.filter(|_| self.cards_free.len() <= 1)?;
+        let left = free.saturating_sub(self.load_buffers().map(|buffer| buffer.size).sum());
+        (left < Bytes::mib(128) && self.refusals.is_empty()).then_some(left)
+    }
+
     /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some programs print first.
     fn placed_by_load(&self) -> Bytes {
         let Some(refusal) = self.refusal() else { return Bytes::ZERO };

@@ -160,6 +160,9 @@ pub(super) fn quantised_cache(facts: &Facts) -> Option<QuantisedCache> {
     const TYPE: (u64, u64) = (34, 64);
     /// Of a model whose log does not tell.
     const FEWEST_LAYERS: u64 = 24;
+    if facts.says(Pattern::CacheQuantised) {
+        return None;
+    }
     let whole = Some(QuantisedCache::Whole);
     let figures = || Some((room(facts)?, reserved(facts)?, needed(facts, Purpose::Cache)?));
     let Some((room, reserve, cache)) = figures() else { return whole };

@@ -102,6 +102,11 @@ fn wrong_build(facts: &Facts) -> Option<RuleFinding> {
         !lower.contains("fattn") || lower.contains("fatal error")
     });
     let blas = facts.quote(Pattern::CublasCreate);
+    if let (None, Some(line), Some(left)) = (&build, &blas, facts.left_after_load()) {
+        let text =
+            format!("cuBLAS found no memory for its handle: the load had left {left} of the card free");
+        return Some(RuleFinding::new(Cause::PoolGrowth, Strong, text, [line.clone()]));
+    }
     // On a full card cuBLAS cannot start either.
     let weight = match (&build, facts.ran_out()) {
         (Some(_), _) => Decisive,

@@ -29,12 +29,19 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let lower = line.text.to_ascii_lowercase();
     let is_told = ["oom", "out of memory", "killed process"].iter().any(|words| lower.contains(words));
     let is_of_oomd = lower.contains("due to memory ");
+    // The line that names the process says more than the one that names who asked for memory.
+    let named = facts.seen(Pattern::ProcessKilled).map(|seen| seen.last.clone());
+    let of_group = |line: &Quote| line.text.contains("emory cgroup") || line.text.contains("MEMCG");
     let (text, sub_cause) = match is_told || is_of_oomd {
+        true if of_group(&line) || named.as_ref().is_some_and(of_group) => {
+            let text = "its control group (a container or a service) had reached its limit";
+            (killed_by_kernel(facts, text), SubCause::GroupLimit)
+        }
         true if is_of_oomd => {
             let text = "systemd-oomd killed the processes of a unit because host memory was short";
             (text.to_owned(), SubCause::HostKilled)
         }
-        true => (killed_by_kernel(facts), SubCause::HostKilled),
+        true => (killed_by_kernel(facts, "host memory ran out"), SubCause::HostKilled),
         false => (KILLED.to_owned(), SubCause::Killed),
     };
     // On a unified board GPU memory is host memory, so the kill may be for the model.
@@ -42,20 +49,18 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
         true => (Cause::ModelTooLarge, Fair),
         false => (Cause::NotOom, Strong),
     };
-    // The line that names the process says more than the one that names who asked for memory.
-    let named = facts.seen(Pattern::ProcessKilled).map(|seen| seen.last.clone());
     let quotes = named.into_iter().chain([line]);
     Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause))
 }
 
 /// `Out of memory: Killed process 4242 (llama-server) total-vm:…`: `mm/oom_kill.c:__oom_kill_process`.
-fn killed_by_kernel(facts: &Facts) -> String {
+fn killed_by_kernel(facts: &Facts, why: &str) -> String {
     let name = facts.seen(Pattern::ProcessKilled).and_then(|seen| {
         let at = seen.last.text.to_ascii_lowercase().find("killed process ")?;
         let (name, _) = seen.last.text[at..].split_once('(')?.1.split_once(')')?;
         Some(name)
     });
-    format!("the kernel killed {} because host memory ran out", name.unwrap_or("a process"))
+    format!("the kernel killed {} because {why}", name.unwrap_or("a process"))
 }
 
 const KILLED: &str = "the process printed no error before it was killed: the kernel killed it because host \

@@ -201,7 +201,9 @@ fn what_lives(
 fn captures_graphs(torch: &TorchRefusal) -> bool {
     let of_graphs = |line: &Quote| {
         let line = line.text.to_ascii_lowercase();
-        ["capture_model", "capture cuda graph", "cuda_graph_runner"].iter().any(|words| line.contains(words))
+        ["capture_model", "capture_cudagraphs", "capture cuda graph", "cuda_graph_runner"]
+            .iter()
+            .any(|words| line.contains(words))
     };
     of_graphs(&torch.quote) || torch.frame.as_ref().is_some_and(|frame| of_graphs(&frame.quote))
 }

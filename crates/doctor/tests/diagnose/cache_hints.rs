@@ -70,6 +70,7 @@ fn where_not_even_a_short_context_fits_no_figure_is_named() {
 fn room_is_left_for_the_pool_that_converts_a_quantised_cache() {
     let of_model = "print_info: n_layer = 32\nprint_info: n_embd = 4096\nprint_info: n_vocab = 128256\n";
     let told = hints(&log(of_model).replace("9188 MiB free", "7631 MiB free"));
-    let tokens = told[1].rsplit_once("-c ").and_then(|(_, tokens)| tokens.trim_end_matches(')').parse::<u64>().ok());
+    let tokens =
+        told[1].rsplit_once("-c ").and_then(|(_, tokens)| tokens.trim_end_matches(')').parse::<u64>().ok());
     assert!(tokens.is_some_and(|tokens| (35_000..=36_864).contains(&tokens)), "{told:?}");
 }

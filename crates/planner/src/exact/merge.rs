@@ -53,6 +53,10 @@ impl EngineSizes<'_> {
         let said = |place, kinds: &[BufferKind]| {
             PlanTerm::new(kinds.iter().map(|&kind| transcript.sum(place, kind)).sum(), source.clone())
         };
+        let cache = |cost: &RequestCost| -> Bytes {
+            cost.cards.iter().map(|terms| terms.kv.known()).sum::<Bytes>() + cost.host.kv.known()
+        };
+        let by_formula = cache(&cost);
         let places: Vec<BufferPlace> = places(request.cards).collect();
         for (&place, terms) in places.iter().zip(&mut cost.cards) {
             terms.weights = said(place, &WEIGHTS);
@@ -65,6 +69,12 @@ impl EngineSizes<'_> {
             compute: said(BufferPlace::Host, &[Compute, Other]),
             output: said(BufferPlace::Host, &[Output]),
         };
+        // An engine may keep a cache for fewer layers than the formulas count.
+        if !by_formula.is_zero() {
+            let of_engine = cache(&cost).get();
+            let growth = &mut cost.growth.bytes_per_token;
+            *growth = growth.scaled(of_engine, by_formula.get());
+        }
         // The engine logs the compute buffer of a projector, but not its weights, which follow from the header. It is loaded
         // beside the model, so they add to the engine's.
         if let Some((card, bytes)) = calculator.projector() {

@@ -191,8 +191,7 @@ fn a_load_after_an_unload_waits_for_the_model_to_leave() {
 
 #[test]
 fn an_engine_that_ends_at_once_is_an_answer_of_load() {
-    let daemon =
-        Setup::new().model("alpha", "612MiB", "fail=crash_at_load", "aliases = ['other']").start();
+    let daemon = Setup::new().model("alpha", "612MiB", "fail=crash_at_load", "aliases = ['other']").start();
     for name in ["alpha", "other"] {
         let (status, error) = failed(&plimsoll(&daemon, "", &["load", name]));
         assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: alpha: "), "{error}");

@@ -116,7 +116,10 @@ async fn troubles(forecasts: Option<JoinHandle<Vec<String>>>) -> Vec<String> {
     match timeout(FORECASTS_WITHIN, forecasts).await {
         // A task that panicked has logged it.
         Ok(told) => told.unwrap_or_default(),
-        Err(_) => vec!["the changed models are still being checked; the log will name those that cannot be loaded".to_owned()],
+        Err(_) => vec![
+            "the changed models are still being checked; the log will name those that cannot be loaded"
+                .to_owned(),
+        ],
     }
 }
 
