@@ -9,7 +9,7 @@ use plimsoll_base::{Advice, Hint};
 
 use self::figures::{QuantisedCache, figure, quantised_cache};
 use super::cause::{Cause, SubCause};
-use super::facts::Facts;
+use super::facts::{CardHolder, Facts};
 use super::pattern::Pattern;
 use super::program::LogProgram;
 use super::sign::CauseSign;
@@ -129,8 +129,8 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
             }
         }
         Cause::ForeignProcess => {
-            if let Some(holder) = facts.holders.iter().max_by_key(|holder| holder.used) {
-                let (name, used) = (&holder.name, holder.used);
+            if let Some(CardHolder { name, used, .. }) = facts.holders.iter().max_by_key(|holder| holder.used)
+            {
                 let text = format!("process {name} holds {used}: stop it or move it to another card");
                 hints.insert(0, hint(&text));
             }

@@ -268,8 +268,7 @@ impl Runtime {
     }
 
     fn is_present(&self, model: ModelId) -> bool {
-        let state = self.state.borrow();
-        state.registry.present().any(|(id, _)| id == model)
+        self.state.borrow().registry.is_present(model)
     }
 
     /// Applies a list of models and returns those that have changed; unchanged ones are not touched.

@@ -158,7 +158,7 @@ pub(super) enum QuantisedCache {
 pub(super) fn quantised_cache(facts: &Facts) -> Option<QuantisedCache> {
     // Blocks of 32 values in 34 bytes, where f16 takes 64: `ggml-common.h:block_q8_0`.
     const TYPE: (u64, u64) = (34, 64);
-    /// Of a model whose log does not tell.
+    /// Layers of a model whose log does not tell them.
     const FEWEST_LAYERS: u64 = 24;
     if facts.says(Pattern::CacheQuantised) {
         return None;

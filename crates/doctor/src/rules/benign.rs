@@ -137,9 +137,7 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     // An import that failed may be caught, and the program may go on without the module.
     let imports = sub_cause == SubCause::PythonImport;
     // The module is there, but built for another version.
-    if imports && facts.says(Pattern::WrongBuild) {
-        return None;
-    }
+    let is_other_build = imports && facts.says(Pattern::WrongBuild);
     let weight = if imports { Fair } else { Strong };
-    Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(sub_cause))
+    (!is_other_build).then(|| RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(sub_cause))
 }

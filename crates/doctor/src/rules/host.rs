@@ -31,6 +31,7 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let is_of_oomd = lower.contains("due to memory ");
     // The line that names the process says more than the one that names who asked for memory.
     let named = facts.seen(Pattern::ProcessKilled).map(|seen| seen.last.clone());
+    // In capitals: `task_memcg` stands in the line of any kill.
     let of_group = |line: &Quote| line.text.contains("emory cgroup") || line.text.contains("MEMCG");
     let (text, sub_cause) = match is_told || is_of_oomd {
         true if of_group(&line) || named.as_ref().is_some_and(of_group) => {

@@ -128,23 +128,24 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
         let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
         idles && free < torch.asked && idle + free >= torch.asked
     });
+    let of_batch = fills_by_batch(facts, torch);
     // After a small request a larger one would have failed, whatever lies idle.
     let little = torch.asked.scaled(64, 1) <= total && torch.idle.is_some_and(|idle| idle * 10 < total);
     let foreign = others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1));
     if torch.asked.is_zero()
         || torch.asked >= NO_SIZE
-        || (in_pieces && !fills_by_batch(facts, torch) && !is_full_of_tensors(torch) && !little)
+        || (in_pieces && !of_batch && !is_full_of_tensors(torch) && !little)
         || !is_short(torch)
         || foreign
     {
         return None;
     }
     let (cause, weight) = what_lives(facts, torch, total, allocated);
-    let weight = match fills_by_batch(facts, torch) {
-        _ if !in_pieces || little => weight,
+    let weight = match (in_pieces && !little, of_batch) {
+        (false, _) => weight,
         // A batch explains the lack of room as well as idle blocks do.
-        true if weight != Weak => Fair,
-        _ => Weak,
+        (true, true) if weight != Weak => Fair,
+        (true, _) => Weak,
     };
     let text = format!(
         "live tensors hold {allocated} of the card's {total}, and the program requested {} more",

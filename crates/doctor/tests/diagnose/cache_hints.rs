@@ -74,3 +74,23 @@ fn room_is_left_for_the_pool_that_converts_a_quantised_cache() {
         told[1].rsplit_once("-c ").and_then(|(_, tokens)| tokens.trim_end_matches(')').parse::<u64>().ok());
     assert!(tokens.is_some_and(|tokens| (35_000..=36_864).contains(&tokens)), "{told:?}");
 }
+
+#[test]
+fn a_cache_that_is_quantised_is_not_to_be_quantised() {
+    let refused = "load_tensors:        CUDA0 model buffer size =  4480.00 MiB\nllama_context: n_ctx         = 65536\n\
+        ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\n\
+        llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n";
+    for (line, others) in [
+        (
+            "source=server.go msg=ollama env=\"map[OLLAMA_FLASH_ATTENTION:true OLLAMA_KV_CACHE_TYPE:q8_0]\"\n",
+            "OLLAMA_NUM_PARALLEL=1",
+        ),
+        ("source=server.go msg=ollama OLLAMA_KV_CACHE_TYPE=q8_0\n", "OLLAMA_NUM_PARALLEL=1"),
+        ("$ llama-server -m m.gguf -ctk q8_0 -ctv q8_0\n", "-np"),
+        ("$ llama-server -m m.gguf --cache-type-k q8_0\n", "-np"),
+    ] {
+        let told = hints(&format!("{line}{refused}")).join("\n");
+        assert!(!told.contains("KV cache as q8_0") && !told.contains("TYPE=q8_0"), "{line}{told}");
+        assert!(told.contains(others), "{line}{told}");
+    }
+}

@@ -462,32 +462,17 @@ fn a_full_card_is_not_told_to_give_a_larger_share() {
 }
 
 #[test]
-fn a_cache_that_is_quantised_is_not_to_be_quantised() {
-    let refused = "load_tensors:        CUDA0 model buffer size =  4480.00 MiB\nllama_context: n_ctx         = 65536\n\
-        ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\n\
-        llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n";
-    for (line, others) in [
-        (
-            "source=server.go msg=ollama env=\"map[OLLAMA_FLASH_ATTENTION:true OLLAMA_KV_CACHE_TYPE:q8_0]\"\n",
-            "OLLAMA_NUM_PARALLEL=1",
-        ),
-        ("source=server.go msg=ollama OLLAMA_KV_CACHE_TYPE=q8_0\n", "OLLAMA_NUM_PARALLEL=1"),
-        ("$ llama-server -m m.gguf -ctk q8_0 -ctv q8_0\n", "-np"),
-        ("$ llama-server -m m.gguf --cache-type-k q8_0\n", "-np"),
-    ] {
-        let told = hints(&format!("{line}{refused}"));
-        assert!(!told.contains("KV cache as q8_0") && !told.contains("TYPE=q8_0"), "{line}{told}");
-        assert!(told.contains(others), "{line}{told}");
-    }
-}
-
-#[test]
 fn the_limit_of_a_control_group_and_a_handle_without_room_are_named() {
     let killed = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/system.slice/docker-3f.scope,task=python3,pid=4411\n\
         Memory cgroup out of memory: Killed process 4411 (python3) total-vm:30000000kB, anon-rss:16421000kB, file-rss:0kB\n";
     let said = read(killed);
     assert!(said.reason.to_string().contains("control group"), "{}", said.reason);
     assert!(hints(killed).starts_with("raise the limit (docker run --memory"), "{}", hints(killed));
+
+    let whole = killed
+        .replace("CONSTRAINT_MEMCG", "CONSTRAINT_NONE,task_memcg=/user.slice")
+        .replace("Memory cgroup out", "Out");
+    assert!(read(&whole).reason.to_string().contains("host memory ran out"), "{}", read(&whole).reason);
 
     let handle = "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce GTX 1060) (0000:01:00.0) - 5991 MiB free\n\
         load_tensors:        CUDA0 model buffer size =  4685.30 MiB\nllama_kv_cache:      CUDA0 KV buffer size =  1024.00 MiB\n\

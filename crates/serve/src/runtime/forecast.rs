@@ -128,8 +128,9 @@ impl Runtime {
             }
             self.statuses.with(model, |status| status.profile = profile.map(Rc::new));
             for warning in warnings {
-                tracing::warn!("{name}: {}", in_a_line(&warning));
-                troubles.push(format!("warning: {name}: {}", in_a_line(&warning)));
+                let warning = format!("{name}: {}", in_a_line(&warning));
+                tracing::warn!("{warning}");
+                troubles.push(format!("warning: {warning}"));
             }
             // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {

@@ -137,7 +137,12 @@ impl ModelRegistry {
     /// The models of the configuration, in its order.
     pub(super) fn present(&self) -> impl Iterator<Item = (ModelId, &Rc<ConfiguredModel>)> {
         let numbered = (0..).map(ModelId).zip(&self.entries);
-        numbered.filter(|(id, entry)| self.names.get(&entry.name) == Some(id))
+        numbered.filter(|(id, _)| self.is_present(*id))
+    }
+
+    /// False for a model that was removed.
+    pub(super) fn is_present(&self, id: ModelId) -> bool {
+        self.names.get(&self.entry(id).name) == Some(&id)
     }
 
     fn next(&self) -> ModelId {

@@ -81,8 +81,7 @@ fn own_name(server: &ServerAddress, asked: &str) -> String {
         let mut aliases = model["aliases"].as_array().into_iter().flatten();
         aliases.any(|alias| alias == asked)
     };
-    let models = || listed["data"].as_array().into_iter().flatten();
-    let has_name = models().any(|model| model["id"] == asked);
-    let aliased = models().find(is_alias).filter(|_| !has_name);
+    // A name is never the alias of another model.
+    let aliased = listed["data"].as_array().into_iter().flatten().find(is_alias);
     aliased.and_then(|model| model["id"].as_str()).unwrap_or(asked).to_owned()
 }
