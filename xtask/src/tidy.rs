@@ -12,6 +12,7 @@ use crate::house;
 mod floors;
 mod lock;
 mod shape;
+mod streams;
 mod words;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     };
     let mut findings = floors::check(&imports, &sources);
     findings.extend(shape::check(&sources));
+    findings.extend(streams::check(&sources));
     findings.extend(words::check(sources.iter().chain(&others)));
     findings.extend(lock::check(root));
     let errors = report(&findings);

@@ -16,6 +16,7 @@ mod ending;
 mod explain;
 mod id_map;
 mod order;
+mod printable;
 mod priority;
 mod round;
 
@@ -32,5 +33,6 @@ pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use id_map::{IdHasher, IdMap};
 pub use order::Order;
+pub use printable::{is_control, one_line};
 pub use priority::Priority;
 pub use round::round_u64;

@@ -9,3 +9,4 @@ mod check;
 pub mod command;
 mod report;
 mod screen;
+mod terminal;

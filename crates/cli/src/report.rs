@@ -9,6 +9,8 @@ use std::{fmt, fs};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::terminal;
+
 /// Status where the question has no answer yet: too little was seen.
 pub(crate) const NO_VERDICT: u8 = 3;
 /// Status of a program that SIGPIPE ends, as a shell shows it.
@@ -92,7 +94,7 @@ impl ErrorReport {
                 .map_or((&*text, None), |(text, remedy)| (text, Some(remedy.replace(HINT, "; "))));
             print_error_as_json(self.status, text, remedy.as_deref(), &because);
         }
-        let mut stderr = anstream::stderr().lock();
+        let mut stderr = terminal::stderr();
         let _ = writeln!(stderr, "plimsoll: {text}");
         for cause in because {
             let _ = writeln!(stderr, "  because {cause}");
@@ -137,7 +139,7 @@ pub(crate) fn print_error_as_json(status: u8, text: &str, remedy: Option<&str>, 
     };
     let error = json!({ "error": { "code": code, "text": text, "remedy": remedy, "because": because } });
     // The text on stderr says the same to a reader who has closed stdout.
-    let _ = print(format!("{error:#}\n"));
+    let _ = print_data(format!("{error:#}\n"));
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -148,10 +150,16 @@ struct FailedAct {
     error: io::Error,
 }
 
-/// Writes text to stdout.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), ErrorReport> {
-    let mut stdout = anstream::stdout().lock();
-    let written = stdout.write_all(text.as_ref());
+/// Writes words to stdout.
+pub(crate) fn print(text: impl AsRef<str>) -> Result<(), ErrorReport> {
+    let written = terminal::stdout().write_all(text.as_ref().as_bytes());
+    written.map_err(ErrorReport::of("cannot write to stdout"))
+}
+
+/// Writes data to stdout, which another program or a file gets as it is.
+pub(crate) fn print_data(data: impl AsRef<[u8]>) -> Result<(), ErrorReport> {
+    let mut stdout = terminal::data();
+    let written = stdout.write_all(data.as_ref()).and_then(|()| stdout.flush());
     written.map_err(ErrorReport::of("cannot write to stdout"))
 }
 
@@ -167,7 +175,7 @@ pub(crate) fn print_as(
     let document = serde_json::to_string_pretty(document)? + "\n";
     // Only the document on stdout, so that it can be piped into another program.
     if path == Path::new("-") {
-        return print(document);
+        return print_data(document);
     }
     // The file first: a closed stdout must not cost the result of hours.
     write_file(path, document)?;

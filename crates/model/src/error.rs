@@ -1,5 +1,7 @@
 //! Errors for GGUF headers that can be read but do not describe a valid model.
 
+use plimsoll_base::one_line;
+
 use super::gguf::{GgufError, ValueType};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,7 +10,7 @@ pub enum ModelError {
     #[error(transparent)]
     Key(#[from] GgufError),
 
-    #[error("the header has no key `{key}`; the file is not a model, or was not fully converted")]
+    #[error("the header has no key `{}`; the file is not a model, or was not fully converted", one_line(key))]
     MissingKey { key: String },
 
     #[error(
@@ -16,10 +18,10 @@ pub enum ModelError {
     )]
     Layers { layers: u32, nextn_layers: u32 },
 
-    #[error("key `{key}` lists {found} numbers, but the model has {expected} layers")]
+    #[error("key `{}` lists {found} numbers, but the model has {expected} layers", one_line(key))]
     ListLength { key: String, expected: u32, found: u64 },
 
-    #[error("key `{key}` holds {element}, but not all of them are whole numbers below 2^32")]
+    #[error("key `{}` holds {element}, but not all of them are whole numbers below 2^32", one_line(key))]
     ListValue { key: String, element: ValueType },
 
     #[error("no model file was given")]

@@ -1,7 +1,13 @@
 //! Writer of plain-text tables with aligned columns.
 
-/// Aligns rows of cells: the first column to the left, all others to the right.
+use std::borrow::Cow;
+
+use plimsoll_base::one_line;
+
+/// Aligns rows of cells: the first column to the left, all others to the right. Control characters of a cell are shown.
 pub fn aligned(rows: &[Vec<String>]) -> String {
+    let cells = rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect());
+    let rows: Vec<Vec<Cow<'_, str>>> = cells.collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -9,7 +15,7 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
+    let line = |row: &Vec<Cow<'_, str>>| {
         let cells = row.iter().zip(&widths).enumerate();
         let text: String = cells
             .map(|(column, (cell, width))| match column {
@@ -31,6 +37,7 @@ mod tests {
         let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
         let rows = [row(&["policy", "reserved"]), row(&["é", "1"]), row(&["b"])];
         assert_eq!(aligned(&rows), "policy  reserved\né              1\nb\n");
+        assert_eq!(aligned(&[row(&["a\nb"])]), "a\\nb\n", "a cell makes no row");
         assert_eq!(aligned(&[]), "");
     }
 }

@@ -1,11 +1,14 @@
 //! Lines that fit a width: text broken between words, with an indent from the second line on.
 
+use plimsoll_base::one_line;
+
 /// Breaks `text` into lines of at most `width` characters; a longer word stays whole. Every line but the first
-/// begins with `indent` blanks.
+/// begins with `indent` blanks. Control characters are shown, so the text cannot break a line itself.
 pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let (mut line, mut used) = (String::new(), 0);
     let mut is_begun = false;
+    let text = one_line(text);
     // Blanks at the front and between words stay, since columns are made of them.
     for word in text.split(' ') {
         let length = word.chars().count();
@@ -49,6 +52,7 @@ mod tests {
         assert_eq!(wrapped("a unbreakable b", 3, 1), ["a", " unbreakable", " b"]);
         assert_eq!(wrapped("a  b", 10, 0), ["a  b"], "columns stay");
         assert_eq!([shortened("éééé", 4), shortened("ééééé", 4), shortened("a", 0)], ["éééé", "ééé…", "…"]);
+        assert_eq!(wrapped("a\nb \u{1b}[1m", 20, 0), ["a\\nb \\u{1b}[1m"], "foreign text breaks no line");
         assert_eq!(wrapped("é é é", 3, 0), ["é é", "é"], "characters count, not bytes");
     }
 }

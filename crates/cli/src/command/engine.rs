@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::report::{ErrorReport, print, print_as, status};
+use crate::terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
 fn install(json: Option<&Path>) -> Result<(), ErrorReport> {
     // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
     let program =
-        engine::install(&EngineHome::from_environment()?, |step| report(step, &mut anstream::stderr()))?;
+        engine::install(&EngineHome::from_environment()?, |step| report(step, &mut terminal::stderr()))?;
     show_path(&program, json)
 }
 
@@ -104,7 +105,7 @@ fn list(json: Option<&Path>) -> Result<ExitCode, ErrorReport> {
     // On stderr, so that a script that counts the lines of stdout counts zero.
     if json.is_none() && rows.is_empty() {
         writeln!(
-            anstream::stderr(),
+            terminal::stderr(),
             "no engine is installed\nhint: `plimsoll engine install` installs a CPU engine"
         )?;
     }

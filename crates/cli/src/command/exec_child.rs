@@ -15,6 +15,8 @@ use plimsoll_launch::{
 use plimsoll_wire::control::{EXEC_FAILED, NOT_PERMITTED};
 use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};
 
+use crate::terminal::unchanged_stderr;
+
 /// Exit statuses of shells: program not found, and program not executable.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
@@ -63,7 +65,7 @@ impl Arguments {
 pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(arguments) = Arguments::read(words) else {
         let _ = writeln!(
-            std::io::stderr(),
+            unchanged_stderr(),
             "plimsoll {VERB}: this is an internal command, which only plimsoll itself starts"
         );
         return ExitCode::from(MISUSED);
@@ -122,12 +124,12 @@ fn confine(arguments: &Arguments, command: &mut Command) -> std::io::Result<()> 
 
 fn tell(what: &str, error: Option<&std::io::Error>) {
     if let Some(error) = error {
-        let _ = writeln!(std::io::stderr(), "{NOT_PERMITTED}{what} ({error})");
+        let _ = writeln!(unchanged_stderr(), "{NOT_PERMITTED}{what} ({error})");
     }
 }
 
 fn failed(program: &OsStr, error: &std::io::Error) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "{EXEC_FAILED}{}: {error}", program.to_string_lossy());
+    let _ = writeln!(unchanged_stderr(), "{EXEC_FAILED}{}: {error}", program.to_string_lossy());
     match error.kind() {
         std::io::ErrorKind::NotFound => ExitCode::from(NOT_FOUND),
         _ => ExitCode::from(NOT_EXECUTABLE),

@@ -10,7 +10,8 @@ use clap::Args;
 use plimsoll_flags::Warning;
 use plimsoll_import::{ImportedConfiguration, import};
 
-use crate::report::{ErrorReport, print};
+use crate::report::{ErrorReport, print_data};
+use crate::terminal;
 
 const MORE: &str = "\
 Examples: plimsoll import llama-swap.yaml -o plimsoll.toml
@@ -42,10 +43,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let imported = import(&arguments.source, &|name| std::env::var(name).ok()).map_err(ErrorReport::input)?;
     match &arguments.output {
-        None => print(&imported.toml)?,
+        None => print_data(&imported.toml)?,
         Some(path) => write(path, arguments, &imported)?,
     }
-    let mut stderr = anstream::stderr().lock();
+    let mut stderr = terminal::stderr();
     // A closed stderr must not fail an import that is written.
     let _ = stderr.write_all(told(&arguments.source, &imported).as_bytes());
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,5 @@
 //! Handling of command lines that clap rejects or that ask for help, and the choice of JSON for failures.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -9,6 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 
 use super::Cli;
 use crate::report::print_error_as_json;
+use crate::terminal;
 
 /// True where stdout is to hold one JSON document, so that a failure is one too.
 pub(super) fn wants_json() -> bool {
@@ -41,11 +41,9 @@ pub(super) fn misread(mut error: clap::Error) -> ExitCode {
         let tip = rest.lines().find_map(|line| line.trim().strip_prefix("tip: "));
         print_error_as_json(2, fault.trim_start_matches("error: "), tip, &[]);
     }
-    let text = error.render().ansi().to_string();
+    let text = error.render();
+    let ours = |text: String| if error.use_stderr() { text.replacen("error:", "plimsoll:", 1) } else { text };
     // A failed write has no reader.
-    let _ = match error.use_stderr() {
-        true => write!(anstream::stderr(), "{}", text.replacen("error:", "plimsoll:", 1)),
-        false => write!(anstream::stdout(), "{text}"),
-    };
+    let _ = terminal::of_clap(&ours(text.to_string()), &ours(text.ansi().to_string()), error.use_stderr());
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }

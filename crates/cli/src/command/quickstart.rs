@@ -23,6 +23,7 @@ use self::talk::{patiently, quote, say, title};
 use super::{engine as engines, serve};
 use crate::report::ErrorReport;
 use crate::screen;
+use crate::terminal;
 
 // llama-server's default port, so that the curl lines of its documentation work against the tour.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -64,7 +65,7 @@ pub(crate) fn run(arguments: Arguments, log: &LogOutput) -> Result<ExitCode, Err
 
 pub(crate) fn install(home: &EngineHome) -> Result<EngineProgram, ErrorReport> {
     title("an engine: the program that runs a model, here llama.cpp for the CPU");
-    let report = |step| engines::report(step, &mut anstream::stderr());
+    let report = |step| engines::report(step, &mut terminal::stderr());
     let engine = patiently(|| engine::install(home, report))?;
     quote(&engine.path.to_string_lossy());
     Ok(engine)

@@ -20,7 +20,7 @@ use plimsoll_reclaim::{
 };
 use plimsoll_serve::Config;
 
-use crate::report::{ErrorReport, print, print_as, status};
+use crate::report::{ErrorReport, print_as, print_data, status};
 
 mod card;
 mod json;
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // First, because the unit may be printed on a machine that only builds an image.
     if arguments.print_unit {
-        print(unit().map_err(ErrorReport::input)?)?;
+        print_data(unit().map_err(ErrorReport::input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     // A discrete card's memory is not the kernel's, so none of the host steps below would help there.

@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use super::Cli;
-use crate::report::{ErrorReport, print, write_file};
+use crate::report::{ErrorReport, print, print_data, write_file};
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
@@ -47,12 +47,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         ReferenceDocument::Completions => completions(name)?,
         ReferenceDocument::Schema => plimsoll_config::published_schema().into_bytes(),
     };
-    print(document)?;
+    print_data(document)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn print_completions(arguments: &Completions) -> Result<ExitCode, ErrorReport> {
-    print(script(arguments.shell))?;
+    print_data(script(arguments.shell))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -33,6 +33,7 @@ use self::summary::RunSummary;
 use super::rungs::OomLadder;
 
 use crate::report::{ErrorReport, write_file};
+use crate::terminal;
 
 /// Exit statuses of `env` and `timeout` for their own failures.
 const OWN_FAILURE: u8 = 125;
@@ -263,7 +264,7 @@ fn whole(path: &Path) -> Result<PathBuf, ErrorReport> {
 fn say(line: &str) {
     use io::Write;
     // The prefix separates our lines from those of the program, which shares stderr.
-    let _ = writeln!(io::stderr(), "plimsoll run: {line}");
+    let _ = writeln!(terminal::stderr(), "plimsoll run: {line}");
 }
 
 /// Finds a card by its UUID, with its number.

@@ -1,14 +1,14 @@
 //! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_base::{Bytes, CardSpec};
+use plimsoll_base::{Bytes, CardSpec, one_line};
 use plimsoll_config::{
     GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
 };
@@ -23,7 +23,8 @@ mod reach;
 mod unit;
 
 use super::rungs::{OomLadder, words};
-use crate::report::{ErrorReport, print, print_as, status};
+use crate::report::{ErrorReport, print_as, print_data, status};
+use crate::terminal;
 
 /// Columns of the parts of a model's need.
 const CHECK_WIDTH: usize = 80;
@@ -163,10 +164,10 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
             return Err(ErrorReport::input(ErrorReport::new(OPTIONS_OF_A_UNIT)));
         }
         let unit = unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?;
-        print(unit.text)?;
+        print_data(unit.text)?;
         for warning in unit.warnings {
             // A closed stderr must not fail a unit that is printed.
-            let _ = writeln!(anstream::stderr(), "plimsoll: warning: {warning}");
+            let _ = writeln!(terminal::stderr(), "plimsoll: warning: {warning}");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -214,16 +215,16 @@ fn check_in_words(check: &ConfigCheck) -> String {
     let mut text = String::new();
     let mut say = |line: String| text += &(line + "\n");
     // A terminal would break lines within words; another program reads whole lines.
-    let is_terminal = std::io::stdout().is_terminal();
+    let is_terminal = terminal::stdout_is_terminal();
     let fit = |line: String, indent: usize| match is_terminal {
         true => wrapped(&line, CHECK_WIDTH, indent),
-        false => vec![line],
+        false => vec![one_line(&line).into_owned()],
     };
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
         let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
-        say(format!("card  {name}  at most {gives} of {total} for models"));
+        say(format!("card  {}  at most {gives} of {total} for models", one_line(name)));
     }
     let width = widest(check.models.iter().map(|model| model.name.as_str()));
     for model in &check.models {
@@ -289,7 +290,7 @@ pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>
 
 /// Prints the address on stdout, where scripts that asked for port 0 read it.
 pub(super) fn announce(address: SocketAddr) {
-    let mut stdout = anstream::stdout().lock();
+    let mut stdout = terminal::stdout();
     // A closed stdout must not end the server.
     let _ = writeln!(stdout, "http://{address}").and_then(|()| stdout.flush());
 }

@@ -19,11 +19,13 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use plimsoll_base::one_line;
 use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
 use serde_json::{Value, json};
 
 use crate::report::ErrorReport;
 use crate::screen;
+use crate::terminal;
 
 pub(in crate::command) use address::{KEY_HINT, with_hint};
 pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
@@ -188,7 +190,7 @@ pub(crate) fn reload(arguments: &Reload) -> Result<ExitCode, ServerVerbError> {
 
 /// Prints what was done.
 fn done(text: std::fmt::Arguments<'_>) -> Result<ExitCode, ServerVerbError> {
-    writeln!(io::stdout(), "{text}")?;
+    writeln!(terminal::stdout(), "{text}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -200,16 +202,30 @@ pub(crate) fn logs(arguments: &Logs) -> Result<ExitCode, ServerVerbError> {
     }
     let path = model.as_deref().map_or_else(String::new, |model| format!("?model={}", encoded(model)));
     let lines = server.ask(Method::GET, &format!("/logs{path}"), &Value::Null)?;
-    io::stdout().write_all(lines.as_bytes())?;
+    let mut stdout = terminal::data();
+    stdout.write_all(&lines)?;
+    stdout.flush()?;
     if lines.is_empty() {
         let whose = model.as_deref().unwrap_or("any model");
         // A closed stderr must not fail the command.
         let _ = writeln!(
-            io::stderr(),
+            terminal::stderr(),
             "plimsoll: no output of {whose} yet; output begins when an engine is first loaded"
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An answer whose texts are printable, each in one line.
+fn printable(answer: &Value) -> Value {
+    match answer {
+        Value::String(text) => Value::String(one_line(text).into_owned()),
+        Value::Array(items) => items.iter().map(printable).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), printable(value))).collect()
+        }
+        other => other.clone(),
+    }
 }
 
 /// A model's name as one part of a path.
@@ -218,19 +234,25 @@ fn encoded(name: &str) -> String {
 }
 
 impl ServerAddress {
+    /// The answer with its texts printable in one line.
     fn ask_json(&self, method: Method, path: &str, body: &Value) -> Result<Value, ServerVerbError> {
-        let text = self.ask(method, path, body)?;
-        let url = self.url.to_string();
-        serde_json::from_str(&text).map_err(|error| ServerVerbError::Foreign { url, error })
+        self.document(method, path, body).map(|answer| printable(&answer))
     }
 
-    /// Sends one request and returns the text of a successful answer.
-    fn ask(&self, method: Method, path: &str, body: &Value) -> Result<String, ServerVerbError> {
+    /// The answer as it came.
+    fn document(&self, method: Method, path: &str, body: &Value) -> Result<Value, ServerVerbError> {
+        let text = self.ask(method, path, body)?;
+        let url = self.url.to_string();
+        serde_json::from_slice(&text).map_err(|error| ServerVerbError::Foreign { url, error })
+    }
+
+    /// Sends one request and returns the body of a successful answer.
+    fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Bytes, ServerVerbError> {
         block_on(async {
             // Without its client, an answer ends in the middle.
             let (_client, answer) = self.send(method, path, body).await?;
             let body = collect_body(answer, LONGEST_ANSWER).await;
-            Ok(String::from_utf8_lossy(&body.map_err(|error| self.unreachable(error))?).into_owned())
+            body.map_err(|error| self.unreachable(error))
         })
     }
 
@@ -238,12 +260,12 @@ impl ServerAddress {
     fn follow(&self, path: &str) -> Result<(), ServerVerbError> {
         block_on(async {
             let (_client, answer) = self.send(Method::GET, path, &Value::Null).await?;
-            let mut answer = answer.into_body();
+            let (mut answer, mut stdout) = (answer.into_body(), terminal::data());
             while let Some(frame) = answer.frame().await {
                 let frame = frame.map_err(|error| self.unreachable(error.into()))?;
                 if let Some(text) = frame.data_ref() {
-                    io::stdout().write_all(text)?;
-                    io::stdout().flush()?;
+                    stdout.write_all(text)?;
+                    stdout.flush()?;
                 }
             }
             Ok(())
@@ -276,6 +298,7 @@ impl ServerAddress {
         // Every refusal of a server of ours is JSON.
         let problem: Value = serde_json::from_slice(&body)
             .map_err(|error| ServerVerbError::Foreign { url: url.clone(), error })?;
+        let problem = printable(&problem);
         let mut message =
             problem["error"]["message"].as_str().map_or_else(|| status.to_string(), str::to_owned);
         for hint in problem["error"]["hints"].as_array().into_iter().flatten() {

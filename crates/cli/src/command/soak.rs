@@ -3,7 +3,7 @@
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input.
 
 use plimsoll_base::counted;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use tokio::task::LocalSet;
 use super::server_verbs::{LoadedServer, ServerAddress, with_hint};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen::{SoakReport, lasted};
+use crate::terminal;
 
 /// Requests of a soak without `--for` and `--requests`.
 const REQUESTS: u64 = 2000;
@@ -152,7 +153,7 @@ struct Progress {
 
 impl Progress {
     fn new(limit: SoakLimit) -> Self {
-        Self { limit, told: None, on_terminal: io::stderr().is_terminal() }
+        Self { limit, told: None, on_terminal: terminal::stderr_is_terminal() }
     }
 
     fn tell(&mut self, results: &SoakResults) {
@@ -164,13 +165,6 @@ impl Progress {
             return;
         }
         self.told = Some(Instant::now());
-        let (lead, end) = if self.on_terminal {
-            // A line that is shorter than the one before would leave its tail; `ESC [ K` erases to the end of
-            // the line.
-            ("\r", "\x1b[K")
-        } else {
-            ("", "\n")
-        };
         let held = results.figures.iter().filter_map(|figure| {
             let last = figure.series.points().last()?;
             Some(format!(", {} {}", figure.name, last.held))
@@ -185,12 +179,16 @@ impl Progress {
         };
         let (lasted, failed) = (lasted(results.held_ms), results.failed());
         // A closed stderr is no failure.
-        let _ = write!(io::stderr(), "{lead}soak: {lasted}{time}, {requests}, {failed} failed{held}{end}");
+        let line = format!("soak: {lasted}{time}, {requests}, {failed} failed{held}");
+        let _ = match self.on_terminal {
+            true => terminal::progress(&line),
+            false => writeln!(terminal::stderr(), "{line}"),
+        };
     }
 
     fn end(&self) {
         if self.on_terminal {
-            let _ = writeln!(io::stderr());
+            let _ = writeln!(terminal::stderr());
         }
     }
 }

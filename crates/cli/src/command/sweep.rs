@@ -2,7 +2,7 @@
 //!
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model was stopped meanwhile.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use super::server_verbs::{LoadedServer, ServerAddress, with_hint};
 use super::soak::time;
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
+use crate::terminal;
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
 const MOST_DEPTH: u64 = 4 << 20;
@@ -91,13 +92,12 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
         )),
     };
     let known = plan.as_ref().ok().copied();
-    let mut stdout = anstream::stdout();
-    let mut tell = |text: &str| {
+    let tell = |text: &str| {
         // A failed write of the table is reported with the summary.
         let _ = match arguments.json.as_deref() == Some(Path::new("-")) {
             // With `--json` stdout holds one document, so the rows go to stderr as progress.
-            true => io::stderr().write_all(text.as_bytes()),
-            false => stdout.write_all(text.as_bytes()),
+            true => terminal::stderr().write_all(text.as_bytes()),
+            false => terminal::stdout().write_all(text.as_bytes()),
         };
     };
     tell(&sweep_head());

@@ -31,6 +31,7 @@ use super::run::{own_failure, program};
 use super::soak::time as read_time;
 
 use crate::report::ErrorReport;
+use crate::terminal;
 
 /// Interval between checks that the watched process still exists.
 const PULSE: Duration = Duration::from_millis(250);
@@ -236,5 +237,5 @@ async fn begin(
 
 /// Prints one line on stderr; a failed write is ignored.
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll watch: {line}");
+    let _ = writeln!(terminal::stderr(), "plimsoll watch: {line}");
 }

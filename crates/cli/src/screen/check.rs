@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, one_line};
 use plimsoll_report::{TERMS, TermStyle};
 
 use crate::check::{Check, Checked, Row};
@@ -18,7 +18,7 @@ pub(crate) fn check(check: &Check) -> String {
 }
 
 fn write(checked: &Checked, out: &mut String) -> fmt::Result {
-    writeln!(out, "{}, process {}", checked.model, checked.pid)?;
+    writeln!(out, "{}, process {}", one_line(&checked.model), checked.pid)?;
     writeln!(out, "  {:<40} {:>11} {:>11} {:>11}  difference", "card", "loaded", "peak", "measured")?;
     for row in &checked.cards {
         write_row(row, out)?;

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Write};
 
+use plimsoll_base::one_line;
 use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, TradeOff};
 use plimsoll_report::written;
 
@@ -19,7 +20,7 @@ fn write(fit: &Fit, paper: Paper, out: &mut String) -> fmt::Result {
         paper.warning(&warning.text, out)?;
     }
     let verdict = if fit.fits { "fits" } else { "does not fit" };
-    writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind.name())?;
+    writeln!(out, "{}, {}: {verdict} as requested", one_line(&fit.model), fit.engine.kind.name())?;
     if let Some(context) = fit.default_context {
         let line = format!("note: without -c, the context is the model's own: {context} tokens");
         paper.line(&line, 6, out)?;

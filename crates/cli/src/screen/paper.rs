@@ -1,12 +1,13 @@
 //! Width and colours of a terminal, and text lines that fit the width.
 //!
-//! Texts always have colour codes, which are removed if the output is no terminal.
+//! Texts always have marks of colours, which the printer removes if the output is no terminal.
 
 use std::fmt::{self, Write};
 
-use clap::builder::styling::{AnsiColor, Style};
+use clap::builder::styling::AnsiColor;
 use plimsoll_report::wrapped;
-use terminal_size::{Width, terminal_size_of};
+
+use crate::terminal::{coloured, columns};
 
 /// Columns where no terminal tells its own.
 const PIPE: usize = 80;
@@ -22,7 +23,7 @@ impl Paper {
 
     /// The terminal behind stdout, or a pipe.
     pub(crate) fn of_stdout() -> Self {
-        Self::of(terminal_size_of(std::io::stdout()).map(|(Width(width), _)| width))
+        Self::of(columns())
     }
 
     fn of(width: Option<u16>) -> Self {
@@ -46,24 +47,19 @@ impl Paper {
     pub(super) fn warning(self, text: &str, out: &mut String) -> fmt::Result {
         let start = out.len();
         self.line(&format!("warning: {text}"), 9, out)?;
-        out.replace_range(start..start + "warning".len(), &styled("warning", AnsiColor::Yellow));
+        out.replace_range(start..start + "warning".len(), &coloured("warning", AnsiColor::Yellow));
         Ok(())
     }
 }
 
 /// The words of a verdict that the user hoped for.
 pub(super) fn good(text: &str) -> String {
-    styled(text, AnsiColor::Green)
+    coloured(text, AnsiColor::Green)
 }
 
 /// The words of a verdict against the user.
 pub(super) fn bad(text: &str) -> String {
-    styled(text, AnsiColor::Red)
-}
-
-fn styled(text: &str, colour: AnsiColor) -> String {
-    let style: Style = colour.on_default().bold();
-    format!("{style}{text}{style:#}")
+    coloured(text, AnsiColor::Red)
 }
 
 #[cfg(test)]
@@ -78,8 +74,7 @@ mod tests {
         );
         let mut out = "before\n".to_owned();
         Paper::of(Some(40)).warning("one two three four five six seven eight", &mut out).unwrap();
-        let plain = anstream::adapter::strip_str(&out).to_string();
-        assert_eq!(plain, "before\nwarning: one two three four five six\n         seven eight\n");
-        assert!(out.contains("\u{1b}[1m") && bad("no").ends_with("\u{1b}[0m"), "{out:?}");
+        let word = coloured("warning", AnsiColor::Yellow);
+        assert_eq!(out, format!("before\n{word}: one two three four five six\n         seven eight\n"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_base::{Hint, Reason};
+use plimsoll_base::{Hint, Reason, one_line};
 use plimsoll_planner::{CardPlan, Plan};
 use plimsoll_report::{TERMS, written};
 
@@ -20,7 +20,8 @@ pub(crate) fn plan(plan: &Plan, paper: Paper) -> String {
 fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
     let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
     let own = if plan.default_context.is_some() { ", the model's own (-c sets another)" } else { "" };
-    writeln!(out, "{}, {}{build}, context {}{own}", plan.model, plan.engine.kind.name(), plan.context)?;
+    let model = one_line(&plan.model);
+    writeln!(out, "{model}, {}{build}, context {}{own}", plan.engine.kind.name(), plan.context)?;
     // A verdict that is in doubt must not be read before its doubt.
     for warning in &plan.warnings {
         paper.warning(&warning.text, out)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use plimsoll_base::{Order, counted};
+use plimsoll_base::{Order, counted, one_line as shown};
 use plimsoll_telemetry::record::{Group, Source, Summary, Told, Unit};
 
 use super::soak::lasted;
@@ -45,16 +45,16 @@ impl<'a> RecordReport<'a> {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "{}", self.title())?;
+        writeln!(out, "{}", shown(&self.title()))?;
         for note in &self.summary.about.notes {
-            writeln!(out, "  note: {}", note.replace('\n', "; "))?;
+            writeln!(out, "  note: {}", shown(&note.replace('\n', "; ")))?;
         }
         for (heading, rows) in self.tables() {
             if !rows.is_empty() {
                 writeln!(out, "{heading}")?;
             }
             for row in rows.iter().take(MOST_ROWS) {
-                writeln!(out, "  {}", row.join(", "))?;
+                writeln!(out, "  {}", shown(&row.join(", ")))?;
             }
         }
         let said = &self.summary.events;
@@ -63,7 +63,13 @@ impl<'a> RecordReport<'a> {
         }
         for event in said.iter().take(MOST_SAID) {
             let mark = if is_oom(event.source, &event.text) { "OOM " } else { "" };
-            writeln!(out, "  {:>10} {mark}{}: {}", clock(event.time_ms), event.source.name(), event.text)?;
+            writeln!(
+                out,
+                "  {:>10} {mark}{}: {}",
+                clock(event.time_ms),
+                event.source.name(),
+                shown(&event.text)
+            )?;
         }
         // The summary keeps a limited number of messages and this text fewer, so the two omissions are added.
         let more = said.len().saturating_sub(MOST_SAID);

@@ -7,6 +7,7 @@ mod calibrate;
 mod check;
 mod first_contact;
 mod fit;
+mod foreign;
 mod page;
 #[path = "../pages/real.rs"]
 mod real;

@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::Findings;
 use crate::command::run;
 use crate::report::ErrorReport;
+use crate::terminal;
 
 const BLOCK: usize = 1 << 16;
 /// Name prefix of the report's folder, before the owner's process id.
@@ -91,11 +92,11 @@ fn listen(child: &mut Child) -> LogReader {
     thread::scope(|scope| {
         if let Some(stdout) = stdout {
             let sender = sender.clone();
-            scope.spawn(move || copy(stdout, io::stdout(), &sender));
+            scope.spawn(move || copy(stdout, terminal::unchanged_stdout(), &sender));
         }
         if let Some(stderr) = stderr {
             let sender = sender.clone();
-            scope.spawn(move || copy(stderr, io::stderr(), &sender));
+            scope.spawn(move || copy(stderr, terminal::unchanged_stderr(), &sender));
         }
         // The loop below ends when the last sender is gone, that is, when both streams have closed.
         drop(sender);

@@ -14,6 +14,7 @@ use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 use super::Arguments;
 use super::models::Models;
 use crate::report::ErrorReport;
+use crate::terminal;
 
 // DECISION: every printed value comes from a run of the engine. The number of runs is limited; a value
 // unknown at the limit is an error or left out, never guessed.
@@ -179,6 +180,6 @@ pub(super) fn or_why(
 
 /// Prints the number of engine runs.
 fn tell(oracle: &Oracle) -> Result<(), ErrorReport> {
-    let mut stderr = anstream::stderr().lock();
+    let mut stderr = terminal::stderr();
     Ok(writeln!(stderr, "asked {}: {}", oracle.name(), oracle.tally())?)
 }

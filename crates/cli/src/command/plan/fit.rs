@@ -21,6 +21,7 @@ use super::models::Models;
 use super::paste::Pasted;
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
+use crate::terminal;
 
 /// Requested search dimensions, in their order.
 #[derive(Clone, Debug)]
@@ -121,7 +122,7 @@ fn show(
             return Ok(());
         }
     }
-    let mut stderr = anstream::stderr().lock();
+    let mut stderr = terminal::stderr();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
     // Where there are several answers, the reader is told which of them stdout has.
     if let Some(said) = said {

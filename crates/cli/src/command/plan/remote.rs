@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::Arguments;
 use crate::report::ErrorReport;
+use crate::terminal;
 
 const FOLDER: &str = "plimsoll-remote-";
 
@@ -143,7 +144,7 @@ impl RemoteFiles {
 
     /// Prints what was fetched.
     pub(super) fn tell(&self) -> Result<(), ErrorReport> {
-        let mut stderr = anstream::stderr().lock();
+        let mut stderr = terminal::stderr();
         let (bytes, requests) = self
             .origins
             .iter()

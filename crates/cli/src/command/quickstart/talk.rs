@@ -6,12 +6,14 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::terminal;
+
 /// Interval of progress lines in a long step.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// Prints one or more lines; a closed stderr does not stop the tour.
 pub(super) fn say(text: impl Display) {
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
+    let _ = writeln!(terminal::stderr(), "{text}");
 }
 
 /// Begins a part of the tour.

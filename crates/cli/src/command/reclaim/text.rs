@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, one_line};
 use plimsoll_host::{BuddyInfo, PlannedStep, StepVerdict, Unseen};
 use plimsoll_reclaim::{
     AskedNeighbour, FileCache, Measure, Neighbour, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep,
@@ -236,7 +236,7 @@ pub(super) fn asked(asked: &AskedNeighbour) -> String {
 
 fn who(neighbour: &Neighbour) -> String {
     let name = neighbour.name.as_deref().unwrap_or("a process");
-    format!("{name} (pid {})", neighbour.pid)
+    format!("{} (pid {})", one_line(name), neighbour.pid)
 }
 
 fn indented(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! `plimsoll download`: command that has a running server fetch a model, and shows the progress.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{ServerAddress, ServerVerbError, done, encoded};
 use crate::screen;
+use crate::terminal;
 
 const MORE: &str = "\
 The server reads the model's header first, and refuses what fits on no card or not on the disk. Ctrl-C leaves the \
@@ -26,8 +27,6 @@ const LOOK: Duration = Duration::from_millis(300);
 const LINE: Duration = Duration::from_secs(10);
 /// Looks without a trace of it after which it counts as cancelled.
 const MISSING: u32 = 10;
-/// What clears a terminal's line before the next one.
-const AGAIN: &str = "\r\x1b[K";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE)]
@@ -54,7 +53,7 @@ pub(crate) fn download(arguments: &Download) -> Result<ExitCode, ServerVerbError
     let answer = server.ask_json(Method::POST, "/models", &order)?;
     let name = answer["model"].as_str().unwrap_or(model).to_owned();
     if let Some(memory) = answer["memory"].as_str() {
-        writeln!(io::stderr(), "{name}: {memory}")?;
+        writeln!(terminal::stderr(), "{name}: {memory}")?;
     }
     follow(&name, server)
 }
@@ -78,11 +77,11 @@ fn follow(name: &str, server: &ServerAddress) -> Result<ExitCode, ServerVerbErro
             (Some(entry), _) => {
                 let start = *first.get_or_insert_with(|| entry["done"].as_u64().unwrap_or_default());
                 let line = screen::download(&entry, start, begun.elapsed());
-                if io::stderr().is_terminal() {
-                    write!(io::stderr(), "{AGAIN}{line}")?;
+                if terminal::stderr_is_terminal() {
+                    terminal::progress(&line)?;
                 } else if last.is_none_or(|at: Instant| at.elapsed() >= LINE) {
                     last = Some(Instant::now());
-                    writeln!(io::stderr(), "{line}")?;
+                    writeln!(terminal::stderr(), "{line}")?;
                 }
                 thread::sleep(LOOK);
             }
@@ -105,5 +104,5 @@ fn follow(name: &str, server: &ServerAddress) -> Result<ExitCode, ServerVerbErro
 }
 
 fn clear() -> io::Result<()> {
-    if io::stderr().is_terminal() { write!(io::stderr(), "{AGAIN}") } else { Ok(()) }
+    if terminal::stderr_is_terminal() { terminal::progress("") } else { Ok(()) }
 }

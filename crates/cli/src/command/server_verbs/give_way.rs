@@ -8,7 +8,7 @@ use http::Method;
 use plimsoll_base::Bytes;
 use serde_json::{Value, json};
 
-use super::{ServerAddress, encoded, report};
+use super::{ServerAddress, encoded, printable, report};
 use crate::command::soak::time;
 use crate::report::{ErrorReport, print_as};
 use crate::screen;
@@ -53,15 +53,15 @@ pub(crate) fn give_way(arguments: &Yield) -> Result<ExitCode, ErrorReport> {
             // Rounded up, because a yield of no second is none.
             let seconds = time.map(|time| u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX));
             let order = json!({ "size": size, "card": card, "for": seconds });
-            server.ask_json(Method::POST, "/api/yield", &order)
+            server.document(Method::POST, "/api/yield", &order)
         }
         None if *end => {
             let card = card.as_ref().map_or_else(String::new, |card| format!("?card={}", encoded(card)));
-            server.ask_json(Method::DELETE, &format!("/api/yield{card}"), &Value::Null)
+            server.document(Method::DELETE, &format!("/api/yield{card}"), &Value::Null)
         }
-        None => server.ask_json(Method::GET, "/api/yield", &Value::Null),
+        None => server.document(Method::GET, "/api/yield", &Value::Null),
     };
     let yields = yields.map_err(report)?;
-    print_as(arguments.json.as_deref(), &yields, || screen::yields(&yields))?;
+    print_as(arguments.json.as_deref(), &yields, || screen::yields(&printable(&yields)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,20 +1,19 @@
 //! `plimsoll ps` and `plimsoll status`: a running server's cards and models, once or each second.
 
-use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::Value;
 
-use super::{ServerArgument, report};
+use super::{ServerArgument, printable, report};
 use crate::report::{ErrorReport, print_as};
 use crate::screen;
+use crate::terminal;
 
-/// Time between two prints of `--watch`, and what clears a terminal before each.
+/// Time between two prints of `--watch`.
 const AGAIN: Duration = Duration::from_secs(1);
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -47,11 +46,15 @@ pub(crate) fn status(arguments: &List) -> Result<ExitCode, ErrorReport> {
 impl List {
     fn show(&self, text: impl Fn(&Value) -> String) -> Result<ExitCode, ErrorReport> {
         // In the place of the last one; a pipe gets one after the other.
-        let begin = if self.watch && io::stdout().is_terminal() { CLEAR } else { "" };
+        let is_document = self.json.as_deref() == Some(Path::new("-"));
+        let clears = self.watch && terminal::stdout_is_terminal() && !is_document;
         loop {
             let status =
-                self.server.server().ask_json(Method::GET, "/api/status", &Value::Null).map_err(report)?;
-            print_as(self.json.as_deref(), &status, || format!("{begin}{}", text(&status)))?;
+                self.server.server().document(Method::GET, "/api/status", &Value::Null).map_err(report)?;
+            if clears {
+                terminal::clear_screen().map_err(ErrorReport::of("cannot write to stdout"))?;
+            }
+            print_as(self.json.as_deref(), &status, || text(&printable(&status)))?;
             if !self.watch {
                 return Ok(ExitCode::SUCCESS);
             }

@@ -17,6 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{LONGEST_ANSWER, ServerAddress, ServerVerbError, block_on};
 use crate::screen::{TopCommand, TopEffect, TopScreen};
+use crate::terminal;
 
 /// Time between two readings of the machine, and between two attempts to reach a server.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -49,7 +50,7 @@ enum News {
 }
 
 pub(crate) fn top(arguments: &Top) -> Result<ExitCode, ServerVerbError> {
-    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+    if !terminal::stdout_is_terminal() || !io::stdin().is_terminal() {
         return Err(ServerVerbError::NoTerminal);
     }
     // Also restores the terminal if the program panics.

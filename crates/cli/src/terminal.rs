@@ -1,0 +1,186 @@
+//! Door of everything that is printed: control characters of files, engines, servers and hosts are shown, not sent.
+//!
+//! DECISION: the door is the writer and not the callers, because a caller that forgets it prints no less. `cargo xtask tidy`
+//! refuses other ways to stdout and stderr in this crate. Our colours are marked by characters that Unicode leaves to
+//! a program's own use; [`plimsoll_base::one_line`] shows those of foreign text.
+//!
+//! DECISION: data (JSON, a configuration, an engine's log) is written to a pipe or a file byte by byte as it is, because the
+//! next program has to get what was asked for. A terminal is no such program, so it gets data through the same door.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use anstream::AutoStream;
+use anstream::ColorChoice;
+use clap::builder::styling::{AnsiColor, Style};
+use plimsoll_base::{is_control, one_line};
+use terminal_size::{Width, terminal_size_of};
+
+/// Streams that pass bytes on unchanged: for the output of a program that runs on our stdout and stderr, and for what
+/// another plimsoll process reads.
+pub(crate) use std::io::{stderr as unchanged_stderr, stdout as unchanged_stdout};
+
+/// Marks of a colour's beginning in a text, and of its end.
+const COLOURS: [(char, AnsiColor); 3] =
+    [('\u{fdd0}', AnsiColor::Green), ('\u{fdd1}', AnsiColor::Red), ('\u{fdd2}', AnsiColor::Yellow)];
+const END: char = '\u{fdd3}';
+
+/// A text in a bold colour, for a [`Printer`].
+pub(crate) fn coloured(text: &str, colour: AnsiColor) -> String {
+    let mark = COLOURS.iter().find(|(_, known)| *known == colour);
+    mark.map_or_else(|| text.to_owned(), |(mark, _)| format!("{mark}{text}{END}"))
+}
+
+/// Writer that shows the control characters of what it is given; line feeds and tabs pass.
+#[derive(Debug)]
+pub(crate) struct Printer<W> {
+    to: W,
+    /// The text is ours, and its marks are colours.
+    is_ours: bool,
+    has_colour: bool,
+    /// Bytes of a character whose rest has not come yet.
+    begun: Vec<u8>,
+}
+
+/// Stdout, for words.
+pub(crate) fn stdout() -> Printer<io::StdoutLock<'static>> {
+    let stream = io::stdout();
+    let has_colour = AutoStream::choice(&stream) != ColorChoice::Never;
+    Printer { to: stream.lock(), is_ours: true, has_colour, begun: Vec::new() }
+}
+
+/// Stderr, for words.
+pub(crate) fn stderr() -> Printer<io::StderrLock<'static>> {
+    let stream = io::stderr();
+    let has_colour = AutoStream::choice(&stream) != ColorChoice::Never;
+    Printer { to: stream.lock(), is_ours: true, has_colour, begun: Vec::new() }
+}
+
+/// Stdout, for data.
+pub(crate) fn data() -> Box<dyn Write> {
+    match stdout_is_terminal() {
+        true => Box::new(Printer { is_ours: false, ..stdout() }),
+        false => Box::new(io::stdout().lock()),
+    }
+}
+
+pub(crate) fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+pub(crate) fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Columns of the terminal on stdout.
+pub(crate) fn columns() -> Option<u16> {
+    terminal_size_of(io::stdout()).map(|(Width(width), _)| width)
+}
+
+/// Clears the terminal on stdout, before what it shows is printed anew.
+pub(crate) fn clear_screen() -> io::Result<()> {
+    io::stdout().write_all(b"\x1b[H\x1b[2J")
+}
+
+/// Writes a line of progress over the one before, on the terminal on stderr. An empty one clears it.
+pub(crate) fn progress(line: &str) -> io::Result<()> {
+    // Erased first: a shorter line would leave the tail of the one before.
+    write!(io::stderr().lock(), "\r\x1b[K{}", one_line(line))
+}
+
+/// Help or a mistake as clap words it, with its styles. A text that quotes control characters of the command line is
+/// shown without styles.
+pub(crate) fn of_clap(plain: &str, styled: &impl Display, to_stderr: bool) -> io::Result<()> {
+    let foreign = |letter: char| is_control(letter) && letter != '\n';
+    match (plain.contains(foreign), to_stderr) {
+        (true, true) => stderr().write_all(plain.as_bytes()),
+        (true, false) => stdout().write_all(plain.as_bytes()),
+        (false, true) => write!(anstream::stderr(), "{styled}"),
+        (false, false) => write!(anstream::stdout(), "{styled}"),
+    }
+}
+
+impl<W: Write> Printer<W> {
+    fn shown(&self, text: &str, out: &mut Vec<u8>) -> io::Result<()> {
+        for letter in text.chars() {
+            let colour =
+                COLOURS.iter().find(|(mark, _)| self.is_ours && *mark == letter).map(|(_, colour)| colour);
+            let style: Option<Style> = colour.map(|colour| colour.on_default().bold());
+            match (style, letter) {
+                (Some(style), _) if self.has_colour => write!(out, "{style}")?,
+                (None, END) if self.is_ours && self.has_colour => write!(out, "{:#}", Style::new().bold())?,
+                (Some(_), _) => {}
+                (None, END) if self.is_ours => {}
+                (None, '\n' | '\t') => write!(out, "{letter}")?,
+                (None, letter) if is_control(letter) => write!(out, "{}", letter.escape_default())?,
+                (None, letter) => write!(out, "{letter}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Printer<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut given = std::mem::take(&mut self.begun);
+        given.extend_from_slice(bytes);
+        let mut out = Vec::with_capacity(given.len());
+        let mut rest = &given[..];
+        while let Err(error) = str::from_utf8(rest) {
+            let (valid, broken) = rest.split_at(error.valid_up_to());
+            self.shown(&String::from_utf8_lossy(valid), &mut out)?;
+            let Some(length) = error.error_len() else {
+                self.begun = broken.to_vec();
+                rest = &[];
+                break;
+            };
+            // No character; alone, a byte such as 9b may be an escape (ECMA-48).
+            let (bad, behind) = broken.split_at(length);
+            bad.iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?;
+            rest = behind;
+        }
+        self.shown(&String::from_utf8_lossy(rest), &mut out)?;
+        self.to.write_all(&out)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(pieces: &[&[u8]], has_colour: bool) -> String {
+        let mut printer = Printer { to: Vec::new(), is_ours: true, has_colour, begun: Vec::new() };
+        pieces.iter().for_each(|piece| printer.write_all(piece).unwrap());
+        String::from_utf8(printer.to).unwrap()
+    }
+
+    #[test]
+    fn escapes_are_shown_however_they_arrive() {
+        let title = b"\x1b]0;owned\x07\x1b[2J\x1b[31mred\x7f\r";
+        assert_eq!(printed(&[title], true), "\\u{1b}]0;owned\\u{7}\\u{1b}[2J\\u{1b}[31mred\\u{7f}\\r");
+        // C1 as a character, in one piece and in two, and as a byte that is no character.
+        assert_eq!(printed(&["\u{9b}2J".as_bytes()], true), "\\u{9b}2J");
+        assert_eq!(printed(&[b"\xc2", b"\x9b2J"], true), "\\u{9b}2J");
+        assert_eq!(printed(&[b"a\x9b2J\xff\xc3"], true), "a\\x9b2J\\xff");
+        assert_eq!(printed(&["a\u{202e}b\u{2028}c".as_bytes()], true), "a\\u{202e}b\\u{2028}c");
+        assert_eq!(printed(&["größer\n\tb\n".as_bytes()], false), "größer\n\tb\n");
+    }
+
+    #[test]
+    fn only_own_colours_are_sent_and_only_to_a_terminal() {
+        let text = coloured("fits", AnsiColor::Green);
+        let sent = printed(&[text.as_bytes()], true);
+        assert!(
+            sent.starts_with("\u{1b}[1m") && sent.ends_with("\u{1b}[0m") && sent.contains("fits"),
+            "{sent:?}"
+        );
+        assert_eq!(printed(&[text.as_bytes()], false), "fits");
+        let foreign = plimsoll_base::one_line(&text).into_owned();
+        assert_eq!(printed(&[foreign.as_bytes()], true), "\\u{fdd0}fits\\u{fdd3}");
+    }
+}
