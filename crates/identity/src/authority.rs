@@ -26,8 +26,13 @@ const LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const SKEW: u64 = 3600;
 /// Length of an Ed25519 key.
 const KEY: usize = 32;
-/// Certificates that count at a time, and invitations.
+/// Certificates that count at a time.
 const MOST: usize = 20_000;
+/// Those of one host. A host has two while it renews, and ten attempts of which the answers were lost.
+///
+/// DECISION: a share of the register for each host. A host that renews without end is then refused, its certificates
+/// can be revoked in one transaction of the store, and it leaves room for others.
+const MOST_OF_HOST: usize = 16;
 
 #[derive(Serialize, Deserialize)]
 struct AuthorityFile {
@@ -194,6 +199,9 @@ impl FleetAuthority {
         let issued = self.issued(now)?;
         let present = issued.iter().find(|one| one.serial == serial && one.host == host && !one.is_revoked);
         present.ok_or_else(|| AdmissionRefusal::Revoked(host.to_owned()))?;
+        if issued.iter().filter(|one| one.host == host && !one.is_revoked).count() >= MOST_OF_HOST {
+            return Err(AdmissionRefusal::Often(host.to_owned()));
+        }
         Ok(self.sign(host, public_key, now)?)
     }
 
@@ -239,7 +247,8 @@ impl FleetAuthority {
         };
         let certificate = sign(&text, &self.key);
         let mut issued = self.issued(now)?;
-        if issued.len() >= MOST {
+        // Revoked ones stay until they expire, so that a revocation can be repeated, and take no room.
+        if issued.iter().filter(|one| !one.is_revoked).count() >= MOST {
             return Err(IdentityError::Key(format!("at most {MOST} certificates can be valid at a time")));
         }
         let serial = hex(&serial);

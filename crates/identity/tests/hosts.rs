@@ -10,6 +10,7 @@ use plimsoll_identity::{
     AdmissionRefusal, FleetAuthority, FleetIssuer, Grant, HostIdentity, IdentityError, JoinRequest, PeerTls,
     RevokedSerials, now,
 };
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
@@ -201,6 +202,30 @@ fn a_revoked_host_renews_nothing_and_may_be_invited_anew() {
     }
     assert!(authority.revoke("box-7", now()).unwrap().is_empty());
     host(&authority, "box-2", now());
+}
+
+#[test]
+fn a_host_that_renews_without_end_is_refused_can_be_revoked_and_shuts_out_no_other() {
+    let (folder, authority) = fleet();
+    let two = host(&authority, "box-2", now());
+    let renewals = (0..300).map(|_| authority.renew("box-2", &two.serial, &[8; 32], now()));
+    let refused = renewals.filter(|renewed| matches!(renewed, Err(AdmissionRefusal::Often(_)))).count();
+    assert!(refused > 280, "{refused}");
+    let revoked = authority.revoke("box-2", now()).unwrap();
+    assert!(revoked.len() <= 16, "{}", revoked.len());
+    // Another one renews, and the same joins anew, as often as it is revoked.
+    let three = host(&authority, "box-3", now());
+    authority.renew("box-3", &three.serial, &[8; 32], now()).unwrap();
+    for _ in 0..20 {
+        host(&authority, "box-2", now());
+        authority.revoke("box-2", now()).unwrap();
+    }
+    // A register that is full of revoked certificates admits a host.
+    let register = folder.path().join("authority/issued.json");
+    let one = |at: u32| json!({ "serial": format!("{at:x}"), "host": "box-4", "expires": now() + 3600, "is_revoked": true });
+    let full: Vec<_> = (0..20_000).map(one).collect();
+    std::fs::write(&register, serde_json::to_vec(&full).unwrap()).unwrap();
+    host(&authority, "box-5", now());
 }
 
 #[test]

@@ -5,13 +5,12 @@
 mod membership;
 mod trial;
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, one_line};
 use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{
     Claim, Drain, FleetKey, FleetView, KeySpace, Record, RunningCopy, SeatPurpose, SeatWish, Transaction,
@@ -35,8 +34,11 @@ A fleet is several `plimsoll serve --fleet STORE` with the same models. Each ans
 
 Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.";
 
+/// Hosts that are named where another one was asked for.
+const MOST_NAMED: usize = 20;
 /// Claims that are tried for one move.
 const MOVE_TRIES: u32 = 20;
+const FULL: &str = "the store is full and accepts no changes\nhint: compact and defragment etcd";
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
@@ -117,6 +119,9 @@ struct Store {
 struct Host {
     /// Name of the host
     host: String,
+    /// Also for a host that is not registered now, and for when it comes
+    #[arg(long)]
+    absent: bool,
     #[command(flatten)]
     store: Store,
 }
@@ -164,7 +169,13 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     if !KeySpace::is_name(name) {
         return Err(ErrorReport::input(ErrorReport::new(format!("`{name}` is not a valid host name"))));
     }
-    let is_known = view(&store).await?.hosts.contains_key(name);
+    let view = view(&store).await?;
+    let is_known = view.hosts.contains_key(name);
+    // The drain of a host that is gone can be ended.
+    let is_drained = view.drains.contains_key(name);
+    if !is_known && !is_drained && !host.absent {
+        return Err(ErrorReport::input(not_registered(&view, name)));
+    }
     let key = FleetKey::Drain(name.clone());
     let write = match leave {
         Some(leave) => Write::put(key, Record::new(Drain { leave }).write()),
@@ -172,9 +183,7 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     };
     let done = store.transact(&Transaction { compares: Vec::new(), writes: vec![write] }, 0).await;
     if done == TransactionOutcome::Full {
-        return Err(ErrorReport::new(
-            "the store is full and accepts no changes; hint: compact and defragment etcd",
-        ));
+        return Err(ErrorReport::new(FULL));
     }
     if done == TransactionOutcome::Unknown {
         return Err(ErrorReport::new(
@@ -190,6 +199,14 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     print(format!("{name} {what}{absent}\n"))
 }
 
+/// A name that no host of the fleet has, with those that hosts have.
+fn not_registered(view: &FleetView, name: &str) -> ErrorReport {
+    let known: Vec<&str> = view.hosts.keys().map(String::as_str).take(MOST_NAMED).collect();
+    let more = if view.hosts.len() > known.len() { ", …" } else { "" };
+    let known = if known.is_empty() { "none is".to_owned() } else { format!("{}{more}", known.join(", ")) };
+    ErrorReport::new(format!("no host `{name}` is registered in the fleet\nhint: registered: {known}"))
+}
+
 async fn until_empty(host: &Host) -> Result<(), ErrorReport> {
     let store = host.store.open()?;
     loop {
@@ -203,6 +220,7 @@ async fn until_empty(host: &Host) -> Result<(), ErrorReport> {
 }
 
 async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorReport> {
+    let mut is_unknown = false;
     for attempt in 0..MOVE_TRIES {
         let view = view(store).await?;
         if view.seat(model).is_some_and(|seat| seat.record.body.host == host) {
@@ -214,12 +232,17 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
         let nonce = format!("move-{}-{attempt}", std::process::id());
         let claim = Claim::new(&view, model, plan, nonce);
         let claim = claim.ok_or_else(|| ErrorReport::new("a later version wrote the model's seat"))?;
-        // A conflict, or no answer: the next reading tells.
-        store.transact(&claim.transaction, 0).await;
+        is_unknown = match store.transact(&claim.transaction, 0).await {
+            TransactionOutcome::Full => return Err(ErrorReport::new(FULL)),
+            // The next reading tells.
+            TransactionOutcome::Unknown => true,
+            TransactionOutcome::Applied(_) | TransactionOutcome::Conflict => false,
+        };
     }
-    Err(ErrorReport::new(format!(
-        "the seat of {model} changed {MOVE_TRIES} times during the move; try again"
-    )))
+    Err(ErrorReport::new(match is_unknown {
+        true => format!("the store did not answer {MOVE_TRIES} times; it is unknown where {model} is seated"),
+        false => format!("the seat of {model} changed {MOVE_TRIES} times during the move; try again"),
+    }))
 }
 
 fn drained(view: &FleetView, host: &str) -> Option<&'static str> {
@@ -250,25 +273,26 @@ fn as_json(view: &FleetView) -> Value {
 
 fn in_words(view: &FleetView) -> String {
     let mut text = String::new();
+    // Every host writes its own records.
+    let mut say = |line: &str| text += &format!("{}\n", one_line(line));
     if view.hosts.is_empty() {
-        text.push_str("no host is registered\n");
+        say("no host is registered");
     }
     for (name, host) in &view.hosts {
         let host = &host.record.body;
         let seats: Vec<_> = view.seats_on(name, &host.incarnation).collect();
         let taken: Bytes = seats.iter().map(|(_, _, seat)| seat.need).sum();
         let drained = drained(view, name).map(|word| format!(", {word}")).unwrap_or_default();
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
+        let line = format!(
             "{name} at {}: {taken} of {} seated{drained} (plimsoll {})",
             host.address, host.capacity, host.version
         );
+        say(&line);
         for (model, token, seat) in seats {
-            let _ = writeln!(text, "  {model}: {} (seat {token})", seat.need);
+            say(&format!("  {model}: {} (seat {token})", seat.need));
         }
         if let Some(copy) = copying(view, name) {
-            let _ = writeln!(text, "  {}: its files come from {}, {} %", copy.model, copy.from, copy.percent);
+            say(&format!("  {}: its files come from {}, {} %", copy.model, copy.from, copy.percent));
         }
     }
     text

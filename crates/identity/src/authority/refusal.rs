@@ -17,6 +17,10 @@ pub enum AdmissionRefusal {
     Taken(String),
     #[error("the certificate of `{0}` is revoked, or was not issued by this authority")]
     Revoked(String),
+    #[error(
+        "`{0}` has renewed its certificate too often; the next renewal is possible once one of them expires"
+    )]
+    Often(String),
     #[error("the public key is none")]
     PublicKey,
     #[error(transparent)]
@@ -33,6 +37,7 @@ impl AdmissionRefusal {
             Self::Name(_) => "bad_host_name",
             Self::Taken(_) => "host_name_taken",
             Self::Revoked(_) => "revoked_certificate",
+            Self::Often(_) => "renewed_too_often",
             Self::PublicKey => "bad_public_key",
             Self::Failed(_) => "authority_failed",
         }

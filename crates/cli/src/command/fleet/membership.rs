@@ -6,16 +6,21 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_fleet::{FleetKey, Record, Revocation, Transaction, TransactionOutcome, Write};
-use plimsoll_identity::{FleetAuthority, FleetIssuer, HostIdentity, Invitation, PEER_PORT, join, now};
+use plimsoll_identity::{
+    FleetAuthority, FleetIssuer, HostIdentity, Invitation, IssuedCertificate, PEER_PORT, join, now,
+};
 use rustix::process::geteuid;
 
 use super::Store;
 use crate::command::soak::time;
 use crate::report::{ErrorReport, print};
+use crate::terminal;
 
 /// Lifetime of certificates, and of invitations.
 const LIFETIME: &str = "90d";
 const INVITED: &str = "1h";
+/// Writes of one transaction; etcd takes 128 (`--max-txn-ops`).
+const MOST_WRITES: usize = 100;
 
 #[derive(Debug, Args)]
 pub(super) struct Folder {
@@ -141,7 +146,7 @@ pub(super) fn invite(arguments: &Invite) -> Result<(), ErrorReport> {
     print(format!("{invitation}\n"))?;
     let valid = arguments.valid.as_secs();
     let _ = writeln!(
-        anstream::stderr(),
+        terminal::stderr(),
         "one host may join with this in the next {valid} s, while `plimsoll serve` runs here:\n  \
         plimsoll fleet join INVITATION"
     );
@@ -170,16 +175,16 @@ pub(super) async fn revoke(arguments: Revoke) -> Result<(), ErrorReport> {
         let text = format!("there is no valid certificate for host `{}`", arguments.host);
         return Err(ErrorReport::input(ErrorReport::new(text)));
     }
-    let write = |serial: &String, expires| {
-        Write::put(FleetKey::Revoked(serial.clone()), Record::new(Revocation { expires }).write())
-    };
-    let writes: Vec<Write> = revoked.iter().map(|one| write(&one.serial, one.expires)).collect();
-    let done = arguments.store.open()?.transact(&Transaction { compares: Vec::new(), writes }, 0).await;
-    if !matches!(done, TransactionOutcome::Applied(_)) {
-        return Err(ErrorReport::new(
-            "the certificate will not be renewed, but the store does not answer, so other hosts may still accept it; \
-                revoke it again later",
-        ));
+    let store = arguments.store.open()?;
+    for transaction in revocations(&revoked) {
+        let why = match store.transact(&transaction, 0).await {
+            TransactionOutcome::Applied(_) => continue,
+            TransactionOutcome::Full => "the store is full",
+            TransactionOutcome::Conflict | TransactionOutcome::Unknown => "the store does not answer",
+        };
+        return Err(ErrorReport::new(format!(
+            "the certificate will not be renewed, but {why}, so other hosts may still accept it; revoke it again later"
+        )));
     }
     print(format!(
         "{}: {} revoked; every host of the fleet refuses it\n",
@@ -189,6 +194,19 @@ pub(super) async fn revoke(arguments: Revoke) -> Result<(), ErrorReport> {
             more => format!("its {more} certificates are"),
         }
     ))
+}
+
+/// The writes that revoke certificates, in transactions that etcd takes. A register of an earlier version may have
+/// thousands of one host.
+fn revocations(revoked: &[IssuedCertificate]) -> Vec<Transaction> {
+    let write = |one: &IssuedCertificate| {
+        let record = Record::new(Revocation { expires: one.expires });
+        Write::put(FleetKey::Revoked(one.serial.clone()), record.write())
+    };
+    let batches = revoked.chunks(MOST_WRITES);
+    batches
+        .map(|batch| Transaction { compares: Vec::new(), writes: batch.iter().map(write).collect() })
+        .collect()
 }
 
 fn authority(folder: &std::path::Path) -> Result<FleetAuthority, ErrorReport> {
@@ -208,6 +226,20 @@ fn authority(folder: &std::path::Path) -> Result<FleetAuthority, ErrorReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_with_any_number_of_certificates_is_revoked_in_transactions_that_etcd_takes() {
+        let one = |at: u64| IssuedCertificate {
+            serial: format!("{at:x}"),
+            host: "box-2".to_owned(),
+            expires: at,
+            is_revoked: true,
+        };
+        let revoked: Vec<IssuedCertificate> = (0..1001).map(one).collect();
+        let transactions = revocations(&revoked);
+        assert!(transactions.iter().all(|one| (1..=128).contains(&one.writes.len())));
+        assert_eq!(transactions.iter().map(|one| one.writes.len()).sum::<usize>(), revoked.len());
+    }
 
     #[test]
     fn an_address_without_a_port_gets_that_of_hosts() {
