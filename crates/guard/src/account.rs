@@ -4,6 +4,7 @@
 //! child processes share one budget.
 
 pub(crate) mod blocks;
+pub(crate) mod caches;
 pub(crate) mod claim;
 mod host_memory;
 pub(crate) mod overflow;

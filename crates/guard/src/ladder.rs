@@ -81,7 +81,8 @@ fn rungs(request: &mut RefusedRequest<'_>) -> Option<ClaimOutcome> {
 impl RefusedRequest<'_> {
     /// True if the card has room that is held back for later requests.
     fn yields(&self) -> bool {
-        overflow::yields(self.card, self.size, self.substitute) && overflow::room(self.card).has(self.size)
+        overflow::yields(self.card, self.size, self.substitute)
+            && overflow::room(self.card, self.size).has(self.size)
     }
 
     /// Takes that room after all.

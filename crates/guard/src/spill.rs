@@ -1,7 +1,7 @@
-//! Spilled allocations, whose first part is on the card and the rest in host memory.
+//! Spilled allocations, a part of which is on the card and the rest in host memory.
 //!
-//! A spilled allocation is one range of addresses. Only the part that does not fit on the card is in host
-//! memory.
+//! A spilled allocation is one range of addresses. Only what does not fit on the card is in host memory: the end, or
+//! the last positions of each layer where the range is a KV cache whose layout is known.
 
 mod make;
 mod probe;
@@ -18,10 +18,12 @@ use vmm::{Location, VmmProperties};
 
 pub(crate) use release::{finish, forget, free, free_async, sweep};
 
-use crate::account::{overflow, spilled};
-use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY};
+use crate::account::{caches, overflow, spilled};
+use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::driver_guard;
-use crate::say::say_some;
+use crate::policy::cache::CacheHead;
+use crate::policy::pieces::{Segment, up};
+use crate::say::{say, say_some};
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
 use crate::text::ByteSize;
@@ -29,16 +31,17 @@ use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Serves a request with mapped memory of the card alone, in pieces of at least `floor` bytes.
 pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<DevicePointer, CuResult> {
+    let whole = up(size, make::granule(index, None)?).ok_or(INVALID_VALUE)?;
     let wanted = WantedRange {
         card: index,
         asked: size,
-        head: u64::MAX,
+        segments: alloc::vec![Segment { bytes: whole, on_card: true }],
         // One piece is what the driver has just refused.
         first: size / 2,
         floor,
         tail: None,
     };
-    match make::range(wanted) {
+    match make::range(&wanted) {
         Ok(range) => Ok(hand_out(index, range)),
         Err(RangeError::SpillLimit) => Err(OUT_OF_MEMORY),
         Err(RangeError::Driver(code)) => Err(code),
@@ -106,13 +109,37 @@ enum SpillError {
 
 fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
     let granule = make::granule(index, Some(place)).map_err(|_| SpillError::Place)?;
-    let head = overflow::room(index).head(size, granule);
+    let head = overflow::room(index, size).head(size, granule);
     if !probe_results::usable(index, place, head > 0) {
         return Err(SpillError::Place);
     }
-    let wanted =
-        WantedRange { card: index, asked: size, head, first: head, floor: granule, tail: Some(place) };
-    make::range(wanted).map_err(|short| match short {
+    let whole = up(size, granule).ok_or(SpillError::Place)?;
+    let make = |segments| {
+        make::range(&WantedRange {
+            card: index,
+            asked: size,
+            segments,
+            first: head,
+            floor: granule,
+            tail: Some(place),
+        })
+    };
+    if let Some(cache) = caches::requested(index, size)
+        && let Some(on_card) = CacheHead::within(&cache.layout, granule, head)
+        && let Ok(range) = make(on_card.segments(whole))
+    {
+        caches::made(cache.number);
+        say!(
+            "card {}: of the KV cache's {} positions the first {} are on the card; beyond them an answer slows down",
+            index.number(),
+            cache.layout.positions(),
+            on_card.positions(),
+        );
+        return Ok(SpillRange { cache: Some(cache.number), ..range });
+    }
+    let head = head.min(whole);
+    let segments = [Segment { bytes: head, on_card: true }, Segment { bytes: whole - head, on_card: false }];
+    make(segments.into()).map_err(|short| match short {
         RangeError::SpillLimit => SpillError::Limit,
         RangeError::Driver(_) => SpillError::Place,
     })
@@ -143,10 +170,11 @@ fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPla
         base,
         asked: size,
         size,
-        head: 0,
+        on_card: 0,
         device: index.device(),
         context: driver_guard::context(),
         place: Some(place),
+        cache: None,
         pieces: alloc::vec::Vec::new(),
         id: trace::number(),
     }
@@ -163,7 +191,7 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
             "card {card}: an allocation of {asked} did not fit: {head} of it is on the card, {spilled} in {place}",
             card = index.number(),
             asked = ByteSize(range.asked),
-            head = ByteSize(range.head),
+            head = ByteSize(range.on_card),
             spilled = ByteSize(spilled),
             place = range.place.map_or("host memory", SpillPlace::name),
         );

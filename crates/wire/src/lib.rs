@@ -1,5 +1,6 @@
 //! Interfaces between separate processes: names, text formats, and shared-memory layouts.
 //!
+//! - [`cache`]: the layout of an engine's KV cache in its allocation.
 //! - [`mod@env`]: names of environment variables.
 //! - [`control`]: llama-server's control channel.
 //! - [`options`]: the line of options for guard, the preloaded library.
@@ -39,6 +40,7 @@ macro_rules! codes {
     };
 }
 
+pub mod cache;
 pub mod control;
 pub mod env;
 pub mod options;

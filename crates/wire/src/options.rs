@@ -2,6 +2,7 @@
 //! guard only counts.
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card with its budget and its need (planned total) in bytes.
+//! - `cache=GPU-<uuid>:LAYOUT`: an allocation of the program's KV cache on a card (see [`crate::cache`]).
 //! - `budget=BYTES`, `need=BYTES`: budget and need for every card without figures of its own.
 //! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:
@@ -12,6 +13,7 @@
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
 
+use crate::cache::{CACHES, CacheLayout};
 use crate::env::GUARD;
 use crate::page::CARDS;
 
@@ -19,6 +21,7 @@ use crate::page::CARDS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardOptions {
     cards: [Option<CardRule>; CARDS],
+    caches: [Option<CacheRule>; CACHES],
     /// Budget of each card that has no separate one.
     pub budget: Option<u64>,
     pub contexts: Contexts,
@@ -55,6 +58,13 @@ pub struct CardRule {
     pub need: Option<u64>,
 }
 
+/// An allocation that the program will request for its KV cache on one card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheRule {
+    pub uuid: [u8; 16],
+    pub layout: CacheLayout,
+}
+
 /// Treatment of a context on a card outside the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contexts {
@@ -79,6 +89,8 @@ pub enum OptionsError<'a> {
     Choice { word: &'a str, choices: &'static str },
     #[error("{GUARD}: `{word}` exceeds the limit of {CARDS} cards")]
     TooManyCards { word: &'a str },
+    #[error("{GUARD}: `{word}` is not the layout of a cache")]
+    Cache { word: &'a str },
 }
 
 impl Default for GuardOptions {
@@ -91,6 +103,7 @@ impl GuardOptions {
     /// No option at all.
     pub const NONE: Self = Self {
         cards: [None; CARDS],
+        caches: [None; CACHES],
         budget: None,
         contexts: Contexts::Leave,
         reuse: false,
@@ -115,6 +128,9 @@ impl GuardOptions {
             let number = || value.parse().map_err(|_| OptionsError::Number { word });
             match key {
                 "card" => options.add(rule(word, value)?).ok_or(OptionsError::TooManyCards { word })?,
+                "cache" => cache(value)
+                    .and_then(|rule| options.add_cache(rule))
+                    .ok_or(OptionsError::Cache { word })?,
                 "budget" => options.budget = Some(number()?),
                 "contexts" => options.contexts = contexts(word, value)?,
                 // `reuse=` with a value is a mistake that must be reported, not a flag.
@@ -138,6 +154,20 @@ impl GuardOptions {
     pub fn add(&mut self, rule: CardRule) -> Option<()> {
         *self.cards.iter_mut().find(|slot| slot.is_none())? = Some(rule);
         Some(())
+    }
+
+    /// Adds a cache; `None` if there is no room for more.
+    pub fn add_cache(&mut self, rule: CacheRule) -> Option<()> {
+        *self.caches.iter_mut().find(|slot| slot.is_none())? = Some(rule);
+        Some(())
+    }
+
+    /// The caches on the card with this UUID, with their numbers.
+    pub fn caches_on(&self, uuid: [u8; 16]) -> impl Iterator<Item = (usize, &CacheLayout)> {
+        let caches = self.caches.iter().enumerate();
+        caches.filter_map(move |(number, rule)| {
+            rule.as_ref().filter(|rule| rule.uuid == uuid).map(|rule| (number, &rule.layout))
+        })
     }
 
     /// The cards of the plan; none means that every card is in the plan.
@@ -176,6 +206,9 @@ impl fmt::Display for GuardOptions {
                 (None, Some(need)) => write!(words.f, "::{need}")?,
                 (Some(budget), Some(need)) => write!(words.f, ":{budget}:{need}")?,
             }
+        }
+        for rule in self.caches.iter().flatten() {
+            words.say(format_args!("cache={}:{}", Uuid(rule.uuid), rule.layout))?;
         }
         words.number("budget", self.budget)?;
         match self.contexts {
@@ -271,6 +304,11 @@ fn rule<'a>(word: &'a str, value: &str) -> Result<CardRule, OptionsError<'a>> {
     Ok(CardRule { uuid, budget: given.map(number).transpose()?, need: need.map(number).transpose()? })
 }
 
+fn cache(value: &str) -> Option<CacheRule> {
+    let (uuid, layout) = value.split_once(':')?;
+    Some(CacheRule { uuid: Uuid::read(uuid)?.0, layout: CacheLayout::read(layout)? })
+}
+
 fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>> {
     match value {
         "report" => Ok(Contexts::Report),
@@ -289,7 +327,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
+        let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 \
+                    cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
                     spill=1073741824 need=77 keep=4096 pool=ours on-oom=managed hide-vmm";
         let options = GuardOptions::read(line).unwrap();
         assert_eq!(options.to_string(), line);
@@ -297,6 +336,9 @@ mod tests {
         assert_eq!(options.budget_of(&uuid), Some(8_589_934_592));
         assert_eq!(options.budget_of(&[1; 16]), Some(5));
         assert_eq!(options.need_of(&uuid), Some(77));
+        let sizes =
+            |uuid: &[u8; 16]| options.caches_on(*uuid).map(|(number, layout)| (number, layout.size())).next();
+        assert_eq!((sizes(&uuid), sizes(&[1; 16])), (Some((0, 2048)), None));
         assert!(options.plans(&uuid) && !options.plans(&[1; 16]));
         assert_eq!(GuardOptions::read("").unwrap().to_string(), "");
         assert!(GuardOptions::default().plans(&uuid));
@@ -327,6 +369,7 @@ mod tests {
         let said = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
         assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
         assert_eq!(said("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
+        assert!(said("cache=7:1").contains("is not the layout of a cache"));
         assert!(said("card=7:1").contains("needs a card's UUID"));
         assert_eq!(said("pool=best"), "PLIMSOLL_GUARD contains `pool=best`, which is not an option");
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");

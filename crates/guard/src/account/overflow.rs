@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::UNLIMITED;
 
-use super::{Substitute, spilled};
+use super::{Substitute, caches, spilled};
 use crate::policy::room::{CardRoom, LARGE};
 use crate::state::{CardIndex, card, ledger, uuid};
 use crate::{driver_guard, settings};
@@ -17,23 +17,23 @@ pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> boo
     let may = options.spill.is_some() && !matches!(substitute, Substitute::Nothing);
     let may = may && (options.keep > 0 || size >= LARGE);
     // The driver is asked last, and only where its answer matters: every allocation passes here.
-    if !may || !by_budget(index).holds_back_from(size) {
+    if !may || !by_budget(index, size).holds_back_from(size) {
         return false;
     }
-    let room = room(index);
+    let room = room(index, size);
     // Physical memory cannot be divided, so it goes where its larger part would lie.
     let whole = matches!(substitute, Substitute::Memory(..));
     room.yields(size) && !(whole && room.head(size, 1) >= size / 2)
 }
 
-/// Room of a card, by budget and driver.
-pub(crate) fn room(index: CardIndex) -> CardRoom {
+/// Room of a card for a request of `size`, by budget and driver.
+pub(crate) fn room(index: CardIndex, size: u64) -> CardRoom {
     let (free, total) = driver_guard::memory_of(index.device()).unwrap_or((UNLIMITED, UNLIMITED));
-    CardRoom { total, free, ..by_budget(index) }
+    CardRoom { total, free, ..by_budget(index, size) }
 }
 
 /// Room of a card by the budget alone.
-fn by_budget(index: CardIndex) -> CardRoom {
+fn by_budget(index: CardIndex, size: u64) -> CardRoom {
     let (card, options) = (card(index), settings::options());
     let spilled = card.spilled.load(Relaxed);
     let asked = card.allocated.load(Relaxed).saturating_add(spilled);
@@ -46,6 +46,7 @@ fn by_budget(index: CardIndex) -> CardRoom {
         // The plan's need is without the context.
         held: asked.saturating_sub(card.context.load(Relaxed)),
         need: options.need_of(&uuid(card)),
+        yielded: if size >= LARGE { caches::yielded(index, size) } else { 0 },
         keep: options.keep,
     }
 }

@@ -206,10 +206,11 @@ mod tests {
             base: 0x1000,
             asked: 900,
             size: 1024,
-            head: 512,
+            on_card: 512,
             device: 1,
             context: 77,
             place: None,
+            cache: None,
             pieces: Vec::new(),
             id: 0,
         };

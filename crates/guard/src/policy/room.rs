@@ -31,6 +31,8 @@ pub(crate) struct CardRoom {
     pub(crate) held: u64,
     /// Total of the program's requests, if the plan provides it.
     pub(crate) need: Option<u64>,
+    /// Bytes of caches still to come that go to host memory before weights do.
+    pub(crate) yielded: u64,
     /// Bytes that larger requests leave to smaller ones, by hand; 0 for none.
     pub(crate) keep: u64,
 }
@@ -61,13 +63,13 @@ impl CardRoom {
         // With a known total (`need`, from the plan), each request leaves room for all later ones:
         //
         //     small  = reserve for requests that are too small to split
-        //     later  = need - bytes allocated before - size of this request
+        //     later  = need - bytes allocated before - size of this request - what caches to come give up
         //     left   = min(free budget - small, free bytes of the card - reserve for the driver)
         //     if left >= size + later, or the request is too small to split: the whole request is on the card
         //     otherwise: min(size, left - later) bytes are on the card, in whole granules
         //
         // So if O bytes of the need do not fit on the card, the first O requested bytes overflow, and no
-        // others.
+        // others, unless a cache is to come whose last positions nothing reads yet.
         let wanted = self.left().saturating_sub(self.later(size)).min(size);
         // If host memory cannot take the rest, the card has to give more than this request should have.
         let least = up(size.saturating_sub(down(self.spillable, granule)), granule);
@@ -78,7 +80,10 @@ impl CardRoom {
     /// Bytes that are still to come after a request of `size`.
     fn later(self, size: u64) -> u64 {
         match (self.keep, self.need) {
-            (0, Some(need)) if size >= LARGE => need.saturating_sub(self.held.saturating_add(size)),
+            (0, Some(need)) if size >= LARGE => {
+                let before = self.held.saturating_add(size);
+                need.saturating_sub(before).saturating_sub(self.yielded.min(self.spillable))
+            }
             (keep, _) if size > keep => keep.saturating_sub(self.small()),
             _ => 0,
         }

@@ -1,5 +1,5 @@
-//! Construction of a spilled range: reserved addresses, device memory in as few pieces as possible, then host
-//! memory.
+//! Construction of a spilled range: reserved addresses, and for each segment device memory in as few pieces as
+//! possible, or host memory.
 //!
 //! If a step fails, dropping the [`RangeDraft`] undoes the earlier ones.
 
@@ -8,23 +8,23 @@ use alloc::vec::Vec;
 use super::vmm::{self, Location};
 use crate::account::spilled;
 use crate::driver::{CuResult, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::policy::pieces::{PieceSizes, up};
+use crate::policy::pieces::{PieceSizes, Segment, up};
 use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
 use crate::{driver_guard, trace};
 
 /// Parameters of a range to build.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,
     /// Bytes that the program requested.
     pub(crate) asked: u64,
-    /// At most so many of them on the card, in whole granules.
-    pub(crate) head: u64,
+    /// The parts of the range in whole granules, from the front on.
+    pub(crate) segments: Vec<Segment>,
     /// Size of the first piece of the card's memory, and the smallest that is worth asking for.
     pub(crate) first: u64,
     pub(crate) floor: u64,
-    /// Memory for the rest; without one all bytes must go to the card.
+    /// Memory for what is not on the card; without one all bytes must go to the card.
     pub(crate) tail: Option<SpillPlace>,
 }
 
@@ -49,13 +49,24 @@ struct RangeDraft {
     card: CardIndex,
     base: u64,
     size: u64,
-    head: u64,
+    /// Bytes that are mapped, from the front on, and those of them on the card.
+    mapped: u64,
+    on_card: u64,
     pieces: Vec<u64>,
 }
 
 impl RangeDraft {
+    /// Maps the next segment; what the card has no room for goes to host memory.
+    fn fill(&mut self, segment: Segment, wanted: &WantedRange, granule: u64) -> Result<(), RangeError> {
+        let end = self.mapped + segment.bytes;
+        if segment.on_card {
+            self.fill_from_card(PieceSizes::new(segment.bytes, wanted.first, wanted.floor, granule))?;
+        }
+        self.fill_from_host(end - self.mapped, wanted.tail)
+    }
+
     /// Puts as many pieces on the card as budget and driver allow.
-    fn fill_head(&mut self, mut pieces: PieceSizes) -> Result<(), CuResult> {
+    fn fill_from_card(&mut self, mut pieces: PieceSizes) -> Result<(), CuResult> {
         while let Some(piece) = pieces.next() {
             // A refusal of the budget halves the piece as one of the driver does: a smaller one may still
             // fit.
@@ -64,9 +75,10 @@ impl RangeDraft {
                 continue;
             }
             let device = self.card.device();
-            match vmm::attach(self.base + self.head, piece, Location::card(device), device) {
+            match vmm::attach(self.base + self.mapped, piece, Location::card(device), device) {
                 Ok(()) => {
-                    self.head += piece;
+                    self.mapped += piece;
+                    self.on_card += piece;
                     self.pieces.push(piece);
                     pieces.given(piece);
                     ledger::confirm(self.card, piece);
@@ -83,23 +95,23 @@ impl RangeDraft {
         Ok(())
     }
 
-    /// Puts the rest into host memory.
-    fn fill_tail(&mut self, place: Option<SpillPlace>) -> Result<(), RangeError> {
-        let rest = self.size - self.head;
-        if rest == 0 {
+    /// Puts the next bytes into host memory.
+    fn fill_from_host(&mut self, bytes: u64, place: Option<SpillPlace>) -> Result<(), RangeError> {
+        if bytes == 0 {
             return Ok(());
         }
         let location = place.and_then(Location::of).ok_or(OUT_OF_MEMORY)?;
-        if !spilled::take(self.card, rest) {
+        if !spilled::take(self.card, bytes) {
             return Err(RangeError::SpillLimit);
         }
-        let attached = vmm::attach(self.base + self.head, rest, location, self.card.device());
+        let attached = vmm::attach(self.base + self.mapped, bytes, location, self.card.device());
         match attached {
             Ok(()) => {
-                self.pieces.push(rest);
+                self.mapped += bytes;
+                self.pieces.push(bytes);
                 card(self.card).raise_peaks();
             }
-            Err(_) => spilled::give(self.card, rest),
+            Err(_) => spilled::give(self.card, bytes),
         }
         attached.map_err(RangeError::Driver)
     }
@@ -108,20 +120,20 @@ impl RangeDraft {
 impl Drop for RangeDraft {
     fn drop(&mut self) {
         // The range was never handed out, so no work uses it and there is nothing to wait for.
-        unmake(self.card, self.base, self.size, self.head, &self.pieces);
+        unmake(self.card, self.base, self.size, self.on_card, &self.pieces);
     }
 }
 
 /// Unmaps all pieces and gives addresses and accounts back.
-pub(super) fn unmake(index: CardIndex, base: u64, size: u64, head: u64, pieces: &[u64]) {
+pub(super) fn unmake(index: CardIndex, base: u64, size: u64, on_card: u64, pieces: &[u64]) {
     let mut at = base;
     for piece in pieces {
         let _ = vmm::detach(at, *piece);
         at += piece;
     }
     let _ = vmm::free_addresses(base, size);
-    ledger::give(index, head);
-    spilled::give(index, (at - base) - head);
+    ledger::give(index, on_card);
+    spilled::give(index, (at - base) - on_card);
 }
 
 /// Common granule of all pieces of a range: granules are powers of two, so the largest is a multiple of all.
@@ -132,21 +144,23 @@ pub(super) fn granule(card: CardIndex, tail: Option<SpillPlace>) -> Result<u64, 
 }
 
 /// Makes a range of mapped memory.
-pub(crate) fn range(wanted: WantedRange) -> Result<SpillRange, RangeError> {
+pub(crate) fn range(wanted: &WantedRange) -> Result<SpillRange, RangeError> {
     let granule = granule(wanted.card, wanted.tail)?;
     let size = up(wanted.asked, granule).ok_or(INVALID_VALUE)?;
-    let mut draft =
-        RangeDraft { card: wanted.card, base: vmm::reserve(size)?, size, head: 0, pieces: Vec::new() };
-    draft.fill_head(PieceSizes::new(wanted.head.min(size), wanted.first, wanted.floor, granule))?;
-    draft.fill_tail(wanted.tail)?;
+    let base = vmm::reserve(size)?;
+    let mut draft = RangeDraft { card: wanted.card, base, size, mapped: 0, on_card: 0, pieces: Vec::new() };
+    for segment in &wanted.segments {
+        draft.fill(*segment, wanted, granule)?;
+    }
     let range = SpillRange {
         base: draft.base,
         asked: wanted.asked,
         size,
-        head: draft.head,
+        on_card: draft.on_card,
         device: wanted.card.device(),
         context: driver_guard::context(),
-        place: (draft.head < size).then_some(wanted.tail).flatten(),
+        place: (draft.on_card < size).then_some(wanted.tail).flatten(),
+        cache: None,
         pieces: core::mem::take(&mut draft.pieces),
         id: trace::number(),
     };

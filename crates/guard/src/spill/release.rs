@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use plimsoll_nostd::lock::Lock;
 
 use super::{make, whole};
-use crate::account::spilled;
+use crate::account::{caches, spilled};
 use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::state::CardIndex;
@@ -248,6 +248,9 @@ fn give_back(range: SpillRange) {
     let Some(card) = CardIndex::of(range.device) else {
         return;
     };
+    if let Some(cache) = range.cache {
+        caches::forget(cache);
+    }
     match range.place {
         Some(SpillPlace::Managed) => {
             whole::free_managed(card, range.base, range.asked);
@@ -257,7 +260,7 @@ fn give_back(range: SpillRange) {
             whole::free_pinned(range.base);
             spilled::give(card, range.size);
         }
-        _ => make::unmake(card, range.base, range.size, range.head, &range.pieces),
+        _ => make::unmake(card, range.base, range.size, range.on_card, &range.pieces),
     }
     TraceEvent::on(card).of(range.id, range.asked).emit(TraceKind::Free);
 }

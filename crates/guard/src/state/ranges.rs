@@ -43,13 +43,15 @@ pub(crate) struct SpillRange {
     pub(crate) asked: u64,
     /// Size of the range: `asked` in whole granules.
     pub(crate) size: u64,
-    /// Bytes on the card, at the front.
-    pub(crate) head: u64,
+    /// Bytes on the card.
+    pub(crate) on_card: u64,
     pub(crate) device: i32,
     /// The context in which it was requested, as a number.
     pub(crate) context: usize,
     /// Memory of the rest; none if all is on the card.
     pub(crate) place: Option<SpillPlace>,
+    /// The number of the cache that it holds, if it was divided by position.
+    pub(crate) cache: Option<usize>,
     /// The sizes of the mappings, from the front on; none where the range is not mapped by us.
     pub(crate) pieces: Vec<u64>,
     /// The id of the block in the trace.
@@ -59,7 +61,7 @@ pub(crate) struct SpillRange {
 impl SpillRange {
     /// Bytes in host memory.
     pub(crate) const fn spilled(&self) -> u64 {
-        self.size - self.head
+        self.size - self.on_card
     }
 
     pub(crate) const fn holds(&self, address: u64) -> bool {
@@ -126,10 +128,11 @@ mod tests {
             base,
             asked: head + tail,
             size: head + tail,
-            head,
+            on_card: head,
             device: 0,
             context: 0,
             place: Some(SpillPlace::Host),
+            cache: None,
             pieces: Vec::new(),
             id: 0,
         }

@@ -6,6 +6,7 @@ mod ladder;
 mod matrix;
 mod memory;
 mod order;
+mod positions;
 mod ranges;
 mod run;
 mod waiting;

@@ -17,6 +17,7 @@ const ROOM: CardRoom = CardRoom {
     spillable: GIB,
     held: 0,
     need: None,
+    yielded: 0,
     keep: 0,
 };
 
@@ -97,6 +98,7 @@ impl TestCard {
             spillable: spill,
             held: 0,
             need: Some(need),
+            yielded: 0,
             keep: 0,
         };
         Self { room, granule: GRANULE, cuts: 0 }
