@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use plimsoll_wire::cache::CacheLayout;
 use serde::Serialize;
 
 use super::card::{Card, CardId, Share};
@@ -113,8 +114,8 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Bytes that the engine will request on each of these cards, without the driver's context, where known.
-    fn asked(&self, _cards: &[Card]) -> Vec<(CardId, Bytes)> {
+    /// What the engine will request on each of these cards, where known.
+    fn asked(&self, _cards: &[Card]) -> Vec<AskedMemory> {
         Vec::new()
     }
 
@@ -132,6 +133,15 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     fn prompt_cache(&self) -> Option<PromptCache> {
         None
     }
+}
+
+/// What an engine requests of a card, without the driver's context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedMemory {
+    pub card: CardId,
+    pub bytes: Bytes,
+    /// Allocations of caches among it that can be divided by position.
+    pub caches: Vec<CacheLayout>,
 }
 
 /// Need of host memory that no account of a card has.

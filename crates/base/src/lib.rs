@@ -27,7 +27,7 @@ pub use card_table::kept_by_driver;
 pub use counted::counted;
 pub use curve::{Curve, Slots};
 pub use demand::{
-    DeclaredSize, HostNeed, MemoryModel, NamedDemand, Placement, PromptCache, RunId, UnknownSize,
+    AskedMemory, DeclaredSize, HostNeed, MemoryModel, NamedDemand, Placement, PromptCache, RunId, UnknownSize,
 };
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};

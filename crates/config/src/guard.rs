@@ -3,7 +3,8 @@
 //! A setting that is not given is `None`, so each setting of a model can override the server's default.
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{CardRule, Contexts, GuardOptions, Uuid};
+use plimsoll_wire::cache::CacheLayout;
+use plimsoll_wire::options::{CacheRule, CardRule, Contexts, GuardOptions, Uuid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -137,12 +138,14 @@ fn through<'de, D: Deserializer<'de>, A: Deserialize<'de>, B: From<A>>(
 }
 
 /// A card of the plan, as it is passed to guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedCard {
     pub uuid: Uuid,
     pub budget: Option<Bytes>,
     /// Planned requests of the program on it, without its context.
     pub need: Option<Bytes>,
+    /// Caches among them that can be divided by position.
+    pub caches: Vec<CacheLayout>,
 }
 
 impl GuardSettings {
@@ -230,6 +233,9 @@ impl GuardSettings {
                 budget: card.budget.map(Bytes::get),
                 need: card.need.map(Bytes::get),
             });
+            for layout in &card.caches {
+                let _ = options.add_cache(CacheRule { uuid: card.uuid.0, layout: *layout });
+            }
         }
         options
     }
@@ -275,9 +281,18 @@ mod tests {
     fn guard_reads_what_is_written_for_it() {
         let uuid = Uuid::read("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
         let wish = GuardSettings::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
-        let card = GuardedCard { uuid, budget: Some(Bytes::new(7)), need: Some(Bytes::new(9)) };
+        let card = GuardedCard {
+            uuid,
+            budget: Some(Bytes::new(7)),
+            need: Some(Bytes::new(9)),
+            caches: vec![CacheLayout::read("1:256:2x4/1024").unwrap()],
+        };
         let line = wish.options(&[card]).to_string();
-        assert_eq!(line, "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 contexts=refuse reclaim wait=2");
+        assert_eq!(
+            line,
+            "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 \
+            cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 contexts=refuse reclaim wait=2"
+        );
         assert_eq!(GuardOptions::read(&line).unwrap().to_string(), line);
     }
 }

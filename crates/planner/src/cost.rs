@@ -4,13 +4,14 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Source};
 use plimsoll_model::Model;
+use plimsoll_wire::cache::CacheLayout;
 
 use crate::engine_context::EngineContext;
 use crate::request::draft_wish;
 use crate::reserve::speculates;
 use crate::{
     DepthGrowth, DeviceBytes, Flash, HostTerms, LatentAttention, PlanError, PlanRequest, PlanTerm,
-    RepackedBytes, Reserve, Terms, architecture, calibration, compute, kv, weights,
+    RepackedBytes, Reserve, Terms, architecture, cache_layout, calibration, compute, kv, weights,
 };
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
@@ -180,6 +181,13 @@ impl<'a> PlanCalculator<'a> {
                 _ => none(NO_CONTEXT),
             },
         }
+    }
+
+    /// The cache allocations that can be divided by position, with their cards.
+    pub(super) fn caches(&self, reserve: Reserve) -> Vec<(usize, CacheLayout)> {
+        self.contexts(reserve)
+            .flat_map(|(context, reserve)| cache_layout::layouts(context, &reserve))
+            .collect()
     }
 
     /// The run-time pool of each card once the run has been so deep.

@@ -51,7 +51,7 @@ impl CacheKind {
 pub(super) fn cache(of: &EngineContext<'_>, reserve: &Reserve) -> Result<DeviceBytes, PlanError> {
     let (hyper, kind) = (&of.model.hyper, of.graph.cache);
     let mut cache = DeviceBytes::none(&of.layout);
-    let widest = widest_value(hyper);
+    let stored = stored_rows(of);
     for layer in of.layers.clone() {
         let place = kind.device(of.layout.layer(layer));
         if let Some(recurrent) = hyper.recurrent.as_ref().filter(|_| hyper.recurs(layer)) {
@@ -65,17 +65,26 @@ pub(super) fn cache(of: &EngineContext<'_>, reserve: &Reserve) -> Result<DeviceB
             continue;
         }
         let rows = cells(hyper, layer, reserve).saturating_mul(reserve.streams);
-        let mut each = kind.rows(hyper, layer);
-        // Latent attention caches no V, transposed or not.
-        if each[1].1 > 0 && kind.transposed && kind.latent.is_none() {
-            each[1].1 = widest;
-        }
-        for (kind, elements) in each {
+        for (kind, elements) in stored(layer) {
             let refused = PlanError::CacheRow { kind: kind.name, elements, block: kind.block };
             cache.add(place, kind.row(elements).ok_or(refused)? * rows, row_padding(kind, elements));
         }
     }
     Ok(cache)
+}
+
+/// Types and elements of one token's K, V and index key in a layer, as the cache stores them.
+pub(super) fn stored_rows(of: &EngineContext<'_>) -> impl Fn(u32) -> [(TensorType, u64); 3] {
+    let (hyper, kind) = (&of.model.hyper, of.graph.cache);
+    let widest = widest_value(hyper);
+    move |layer| {
+        let mut each = kind.rows(hyper, layer);
+        // Latent attention caches no V, transposed or not.
+        if each[1].1 > 0 && kind.transposed && kind.latent.is_none() {
+            each[1].1 = widest;
+        }
+        each
+    }
 }
 
 /// Elements of V in the widest layer.

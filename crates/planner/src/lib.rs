@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod architecture;
+mod cache_layout;
 mod calibration;
 mod compute;
 pub mod contexts;
@@ -73,6 +74,10 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
     let request = of.request;
     let question = FitQuestion { request, price: &ClosedForms(*request), asked: cost.clone().into() };
     let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::DOUBTS.contains(&reason.code));
+    let mut cards = cards(request, &cost);
+    for (card, layout) in of.caches(cost.reserve) {
+        cards[card].caches.push(layout);
+    }
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
@@ -80,7 +85,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         // The rounded context, because that is what the engine reserves.
         context: cost.reserve.context,
         default_context: default_context(request),
-        cards: cards(request, &cost),
+        cards,
         fits: question.asked.fits(request.cards),
         hints: hints::hints(&question),
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
@@ -115,6 +120,7 @@ fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
         headroom: terms.headroom(card.free),
         fits: terms.peak() <= card.free,
         terms: terms.clone(),
+        caches: Vec::new(),
     };
     request.cards.iter().zip(&cost.cards).map(card).collect()
 }

@@ -2,7 +2,8 @@
 
 use std::ops::AddAssign;
 
-use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
+use plimsoll_base::{AskedMemory, Bytes, CardId, Hint, Reason, Source};
+use plimsoll_wire::cache::CacheLayout;
 use serde::Serialize;
 
 use crate::EngineBuild;
@@ -90,15 +91,19 @@ pub struct CardPlan {
     /// `free - peak`; negative when it does not fit.
     pub headroom: i64,
     pub fits: bool,
+    /// Allocations of caches that can be divided by position.
+    #[serde(skip)]
+    pub caches: Vec<CacheLayout>,
 }
 
 impl CardPlan {
     /// Memory that the engine itself requests: all but the driver's context; `None` if a term is unknown.
-    pub fn asked(&self) -> Option<Bytes> {
+    pub fn asked(&self) -> Option<AskedMemory> {
         let terms = &self.terms;
         let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
         // A sum with an unknown term is itself unknown.
-        asked.iter().map(|term| term.bytes).sum()
+        let bytes = asked.iter().map(|term| term.bytes).sum::<Option<Bytes>>()?;
+        Some(AskedMemory { card: self.id.clone(), bytes, caches: self.caches.clone() })
     }
 }
 

@@ -227,10 +227,12 @@ fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOpt
         ..arguments.rungs.wish()
     };
     let named = |uuid: &str, budget: Option<Bytes>| {
+        let need = needs.iter().find(|(other, _)| other == uuid).map(|(_, need)| need);
         Some(GuardedCard {
             uuid: Uuid::read(uuid)?,
             budget,
-            need: needs.iter().find(|(other, _)| other == uuid).map(|(_, need)| *need),
+            need: need.map(|need| need.bytes),
+            caches: need.map_or_else(Vec::new, |need| need.caches.clone()),
         })
     };
     let cards: Vec<GuardedCard> = match chosen.is_empty() {

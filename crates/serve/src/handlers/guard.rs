@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, End, MemoryModel};
+use plimsoll_base::{AskedMemory, Bytes, Card, CardId, CardKind, End, MemoryModel};
 use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
 use plimsoll_doctor::RefusedAllocation;
 use plimsoll_launch::{EngineUser, Environment};
@@ -144,12 +144,13 @@ impl GuardHandler {
             true => self.needs(run.model, cards, budget),
             false => Vec::new(),
         };
-        let need = |card: &Card| needs.iter().find(|(id, _)| *id == card.id).map(|(_, need)| *need);
+        let need = |card: &Card| needs.iter().find(|need| need.card == card.id);
         let named = cards.iter().filter_map(|card| {
             Some(GuardedCard {
                 uuid: Uuid::read(card.uuid.as_deref()?)?,
                 budget: budget(card),
-                need: need(card),
+                need: need(card).map(|need| need.bytes),
+                caches: need(card).map_or_else(Vec::new, |need| need.caches.clone()),
             })
         });
         let named: Vec<GuardedCard> = named.collect();
@@ -159,7 +160,7 @@ impl GuardHandler {
             // The largest share, because one budget holds for every card here.
             options.budget = wish.budget_for(most).map(Bytes::get);
             options.need = match cards {
-                [card] => need(card).map(Bytes::get),
+                [card] => need(card).map(|need| need.bytes.get()),
                 _ => None,
             };
         }
@@ -172,7 +173,7 @@ impl GuardHandler {
         model: ModelId,
         cards: &[&Card],
         budget: impl Fn(&Card) -> Option<Bytes>,
-    ) -> Vec<(CardId, Bytes)> {
+    ) -> Vec<AskedMemory> {
         let demand = self.demands.borrow().get(&model).cloned();
         let shown = cards.iter().map(|card| Card {
             free: budget(card).map_or(card.free, |budget| budget.min(card.free)),

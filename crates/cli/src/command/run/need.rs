@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{AskedMemory, Card};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
 use plimsoll_planner::{EngineBuild, Plan};
@@ -16,8 +16,8 @@ use plimsoll_wire::env as names;
 use crate::command::plan;
 use crate::report::ErrorReport;
 
-/// Planned memory on a card without the CUDA context: UUID and bytes.
-pub(super) type Need = (String, Bytes);
+/// Planned memory on the card with this UUID.
+pub(super) type Need = (String, AskedMemory);
 
 /// Plans `program` with these arguments. `ordered` says that it sees the cards in this order. Returns `None`
 /// if it is no program whose memory is known.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache, Reason,
+    AskedMemory, Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache,
+    Reason,
 };
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::table::FlagClass;
@@ -187,7 +188,7 @@ impl MemoryModel for OnNamed {
         self.demand.hints(cards)
     }
 
-    fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
+    fn asked(&self, cards: &[Card]) -> Vec<AskedMemory> {
         self.demand.asked(cards)
     }
 

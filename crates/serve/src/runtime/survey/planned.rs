@@ -3,7 +3,8 @@
 //! A context that is too large is lowered to a size that fits the empty cards.
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache, Reason,
+    AskedMemory, Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache,
+    Reason,
 };
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
@@ -280,12 +281,13 @@ impl MemoryModel for PlannedModel {
         plan.map(|plan| plan.warnings.into_iter().filter(is_of_flags).collect()).unwrap_or_default()
     }
 
-    fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
+    fn asked(&self, cards: &[Card]) -> Vec<AskedMemory> {
         let cards = &computing(cards)[..];
         let Ok(plan) = self.plan(cards) else { return Vec::new() };
         let by = self.correction(cards).unwrap_or_default();
         let each = plan.cards.iter().zip(by.into_iter().chain(std::iter::repeat(0)));
-        each.filter_map(|(card, by)| Some((card.id.clone(), card.asked()?.shifted(by)))).collect()
+        let shifted = |asked: AskedMemory, by| AskedMemory { bytes: asked.bytes.shifted(by), ..asked };
+        each.filter_map(|(card, by)| Some(shifted(card.asked()?, by))).collect()
     }
 
     fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {

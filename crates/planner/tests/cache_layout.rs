@@ -1,0 +1,83 @@
+//! Tests of the layouts of cache allocations, which guard compares with a program's requests to the byte.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use plimsoll_base::Card;
+use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_model::gguf::Header;
+use plimsoll_model::{Dialect, Model};
+use plimsoll_planner::{CardPlan, EngineBuild, PlanRequest, plan};
+use plimsoll_specimens::{shape, specimen};
+
+fn cards(name: &str, flags: &str, cards: &[&str]) -> Vec<CardPlan> {
+    let draft = specimen(name).unwrap_or_else(|| shape(name).unwrap().files(1).remove(0));
+    let header = draft.header();
+    let length = u64::try_from(header.len()).unwrap() + draft.data_length().get();
+    let model = Model::from_headers(&[Header::read(&header, length, Dialect::Ggml).unwrap()]).unwrap();
+    let words: Vec<String> =
+        flags.split_ascii_whitespace().chain(["-ngl", "99"]).map(str::to_owned).collect();
+    let options = Options::from_argv(&words).unwrap();
+    let cards: Vec<Card> = cards.iter().map(|card| card.parse().unwrap()).collect();
+    let request = PlanRequest {
+        model: &model,
+        draft: None,
+        projector: None,
+        wish: &options.wish(ProgramKind::LlamaServer).unwrap(),
+        engine: EngineBuild::LLAMA_CPP,
+        program: ProgramKind::LlamaServer,
+        cards: &cards,
+        contexts: &[],
+        processor: None,
+    };
+    plan(&request).unwrap().cards
+}
+
+const CARD: &[&str] = &["name=X,total=80GiB,cc=9.0"];
+
+/// The layouts of one card as guard gets them, and the planned bytes of its caches.
+fn layouts(name: &str, flags: &str) -> (Vec<String>, u64) {
+    let card = cards(name, flags, CARD).remove(0);
+    (card.caches.iter().map(ToString::to_string).collect(), card.terms.kv.known().get())
+}
+
+#[test]
+fn a_dense_model_has_one_allocation_with_all_layers() {
+    let (caches, kv) = layouts("l8", "-c 65536 -np 1 -fa on");
+    assert_eq!(caches, ["1:65536:32x2048/134217728,2048/134217728"]);
+    assert_eq!(kv, 8192 << 20);
+    let (caches, kv) = layouts("l8", "-c 65536 -np 4 -fa on -ctk q8_0 -ctv q4_0");
+    assert_eq!(caches, ["4:16384:32x1088/71303168,576/37748736"]);
+    assert_eq!(kv, 32 * (71_303_168 + 37_748_736));
+}
+
+#[test]
+fn a_transposed_value_has_no_rows() {
+    let (caches, _) = layouts("l8", "-c 4096 -np 1 -fa off");
+    assert_eq!(caches, ["1:4096:32x2048/8388608,0/8388608"]);
+}
+
+#[test]
+fn windows_and_recurrent_states_are_left_out() {
+    for (name, flags) in [("gemma3-4b", "-c 32768 -np 1 -fa on"), ("qwen35-9b", "-c 32768 -np 1 -fa on")] {
+        let (caches, kv) = layouts(name, flags);
+        let size = |text: &String| plimsoll_wire::cache::CacheLayout::read(text).unwrap().size();
+        let divisible: u64 = caches.iter().map(size).sum();
+        assert!(divisible > 0 && divisible < kv, "{name}: {caches:?} of {kv}");
+    }
+    let (caches, kv) = layouts("gemma3-4b", "-c 32768 -np 1 -fa on --swa-full");
+    let size = |text: &String| plimsoll_wire::cache::CacheLayout::read(text).unwrap().size();
+    assert_eq!(caches.len(), 2, "the layers with a window are an allocation of their own");
+    assert_eq!(caches.iter().map(size).sum::<u64>(), kv);
+}
+
+#[test]
+fn each_card_has_the_layers_that_are_on_it_and_host_memory_none() {
+    let two = cards(
+        "l8",
+        "-c 8192 -np 1 -fa on -ts 1,1",
+        &["name=A,total=24GiB,cc=8.6", "name=B,total=24GiB,cc=8.6"],
+    );
+    for card in &two {
+        assert_eq!(card.caches.iter().map(|cache| cache.size()).sum::<u64>(), card.terms.kv.known().get());
+    }
+    assert_eq!(cards("l8", "-c 8192 -nkvo", CARD)[0].caches, []);
+}
