@@ -2,9 +2,11 @@
 //!
 //! One thread serves all connections. The modules are listed in the order in which a request reaches them.
 
+mod client;
 mod connection;
 mod limits;
 mod listener;
+mod places;
 
 mod access_key;
 mod allowance;
@@ -17,6 +19,7 @@ mod rights;
 mod server;
 
 mod body;
+mod body_budget;
 mod broken_json;
 mod conversations;
 mod cut_through;
@@ -37,11 +40,11 @@ mod headers;
 mod model_profile;
 mod model_service;
 mod proxy;
-mod read_limit;
 mod rewrite;
 mod tunnel;
 mod upstream;
 mod what_if;
+mod wire_state;
 
 mod events;
 mod exposition;

@@ -1,7 +1,6 @@
 //! API key of a request: its rights, its limits, and the use so far.
 
 use std::cell::Cell;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,6 +11,7 @@ use plimsoll_scheduler::ClientId;
 use ring::digest::{SHA256, digest};
 
 use super::allowance::Allowance;
+use super::client;
 use super::problem::HttpProblem;
 
 /// Bytes of text for a token, where an engine does not report its tokens.
@@ -35,6 +35,8 @@ pub(crate) fn digest_of(key: &[u8]) -> KeyDigest {
 #[derive(Debug)]
 pub(crate) struct AccessKey {
     pub(super) digest: KeyDigest,
+    /// The client that shows it.
+    pub(super) client: ClientId,
     /// The settings; its secret is empty.
     pub(super) settings: ConfiguredKey,
     /// A key of `[keys]`. The others have no name, all rights and no limits.
@@ -70,19 +72,12 @@ impl AccessKey {
                 left.get().map_or_else(|| Allowance::new(limit, now), |left| left.changed_to(limit))
             }));
         }
-        Self { digest, settings, is_named, usage }
+        let client = client::with_key(&settings.name, &digest);
+        Self { digest, client, settings, is_named, usage }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.settings.name
-    }
-
-    /// DECISION: a key with a name is one client, wherever its requests come from, so that a program with many
-    /// connections gets one client's share of a model.
-    pub(super) fn client(&self) -> ClientId {
-        let mut hasher = DefaultHasher::new();
-        self.name().hash(&mut hasher);
-        ClientId(hasher.finish())
     }
 
     pub(super) fn is_expired(&self) -> bool {

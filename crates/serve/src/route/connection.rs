@@ -1,10 +1,10 @@
 //! State of a client's connection: idle, in use, or stalled.
 //!
-//! A connection is closed if its client has left or stopped reading, or if a new client needs its place.
+//! A connection is closed if its client has left or stopped reading, or if another client needs its place.
 
 use std::cell::{Cell, RefCell};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -21,7 +21,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::auth::ShownKey;
+use super::client;
 use super::limits::Limits;
+use super::places::{HeldPlace, Places};
 use super::small_write::joined;
 use super::tunnel::Tunnel;
 
@@ -29,13 +31,15 @@ use super::tunnel::Tunnel;
 const STALL: Duration = Duration::from_secs(60);
 /// Interval at which the limit of a stalled answer is read again, because it may have been shortened.
 const GLANCE: Duration = Duration::from_millis(500);
+/// The same for a client that has been let in, once another one needs its place.
+const STALL_OF_LEAVING: Duration = Duration::from_secs(2);
 /// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer
 /// of megabytes a client that reads slowly would look like one that does not read.
 const SEND_BUFFER: usize = 256 * 1024;
 /// TCP keepalive: idle time before the first probe, time between probes, and their number.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-// An unread answer would keep its model busy. An idle connection without an API key is closed early.
+// An unread answer would keep its model busy.
 /// Time for which a client may read nothing of its answer. Clones share it, so that it can be shortened while
 /// another request waits for the memory that the answer occupies.
 #[derive(Clone, Debug)]
@@ -63,51 +67,55 @@ impl StallLimit {
 pub(crate) struct ClientConnection {
     /// The half for writing; what is asked of the socket is asked through it, too.
     socket: OwnedWriteHalf,
-    pub(crate) client: ClientId,
-    idle_since: Cell<Option<Instant>>,
+    held: HeldPlace,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
     /// Address behind the bytes of the last read, and the room that its buffer has there.
     last_read: Cell<(usize, usize)>,
-    /// The client has sent a valid API key, or none is required.
-    pub(crate) has_key: Cell<bool>,
     pub(crate) shown_key: ShownKey,
+    /// Who is not let in has less time for a request.
+    hurries: bool,
     /// What the connection becomes after the answer that upgrades it.
     tunnel: RefCell<Option<Tunnel>>,
-    changed: Notify,
     close: Notify,
 }
 
 impl ClientConnection {
     /// The state, and the stream that hyper reads and writes.
-    pub(crate) fn open(stream: TcpStream, has_key: bool) -> (Rc<Self>, ClientStream) {
+    pub(super) fn open(
+        (stream, from): (TcpStream, SocketAddr),
+        places: &Rc<Places>,
+        hurries: bool,
+    ) -> (Rc<Self>, ClientStream) {
         prepare(&stream);
-        let client = client_of(&stream);
         let (reader, socket) = stream.into_split();
         let connection = Rc::new(Self {
             socket,
-            client,
-            idle_since: Cell::new(Some(Instant::now())),
+            held: places.enter(client::at_address(from.ip())),
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
             last_read: Cell::default(),
-            has_key: Cell::new(has_key),
             shown_key: ShownKey::default(),
+            hurries,
             tunnel: RefCell::default(),
-            changed: Notify::new(),
             close: Notify::new(),
         });
         (Rc::clone(&connection), ClientStream { connection, reader })
     }
 
-    /// Since when it has carried no request; `None` while it does.
-    pub(crate) fn idle_since(&self) -> Option<Instant> {
-        self.idle_since.get()
+    /// The client of the present request.
+    pub(crate) fn client(&self) -> ClientId {
+        self.held.place.client()
+    }
+
+    /// Its place among those of the listener.
+    pub(super) fn held(&self) -> &HeldPlace {
+        &self.held
     }
 
     /// Marks it as in use until the guard is dropped.
     pub(crate) fn begin(self: &Rc<Self>) -> RequestGuard {
-        self.idle_since.set(None);
+        self.held.place.begin();
         RequestGuard(Rc::clone(self))
     }
 
@@ -151,15 +159,17 @@ impl ClientConnection {
     /// while a request is in flight is only replaced; so none is set when a request ends, and none is missed.
     pub(crate) async fn is_over(&self, limits: &Limits) {
         let mut left = pin!(self.has_left());
+        let place = &self.held.place;
         loop {
-            let idle_limit = || if self.has_key.get() { limits.head_time } else { limits.keyless_time };
-            let deadline = self.idle_since.get().unwrap_or_else(Instant::now) + idle_limit();
+            let is_slow = || !self.hurries || place.is_settled();
+            let idle_limit = || if is_slow() { limits.head_time } else { limits.keyless_time };
+            let deadline = place.idle_since.get().unwrap_or_else(Instant::now) + idle_limit();
             tokio::select! {
                 () = self.close.notified() => return,
                 () = &mut left => return,
-                () = self.changed.notified() => {}
+                () = place.changed.notified() => {}
                 () = sleep_until(deadline) => {
-                    if self.idle_since.get().is_some_and(|since| since.elapsed() >= idle_limit()) {
+                    if place.idle_since.get().is_some_and(|since| since.elapsed() >= idle_limit()) {
                         return;
                     }
                 }
@@ -167,6 +177,12 @@ impl ClientConnection {
             }
             // Read in every round, because the scheduler may shorten it while the answer is under way.
             let limit = self.stall_limit.borrow().0.get();
+            let limit = match (place.is_leaving(), place.is_settled()) {
+                (true, _) if place.idle_since.get().is_some() => return,
+                (true, false) => Duration::ZERO,
+                (true, true) => limit.min(STALL_OF_LEAVING),
+                (false, _) => limit,
+            };
             if self.stalled_since.get().is_some_and(|since| since.elapsed() >= limit) {
                 return;
             }
@@ -179,7 +195,7 @@ impl ClientConnection {
             // hyper writes only when it has bytes, so this means that the client's window is full.
             Poll::Pending if self.stalled_since.get().is_none() => {
                 self.stalled_since.set(Some(Instant::now()));
-                self.changed.notify_one();
+                self.held.place.changed.notify_one();
             }
             Poll::Pending => {}
         }
@@ -194,22 +210,8 @@ pub(crate) struct RequestGuard(Rc<ClientConnection>);
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         // An answer may still lie in the send buffer; closing flushes it.
-        self.0.idle_since.set(Some(Instant::now()));
-        // Without a key the limit may be shorter than the one that `is_over` waits for.
-        if !self.0.has_key.get() {
-            self.0.changed.notify_one();
-        }
+        self.0.held.place.end();
     }
-}
-
-/// Identifies a client by its address; on the loopback, where all clients share one, by its connection.
-fn client_of(stream: &TcpStream) -> ClientId {
-    let mut hasher = DefaultHasher::new();
-    match stream.peer_addr() {
-        Ok(peer) if !peer.ip().is_loopback() => peer.ip().hash(&mut hasher),
-        peer => peer.ok().hash(&mut hasher),
-    }
-    ClientId(hasher.finish())
 }
 
 fn prepare(stream: &TcpStream) {

@@ -1,8 +1,8 @@
 //! Conversations whose event streams can be resumed: `X-Conversation-Id`, `/v1/stream` and `/v1/streams/lookup`.
 //!
 //! llama-server keeps the events of such an answer, so that a page that was loaded again reads it from the
-//! beginning. A request of a conversation stays in the queue when its client leaves; only `DELETE /v1/stream`
-//! cancels it.
+//! beginning. A request of a conversation stays in the queue when its client leaves. `DELETE /v1/stream` cancels it, and so
+//! does a lack of places or of memory for bodies: it counts for both as if its client had stayed.
 
 pub(crate) mod latest;
 
@@ -11,11 +11,12 @@ use std::rc::Rc;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
-use plimsoll_scheduler::{ModelId, ModelState};
+use plimsoll_scheduler::{ClientId, ModelId, ModelState};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::body::{ClientBody, receive};
+use super::body_budget::{BodyState, HeldBody};
 use super::engine_page;
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
@@ -35,23 +36,47 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let conversation = self.conversations.begin(id, model);
         let (tell, told) = oneshot::channel();
+        let (_stays, left) = oneshot::channel::<()>();
         // Without heartbeats: their head would be an answer, and a stop could no longer refuse the request.
         let server = Rc::clone(self);
         spawn_local(async move {
-            let outcome = tokio::select! {
-                outcome = server.exchange(model, Rc::from(request), Rc::default()) => {
-                    outcome.map(|answer| answer.map(ReplyBody::Relay))
+            let holds = (request.received.client, Rc::clone(request.received.held()));
+            let exchange = Rc::clone(&server).exchange(model, Rc::from(request), Rc::default());
+            let work = async {
+                let outcome = tokio::select! {
+                    outcome = exchange => outcome.map(|answer| answer.map(ReplyBody::Relay)),
+                    () = conversation.cancel.notified() => Err(cancelled()),
+                };
+                conversation.is_waiting.set(false);
+                if let Err(Ok(reply)) = tell.send(outcome) {
+                    // The engine computes for a client that comes back, so the model stays busy until it has ended.
+                    let mut body = reply.into_body();
+                    while let Some(Ok(_)) = body.frame().await {}
                 }
-                () = conversation.cancel.notified() => Err(cancelled()),
             };
-            conversation.is_waiting.set(false);
-            if let Err(Ok(reply)) = tell.send(outcome) {
-                // The engine computes for a client that comes back, so the model stays busy until it has ended.
-                let mut body = reply.into_body();
-                while let Some(Ok(_)) = body.frame().await {}
+            tokio::select! {
+                biased;
+                () = work => {}
+                () = server.is_in_the_way(left, holds) => conversation.is_waiting.set(false),
             }
         });
         told.await.unwrap_or_else(|_| Err(cancelled()))
+    }
+
+    /// Ends when the client of a conversation has left and another one needs what its request holds: the memory of its body,
+    /// or the place that it takes among the connections.
+    async fn is_in_the_way(&self, left: oneshot::Receiver<()>, (client, body): (ClientId, Rc<HeldBody>)) {
+        // The other side sends nothing.
+        let _ = left.await;
+        body.becomes(BodyState::Left);
+        let held = self.places.enter(client);
+        if held.settle(client, || false) {
+            held.place.end();
+            tokio::select! {
+                () = held.place.is_wanted() => {}
+                () = body.is_wanted() => {}
+            }
+        }
     }
 
     /// `GET` and `DELETE /v1/stream?conv_id=…`, or `/v1/stream/…`.

@@ -14,9 +14,10 @@ use http::{Method, Response, StatusCode};
 use hyper::body::Body;
 use plimsoll_scheduler::ModelId;
 
-use super::body::{BodyShare, ClientBody, Received};
+use super::body::{ClientBody, Received};
+use super::body_budget::BodyShare;
 use super::conversations::latest;
-use super::engine_body::{ArrivingBody, EngineBody};
+use super::engine_body::ArrivingBody;
 use super::limits::Limits;
 use super::model_service::{ModelService, Pass};
 use super::problem::HttpProblem;
@@ -42,7 +43,7 @@ impl<H: ModelService> HttpServer<H> {
             && latest::named(head).is_none()
             // An engine that knows the model by another name gets a body with that name.
             && self.service.upstream(model)?.model().is_none();
-        may.then(|| self.bodies.share(length.min(MOST_WAITING), limits)).flatten()
+        may.then(|| self.bodies.share(body.client.client(), length.min(MOST_WAITING), limits)).flatten()
     }
 
     /// Passes a body on while it arrives, if the model can answer at once.
@@ -56,7 +57,7 @@ impl<H: ModelService> HttpServer<H> {
         let request = ProxyRequest {
             target: target_of(&head),
             head,
-            received: Received::unread(&self.bodies, body.client.client),
+            received: Received::unread(&self.bodies, body.client.client()),
             named: None,
             upgrades: false,
             holds_head: true,
@@ -81,7 +82,7 @@ async fn exchange<P: Pass>(
 ) -> Result<Response<Relay<P>>, HttpProblem> {
     let (upstream, fault) = (pass.upstream().clone(), body.fault());
     let length = body.length();
-    let sent = request.to(&upstream, EngineBody::Arriving(Box::new(body)), length);
+    let sent = request.to(&upstream, body.into(), length);
     let answer = match upstream.reuse().await {
         Some(wire) => request.send_on(wire, sent).await.ok(),
         None => match upstream.connect(limits.connect_time).await {

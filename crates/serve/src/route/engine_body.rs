@@ -13,9 +13,16 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
 use super::rope::Rope;
+use super::wire_state::WireState;
 
 /// What is sent to an engine after the head.
-pub(crate) enum EngineBody {
+pub(crate) struct EngineBody {
+    content: BodyContent,
+    /// The connection that it leaves on.
+    wire: Option<WireState>,
+}
+
+enum BodyContent {
     Whole(Rope),
     Arriving(Box<ArrivingBody>),
 }
@@ -80,7 +87,25 @@ impl ArrivingBody {
 
 impl From<Rope> for EngineBody {
     fn from(rope: Rope) -> Self {
-        Self::Whole(rope)
+        Self { content: BodyContent::Whole(rope), wire: None }
+    }
+}
+
+impl From<ArrivingBody> for EngineBody {
+    fn from(body: ArrivingBody) -> Self {
+        Self { content: BodyContent::Arriving(Box::new(body)), wire: None }
+    }
+}
+
+impl EngineBody {
+    /// Begins a request on this connection, which gets to know when all of the body was taken.
+    pub(super) fn leave_on(&mut self, wire: &WireState) {
+        wire.begin(!self.is_empty());
+        self.wire = Some(wire.clone());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.size_hint().exact() == Some(0)
     }
 }
 
@@ -92,23 +117,29 @@ impl Body for EngineBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
-        match self.get_mut() {
-            Self::Whole(rope) => Poll::Ready(rope.pop().map(|piece| Ok(Frame::data(piece)))),
-            Self::Arriving(body) => body.poll_piece(context),
+        let this = self.get_mut();
+        let polled = match &mut this.content {
+            BodyContent::Whole(rope) => Poll::Ready(rope.pop().map(|piece| Ok(Frame::data(piece)))),
+            BodyContent::Arriving(body) => body.poll_piece(context),
+        };
+        let failed = matches!(polled, Poll::Pending | Poll::Ready(Some(Err(_))));
+        if !failed && this.is_end_stream() {
+            this.wire.iter().for_each(WireState::body_taken);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(rope) => rope.len() == 0,
-            Self::Arriving(body) => body.incoming.is_end_stream(),
+        match &self.content {
+            BodyContent::Whole(rope) => rope.len() == 0,
+            BodyContent::Arriving(body) => body.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(rope) => SizeHint::with_exact(u64::try_from(rope.len()).unwrap_or(u64::MAX)),
-            Self::Arriving(body) => body.incoming.size_hint(),
+        match &self.content {
+            BodyContent::Whole(rope) => SizeHint::with_exact(u64::try_from(rope.len()).unwrap_or(u64::MAX)),
+            BodyContent::Arriving(body) => body.incoming.size_hint(),
         }
     }
 }

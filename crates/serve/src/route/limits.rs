@@ -22,7 +22,7 @@ pub(crate) struct Limits {
     pub(crate) keyless_time: Duration,
     /// Size of one body.
     pub(crate) body: Bytes,
-    /// All bodies held at once.
+    /// All bodies held at once; a quarter more for clients that hold little.
     pub(crate) bodies: Bytes,
     /// Time for a body to start; its credit of time is never more than twice this.
     pub(crate) body_time: Duration,

@@ -1,9 +1,8 @@
 //! HTTP listener with a limited number of connections, and its shutdown.
 //!
-//! At the limit, a new connection replaces an idle one. A shutdown lets requests in flight finish within a
-//! time limit.
+//! A shutdown lets requests in flight finish within a time limit.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -23,21 +22,20 @@ use plimsoll_nostd::{code, heap};
 use plimsoll_probe::process::{MeasuredProcess, command_line};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
-use super::body::BodyBudget;
+use super::body_budget::BodyBudget;
 use super::connection::ClientConnection;
 use super::gather::READ_BUFFER;
 use super::limits::Limits;
 use super::model_service::ModelService;
+use super::places::Places;
 use super::server::HttpServer;
 use super::stream::BrokenAnswer;
 use crate::task::spawn_local;
 
 /// Pause after a failed accept. It fails if descriptors or memory are missing, and only waiting helps.
 const BREATH: Duration = Duration::from_millis(50);
-/// Interval at which a new connection at the limit looks again for one that may be closed for it.
-const GLANCE: Duration = Duration::from_millis(250);
 
 /// Time from the first accept until what only the start needed is given back.
 const STARTED: Duration = Duration::from_millis(200);
@@ -46,9 +44,6 @@ const STARTED: Duration = Duration::from_millis(200);
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 const MANY_CLOSED: usize = 64;
 const MUCH_RELEASED: u64 = 8 << 20;
-
-/// A connection is not closed for others before it has been idle for this long.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// Errors of listening, such as an address that other machines can reach without permission for that.
 #[derive(Debug, thiserror::Error)]
@@ -93,14 +88,14 @@ pub(crate) async fn bind(addresses: &[SocketAddr], exposed: bool) -> Result<Vec<
 }
 
 /// Takes the next connection of any listener; `next` is the listener that is asked first.
-async fn accept(listeners: &[TcpListener], next: &Cell<usize>) -> io::Result<TcpStream> {
+async fn accept(listeners: &[TcpListener], next: &Cell<usize>) -> io::Result<(TcpStream, SocketAddr)> {
     poll_fn(|context| {
         // In turn, so that a crowd at one address does not starve the others.
         let turn = next.get();
         for at in (turn..listeners.len()).chain(0..turn) {
             if let Poll::Ready(accepted) = listeners[at].poll_accept(context) {
                 next.set((at + 1) % listeners.len());
-                return Poll::Ready(accepted.map(|(stream, _)| stream));
+                return Poll::Ready(accepted);
             }
         }
         Poll::Pending
@@ -108,89 +103,23 @@ async fn accept(listeners: &[TcpListener], next: &Cell<usize>) -> io::Result<Tcp
     .await
 }
 
-// At the limit, the longest idle connection is replaced or, if none is idle, the one with the slowest request
-// body.
-/// The client connections that are open now.
-#[derive(Debug, Default)]
-pub(super) struct OpenConnections {
-    all: RefCell<Vec<Rc<ClientConnection>>>,
-    /// Connections that were closed since memory was given back.
-    closed: Cell<usize>,
-    changed: Notify,
-}
-
-/// Place of a client among the open connections, released when dropped.
-pub(super) struct OpenGuard(Rc<OpenConnections>, Rc<ClientConnection>);
-
-impl OpenConnections {
-    pub(super) fn enter(self: &Rc<Self>, connection: &Rc<ClientConnection>) -> OpenGuard {
-        self.all.borrow_mut().push(Rc::clone(connection));
-        OpenGuard(Rc::clone(self), Rc::clone(connection))
-    }
-
-    fn count(&self) -> usize {
-        self.all.borrow().len()
-    }
-
-    pub(super) async fn at_most(&self, count: usize) {
-        while self.count() > count {
-            self.changed.notified().await;
+/// Gives freed memory back, for ever. A thousand connections leave 20 MiB between blocks that are still in use, and
+/// request bodies as much as they had.
+async fn release_memory(places: &Places, bodies: &BodyBudget) {
+    // Most of the program's pages were read for its start: the command line, the configuration, the first plans.
+    tokio::time::sleep(STARTED).await;
+    heap::release_free_pages();
+    code::release_code_pages();
+    let mut released = 0;
+    loop {
+        tokio::time::sleep(TRIM_INTERVAL).await;
+        let closed = places.left().get();
+        released += bodies.take_released();
+        if closed >= MANY_CLOSED || released >= MUCH_RELEASED || (closed > 0 && places.len() == 0) {
+            heap::release_free_pages();
+            places.left().set(0);
+            released = 0;
         }
-    }
-
-    /// Makes room for one more connection and waits for it.
-    pub(super) async fn make_room<H: ModelService>(&self, server: &HttpServer<H>) {
-        let limits = &server.settings.limits;
-        let keyless = self.all.borrow().iter().filter(|one| !one.has_key.get()).count();
-        // Half of the places stay for clients that have shown a key, however many others come.
-        if keyless >= (limits.connections / 2).max(1) {
-            self.close_longest_idle(|one| !one.has_key.get());
-        }
-        while self.count() >= limits.connections {
-            let closed = self.close_longest_idle(|one| !one.has_key.get())
-                || self.close_longest_idle(|_| true)
-                || server.bodies.drop_slowest(limits.body_time);
-            let pause = if closed { Duration::ZERO } else { GLANCE };
-            let _ = tokio::time::timeout(pause.max(BREATH), self.changed.notified()).await;
-        }
-    }
-
-    /// Gives freed memory back, for ever. A thousand connections leave 20 MiB between blocks that are still in use, and
-    /// request bodies as much as they had.
-    async fn release_memory(&self, bodies: &BodyBudget) {
-        // Most of the program's pages were read for its start: the command line, the configuration, the first plans.
-        tokio::time::sleep(STARTED).await;
-        heap::release_free_pages();
-        code::release_code_pages();
-        let mut released = 0;
-        loop {
-            tokio::time::sleep(TRIM_INTERVAL).await;
-            let closed = self.closed.get();
-            released += bodies.take_released();
-            if closed >= MANY_CLOSED || released >= MUCH_RELEASED || (closed > 0 && self.count() == 0) {
-                heap::release_free_pages();
-                self.closed.set(0);
-                released = 0;
-            }
-        }
-    }
-
-    fn close_longest_idle(&self, may_go: impl Fn(&ClientConnection) -> bool) -> bool {
-        let all = self.all.borrow();
-        let idle = all.iter().filter(|one| may_go(one));
-        let idle = idle.filter_map(|one| Some((one.idle_since()?, one)));
-        // A request that has just arrived may lie unread in its socket.
-        let idle = idle.filter(|(since, _)| since.elapsed() >= GRACE);
-        let longest = idle.min_by_key(|(since, _)| *since);
-        longest.inspect(|(_, one)| one.close()).is_some()
-    }
-}
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        self.0.all.borrow_mut().retain(|one| !Rc::ptr_eq(one, &self.1));
-        self.0.closed.set(self.0.closed.get() + 1);
-        self.0.changed.notify_one();
     }
 }
 
@@ -202,33 +131,25 @@ pub(crate) async fn serve<H: ModelService>(
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = server.settings.limits.clone();
-    let open = Rc::new(OpenConnections::default());
-    let mut release = pin!(open.release_memory(&server.bodies));
+    let mut release = pin!(release_memory(&server.places, &server.bodies));
     let (drain, draining) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     let builder = Rc::new(connection_builder(&limits));
     let next = Cell::new(0);
     loop {
-        // Room is made only once a newcomer is there: until then an idle connection costs nothing.
-        let accepted = async {
-            let accepted = accept(&listeners, &next).await;
-            open.make_room(&server).await;
-            accepted
-        };
         tokio::select! {
             () = &mut shutdown => break,
             () = &mut release => {}
-            accepted = accepted => match accepted {
-                Ok(stream) => {
+            accepted = accept(&listeners, &next) => match accepted {
+                Ok(accepted) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
-                    let (client, stream) = ClientConnection::open(stream, server.settings.keys.is_empty());
-                    let place = open.enter(&client);
+                    let hurries = !server.settings.keys.is_empty();
+                    let (client, stream) = ClientConnection::open(accepted, &server.places, hurries);
                     let draining = draining.clone();
                     spawn_local(async move {
                         let (its, its_server) = (Rc::clone(&client), Rc::clone(&server));
                         let service = service_fn(move |request| Rc::clone(&its_server).answer(request, Rc::clone(&its)));
                         serve_connection((client, stream), &builder, service, server, draining).await;
-                        drop(place);
                     });
                 }
                 Err(_) => tokio::time::sleep(BREATH).await,
@@ -238,7 +159,7 @@ pub(crate) async fn serve<H: ModelService>(
     drop(listeners);
     let _ = drain.send(true);
     // What is still running then is ended with the runtime.
-    let _ = tokio::time::timeout(limits.drain_time, open.at_most(0)).await;
+    let _ = tokio::time::timeout(limits.drain_time, server.places.at_most(0)).await;
 }
 
 pub(super) fn connection_builder(limits: &Limits) -> http1::Builder {

@@ -4,6 +4,7 @@
 //! limits, logs and metrics are the same.
 
 mod answer;
+mod bounded;
 pub(crate) mod endpoints;
 mod engine_answer;
 mod images;
@@ -58,9 +59,9 @@ pub(super) const VERSION: &str = "0.14.0";
 const LATEST: &str = ":latest";
 /// Longest answer that is translated as a whole: embeddings of a thousand texts.
 const MOST_ANSWER: usize = 64 * 1024 * 1024;
-/// A body up to this size is translated within a millisecond.
+/// A body up to this size is translated within a millisecond, and so is an answer. A longer refusal of an engine is none.
 const SMALL: usize = 256 * 1024;
-/// Translations of larger bodies at once, because each holds a copy.
+/// Translations of larger bodies and answers at once, because each holds a copy.
 static LARGE_BODIES: Semaphore = Semaphore::const_new(2);
 /// Differing contexts that the log names.
 const MOST_TOLD: usize = 256;
@@ -91,6 +92,7 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let asked = Instant::now();
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
+        let client = received.client;
         let task = self.read(endpoint, &head, &mut received).await?;
         self.tell_context(&task);
         let after = self.after(&head, &task);
@@ -98,7 +100,7 @@ impl<H: ModelService> HttpServer<H> {
         let Some(request) = task.request else {
             let unloads = task.keep == Some(Duration::ZERO);
             if !unloads {
-                self.load_and_wait(task.model, &head, received.client).await?;
+                self.load_and_wait(task.model, &head, client).await?;
             }
             return Ok(reply::json(&loaded(&partial, endpoint, unloads)));
         };
@@ -112,12 +114,18 @@ impl<H: ModelService> HttpServer<H> {
         if task.streams && is_stream {
             return Ok(streamed(answer, OllamaLines::new(partial, asked, first_byte), after));
         }
-        let whole = collect(answer.body_mut(), MOST_ANSWER).await.map_err(|error| bad_gateway(&error))?;
+        let most = if status.is_success() { MOST_ANSWER } else { SMALL };
+        let share = self.bodies.begin(client);
+        let whole = collect(answer.body_mut(), most, &share, &self.settings.limits).await?;
         let times = AnswerTimes { now: Timestamp::now(), total: asked.elapsed(), first_byte };
         if !status.is_success() {
             return Err(engine_refused(status, &whole));
         }
-        whole_answer(endpoint, partial, &whole, times, task.streams).map_err(|error| bad_gateway(&error))
+        let length = whole.len();
+        let work = move || whole_answer(endpoint, partial, &whole, times, task.streams);
+        let (kind, text) = off_thread(length, work).await?.map_err(|error| bad_gateway(&error))?;
+        share.resize(text.len(), &self.settings.limits)?;
+        Ok(reply::counted_text(kind, text, share))
     }
 
     /// Reads and translates a body, and puts the translation in its place.
@@ -128,17 +136,14 @@ impl<H: ModelService> HttpServer<H> {
         received: &mut Received,
     ) -> Result<OllamaTask, HttpProblem> {
         let length = received.rope.len();
-        let _place = match length > SMALL {
-            true => LARGE_BODIES.acquire().await.ok(),
-            false => None,
-        };
         // The name was found while the body arrived; the rest is read where it stops no stream.
         let key = std::mem::take(&mut received.search).finish(&received.rope);
         let name = key.map(|key| key.name).unwrap_or_default();
         let model = self.ollama_model(head, &name).and_then(|model| self.permitted(head, model));
         let engine_name = model.as_ref().map(|model| self.service.listing(*model).name).unwrap_or_default();
-        let body = received.rope.copy(0..length);
+        let rope = received.rope.clone();
         let work = move || {
+            let body = rope.copy(0..length);
             let request = OllamaRequest::read(&body)?;
             if request.model != name {
                 return Err(refused("the model name is too long, or is given twice".to_owned()));
@@ -152,11 +157,7 @@ impl<H: ModelService> HttpServer<H> {
                 request: translate(endpoint, &request, &engine_name)?,
             })
         };
-        match length > SMALL {
-            // The thread that serves would stand still for it.
-            true => spawn_blocking(work).await.unwrap_or_else(|error| Err(refused(error.to_string()))),
-            false => work(),
-        }
+        off_thread(length, work).await?
     }
 
     /// Finds a model by its name, which may end in the tag that Ollama's clients add.
@@ -203,7 +204,6 @@ impl<H: ModelService> HttpServer<H> {
 
     /// Loads the model as a request would, and waits for it.
     async fn load_and_wait(&self, model: ModelId, head: &Parts, client: ClientId) -> Result<(), HttpProblem> {
-        let client = head.extensions.get().copied().unwrap_or(client);
         let empty = Rope::default();
         // The prompt of a path that takes no tokens.
         let prompt = RequestPrompt { method: &Method::GET, path: "/health", body: &empty };
@@ -270,24 +270,37 @@ fn streamed<P: Pass>(answer: Response<Relay<P>>, lines: OllamaLines, after: Afte
     Response::from_parts(head, ReplyBody::Ollama(Box::new(OllamaStream::new(relay, lines, after))))
 }
 
-fn whole_answer<P: Pass>(
+/// Runs `work` on so many bytes: on another thread where the one that serves would stand still for it.
+async fn off_thread<T: Send + 'static>(
+    length: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, HttpProblem> {
+    if length <= SMALL {
+        return Ok(work());
+    }
+    let _place = LARGE_BODIES.acquire().await;
+    spawn_blocking(work).await.map_err(|error| {
+        HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "translation_failed", error.to_string())
+    })
+}
+
+/// The type and the text of the answer that the client gets.
+fn whole_answer(
     endpoint: Endpoint,
     mut partial: PartialAnswer,
     body: &[u8],
     times: AnswerTimes,
     streams: bool,
-) -> Result<Reply<P>, AnswerError> {
+) -> Result<(&'static str, String), AnswerError> {
     Ok(match endpoint {
-        Endpoint::Embed | Endpoint::Embeddings => {
-            reply::text(listing::JSON, partial.embeddings(body, times)?)
-        }
+        Endpoint::Embed | Endpoint::Embeddings => (listing::JSON, partial.embeddings(body, times)?),
         Endpoint::Chat | Endpoint::Generate => {
             let text = partial.take(body)?;
             let whole = partial.whole(&text, times)?.to_string();
             // An engine that does not stream gives a stream of one line.
             match streams {
-                true => reply::text(listing::LINES, whole + "\n"),
-                false => reply::text(listing::JSON, whole),
+                true => (listing::LINES, whole + "\n"),
+                false => (listing::JSON, whole),
             }
         }
     })

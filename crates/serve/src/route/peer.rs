@@ -23,6 +23,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::body::{ClientBody, receive};
+use super::client;
 use super::connection::ClientConnection;
 use super::cut_through::ENGINE_LOST;
 use super::host_request::HostRequest;
@@ -100,8 +101,12 @@ impl<H: ModelService> HttpServer<H> {
             (&Method::POST, RENEW) => peer.renew(incoming).await,
             _ => match peer.gate.check(&head.headers, peer.shown.as_ref()) {
                 Ok(asked) => {
-                    client.has_key.set(true);
-                    self.from_peer(asked, head, ClientBody { incoming, client: Rc::clone(&client) }).await
+                    let body = ClientBody { incoming, client: Rc::clone(&client) };
+                    let host = peer.shown.as_ref().map(|shown| client::host(&shown.host));
+                    match self.let_in(&client, host) {
+                        Ok(()) => self.from_peer(asked, head, body).await,
+                        Err(full) => Err(full),
+                    }
                 }
                 Err(problem) => {
                     peer.gate.refused(peer.address, &problem.message);

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,9 +20,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::connection::ClientConnection;
-use super::listener::{OpenConnections, connection_builder, serve_connection};
+use super::listener::{connection_builder, serve_connection};
 use super::model_service::ModelService;
 use super::peer::{Peer, PeerGate};
+use super::places::Places;
 use super::server::HttpServer;
 use crate::task::spawn_local;
 
@@ -42,7 +43,7 @@ struct PeerPort<H: ModelService> {
     server: Rc<HttpServer<H>>,
     gate: Rc<dyn PeerGate>,
     builder: http1::Builder,
-    open: Rc<OpenConnections>,
+    places: Rc<Places>,
     handshakes: RefCell<VecDeque<Rc<Notify>>>,
     /// Connections with certificates, so that a revocation ends them.
     certified: RefCell<Vec<(PeerCertificate, Rc<ClientConnection>)>>,
@@ -59,7 +60,7 @@ pub(crate) async fn serve_peers<H: ModelService>(
     let mut revocations = gate.revocations();
     let port = Rc::new(PeerPort {
         builder: connection_builder(&limits),
-        open: Rc::default(),
+        places: Places::new(limits.connections),
         handshakes: RefCell::default(),
         certified: RefCell::default(),
         server,
@@ -73,9 +74,8 @@ pub(crate) async fn serve_peers<H: ModelService>(
             Ok(()) = revocations.changed() => port.close_revoked(),
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
-                    port.open.make_room(&port.server).await;
                     let (port, draining) = (Rc::clone(&port), draining.clone());
-                    spawn_local(async move { port.take(stream, from.ip(), draining).await });
+                    spawn_local(async move { port.take(stream, from, draining).await });
                 }
                 Err(_) => tokio::time::sleep(BREATH).await,
             },
@@ -83,14 +83,14 @@ pub(crate) async fn serve_peers<H: ModelService>(
     }
     drop(listener);
     let _ = drain.send(true);
-    let _ = timeout(limits.drain_time, port.open.at_most(0)).await;
+    let _ = timeout(limits.drain_time, port.places.at_most(0)).await;
 }
 
 impl<H: ModelService> PeerPort<H> {
-    async fn take(self: Rc<Self>, stream: TcpStream, from: IpAddr, draining: watch::Receiver<bool>) {
+    async fn take(self: Rc<Self>, stream: TcpStream, from: SocketAddr, draining: watch::Receiver<bool>) {
         // Without a certificate it is idle for a short time only, until a request shows that it is a host.
-        let (client, stream) = ClientConnection::open(stream, false);
-        let _place = self.open.enter(&client);
+        let (client, stream) = ClientConnection::open((stream, from), &self.places, true);
+        let from = from.ip();
         let Some(tls) = self.gate.tls() else {
             return self.serve(client, Box::new(stream), None, from, draining).await;
         };
@@ -125,7 +125,6 @@ impl<H: ModelService> PeerPort<H> {
         draining: watch::Receiver<bool>,
     ) {
         if let Some(shown) = &shown {
-            client.has_key.set(true);
             self.certified.borrow_mut().push((shown.clone(), Rc::clone(&client)));
         }
         let peer = Rc::new(Peer { gate: Rc::clone(&self.gate), shown, address: Some(from) });

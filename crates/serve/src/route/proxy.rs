@@ -117,7 +117,7 @@ impl ProxyRequest {
         let header = || TraceParent::read(self.head.headers.get("traceparent")?.as_bytes());
         RouteOptions {
             autoload,
-            client: self.head.extensions.get().copied().unwrap_or(self.received.client),
+            client: self.received.client,
             priority: self.key_use.borrow().as_ref().map(|key_use| key_use.priority()).unwrap_or_default(),
             parent: if is_traced { header() } else { None },
             hop: self.head.extensions.get().cloned(),

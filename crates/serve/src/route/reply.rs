@@ -14,6 +14,7 @@ use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use serde_json::Value;
 
+use super::body_budget::BodyShare;
 use super::connection::{ClientConnection, StallLimit};
 use super::feed::{Ending, FeedListener};
 use super::headers;
@@ -26,12 +27,17 @@ use super::ollama::stream::OllamaStream;
 use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
 
+/// Bytes of a counted text that are handed over at once.
+const PIECE: usize = 64 * 1024;
+
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 pub(crate) type Reply<P> = Response<ReplyBody<P>>;
 
 pub(crate) enum ReplyBody<P: Pass> {
     Whole(Bytes),
+    /// Boxed, because most answers are not.
+    Counted(Box<CountedAnswer>),
     Relay(Relay<P>),
     Heartbeat(Heartbeat<P>),
     /// Boxed, because it is three times as large as the others.
@@ -39,6 +45,25 @@ pub(crate) enum ReplyBody<P: Pass> {
     Feed(FeedListener, Ending),
     Pull(Box<PullStream>, Ending),
     Log(LogStream, Ending),
+}
+
+/// A text that counts as a body for as long as the client has not read it.
+pub(crate) struct CountedAnswer {
+    text: Bytes,
+    _share: BodyShare,
+}
+
+impl CountedAnswer {
+    /// The next piece, copied: a slice would keep the whole text beyond its share.
+    fn next(&mut self) -> Option<Bytes> {
+        let piece = self.text.split_to(self.text.len().min(PIECE));
+        (!piece.is_empty()).then(|| Bytes::copy_from_slice(&piece))
+    }
+}
+
+/// A text whose bytes `share` counts.
+pub(super) fn counted_text<P: Pass>(kind: &'static str, text: String, share: BodyShare) -> Reply<P> {
+    own(kind, ReplyBody::Counted(Box::new(CountedAnswer { text: text.into(), _share: share })))
 }
 
 pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
@@ -113,6 +138,7 @@ impl<P: Pass> Body for ReplyBody<P> {
         match &mut *self {
             Self::Whole(body) if body.is_empty() => Poll::Ready(None),
             Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
+            Self::Counted(answer) => Poll::Ready(answer.next().map(|piece| Ok(Frame::data(piece)))),
             Self::Relay(relay) => Pin::new(relay).poll_frame(context),
             Self::Heartbeat(heartbeat) => match ready!(heartbeat.poll(context)) {
                 Beat::Comment(comment) => Poll::Ready(Some(Ok(Frame::data(comment)))),
@@ -135,6 +161,7 @@ impl<P: Pass> Body for ReplyBody<P> {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(body) => body.is_empty(),
+            Self::Counted(answer) => answer.text.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
             Self::Heartbeat(_) | Self::Feed(..) | Self::Pull(..) | Self::Log(..) => false,
             Self::Ollama(stream) => stream.is_over(),
@@ -145,6 +172,9 @@ impl<P: Pass> Body for ReplyBody<P> {
         match self {
             // hyper turns an exact size into Content-Length; without one it sends chunks.
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
+            Self::Counted(answer) => {
+                SizeHint::with_exact(u64::try_from(answer.text.len()).unwrap_or(u64::MAX))
+            }
             Self::Relay(relay) => relay.size_hint(),
             Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(..) | Self::Pull(..) | Self::Log(..) => {
                 SizeHint::default()
@@ -174,6 +204,7 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Whole(_) => "Whole",
+            Self::Counted(_) => "Counted",
             Self::Relay(_) => "Relay",
             Self::Heartbeat(_) => "Heartbeat",
             Self::Ollama(_) => "Ollama",

@@ -19,7 +19,8 @@ use tokio::sync::watch;
 
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
 use super::auth::{ApiKeys, KeyCheck, WrongKeys};
-use super::body::{BodyBudget, ClientBody, Received, receive};
+use super::body::{ClientBody, Received, receive};
+use super::body_budget::BodyBudget;
 use super::connection::{ClientConnection, RequestGuard};
 use super::conversations::latest::{self, Conversations};
 use super::cors::Origins;
@@ -31,6 +32,7 @@ use super::model_service::{ModelService, Pass};
 use super::naming::in_body::named_in_body;
 use super::ollama::endpoints::ToldContexts;
 use super::page;
+use super::places::Places;
 use super::problem::{ErrorShape, HttpProblem};
 use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::query;
@@ -59,6 +61,7 @@ pub(crate) struct HttpSettings {
 pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) service: Rc<H>,
     pub(crate) settings: HttpSettings,
+    pub(super) places: Rc<Places>,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
     pub(crate) wrong_keys: WrongKeys,
@@ -73,6 +76,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) fn new(service: Rc<H>, settings: HttpSettings) -> Self {
         Self {
             service,
+            places: Places::new(settings.limits.connections),
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
@@ -98,7 +102,6 @@ impl<H: ModelService> HttpServer<H> {
         let origin = request.headers().get(ORIGIN).cloned();
         let shape = ErrorShape::of(request.uri().path());
         let check = self.settings.keys.check(request.headers(), &client.shown_key);
-        client.has_key.set(matches!(check, KeyCheck::Open | KeyCheck::Key(..)));
         let request = request.map(|incoming| ClientBody { incoming, client: Rc::clone(&client) });
         let mut reply = match self.dispatch(request, check).await {
             Ok(reply) => reply,
@@ -123,7 +126,9 @@ impl<H: ModelService> HttpServer<H> {
             return Ok(reply);
         }
         if let Some(hop) = self.service.hop(&head.headers) {
-            return self.from_peer(hop?, head, body).await;
+            let hop = hop?;
+            self.let_in(&body.client, None)?;
+            return self.from_peer(hop, head, body).await;
         }
         // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this
         // server's own. A key is what such a page lacks; without keys the name must be one that only this
@@ -140,15 +145,16 @@ impl<H: ModelService> HttpServer<H> {
         };
         match check {
             _ if found.action.is_public() => {}
-            KeyCheck::Open => {}
+            KeyCheck::Open => self.let_in(&body.client, None)?,
             KeyCheck::Key(number, key) => {
                 key.may(rights::needed(found.action, &head))?;
+                self.let_in(&body.client, Some(key.client))?;
                 if key.is_named {
                     head.extensions.insert(number);
-                    head.extensions.insert(key.client());
                 }
             }
             KeyCheck::Unknown | KeyCheck::Expired => {
+                body.client.held().place.unsettle();
                 self.wrong_keys.count();
                 return Err(if matches!(check, KeyCheck::Expired) { expired_key() } else { wrong_key() });
             }

@@ -9,6 +9,7 @@ mod heartbeat;
 mod hops;
 mod hostile;
 mod hostile_engine;
+mod kept;
 mod keys;
 mod naming;
 mod ollama;

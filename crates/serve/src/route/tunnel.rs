@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
 
-use super::read_limit::LimitedStream;
+use super::wire_state::LimitedStream;
 
 /// Upgraded connection to an engine. The model is busy until the tunnel is dropped.
 pub(crate) struct Tunnel {

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use super::engine_body::EngineBody;
 use super::headers::is_event_stream;
-use super::read_limit::{LimitedStream, ReadLimit};
+use super::wire_state::{LimitedStream, WireState};
 
 /// Idle connections kept per engine. llama-server uses one thread for each, so more would not help.
 const MOST_IDLE: usize = 64;
@@ -165,11 +165,11 @@ impl Upstream {
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
         // No task drives this connection; see the module's first lines.
-        let limit = ReadLimit::default();
-        let stream = TokioIo::new(LimitedStream { stream, limit: limit.clone() });
+        let state = WireState::default();
+        let stream = TokioIo::new(LimitedStream { stream, state: state.clone() });
         let handshake = http1::Builder::new().max_buf_size(BUFFER).handshake(stream).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
-        Ok(Wire { sender, connection: Box::new(connection), limit, open: true })
+        Ok(Wire { sender, connection: Box::new(connection), state, open: true, is_consumed: false })
     }
 
     /// Waits for the answer on a new connection, and closes idle ones as long as no answer arrives.
@@ -219,10 +219,10 @@ impl Upstream {
         }
     }
 
-    /// Takes back a connection whose answer was read to its end.
+    /// Takes back a connection whose answer was read to its end; it is closed unless the engine has consumed the request.
     pub(crate) fn give_back(&self, wire: Wire) {
         let mut idle = self.idle.borrow_mut();
-        if wire.open && idle.len() < MOST_IDLE {
+        if wire.may_carry_another() && idle.len() < MOST_IDLE {
             idle.push(wire);
         }
     }
@@ -251,8 +251,10 @@ pub(crate) struct Wire {
     sender: SendRequest<EngineBody>,
     /// Boxed, because a connection is large and a wire changes hands three times a request.
     connection: Box<Connection<TokioIo<LimitedStream>, EngineBody>>,
-    limit: ReadLimit,
+    state: WireState,
     open: bool,
+    /// The answer shows that the engine has consumed the request.
+    is_consumed: bool,
 }
 
 impl Wire {
@@ -273,15 +275,27 @@ impl Wire {
         Ok((parts.io.into_inner(), parts.read_buf))
     }
 
+    /// DECISION: an engine that answers without reading a request's body takes the body for the next request, whose
+    /// answer another client would get. A body counts as consumed only if all of it was sent before the answer's end,
+    /// its method has one, and the engine answered with a success.
+    fn may_carry_another(&self) -> bool {
+        self.open && self.is_consumed && self.state.is_written()
+    }
+
     fn is_open(&mut self, context: &mut Context<'_>) -> bool {
         // Driven once, so that a close by the engine that has arrived is noticed.
         self.drive(context);
         self.open && self.sender.is_ready()
     }
 
-    pub(crate) async fn send(&mut self, request: Request<EngineBody>) -> hyper::Result<Response<Incoming>> {
-        // The answer before may have been an event stream.
-        self.limit.set(0);
+    pub(crate) async fn send(
+        &mut self,
+        mut request: Request<EngineBody>,
+    ) -> hyper::Result<Response<Incoming>> {
+        let takes_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+        let has_body = !request.body().is_empty();
+        request.body_mut().leave_on(&self.state);
+        self.is_consumed = false;
         let mut answer = pin!(self.sender.send_request(request));
         let (connection, open) = (&mut self.connection, &mut self.open);
         let answer = poll_fn(move |context| {
@@ -292,9 +306,8 @@ impl Wire {
             answer.as_mut().poll(context)
         })
         .await?;
-        if is_event_stream(answer.headers()) {
-            self.limit.set(EVENTS_READ);
-        }
+        self.is_consumed = !has_body || (takes_body && answer.status().is_success());
+        self.state.answered(if is_event_stream(answer.headers()) { EVENTS_READ } else { 0 });
         Ok(answer)
     }
 }

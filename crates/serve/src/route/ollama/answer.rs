@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::endpoints::Endpoint;
 use super::engine_answer::{
-    EmbeddingsAnswer, EngineAnswer, EngineTimings, EngineUsage, ToolCallPart, message,
+    EmbeddingsAnswer, EngineAnswer, EngineTimings, EngineUsage, ToolCallPart, error_text,
 };
 
 /// Bytes of tool calls that are held until the end of an answer.
 const MOST_HELD: usize = 1024 * 1024;
 /// Tool calls of one answer.
-const MOST_CALLS: usize = 256;
+pub(super) const MOST_CALLS: usize = 256;
 
 /// Failure of an engine's answer, told to the client.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,10 +94,10 @@ impl PartialAnswer {
 
     /// Takes a whole answer or one event, and returns its text.
     pub(super) fn take(&mut self, json: &[u8]) -> Result<AnswerText, AnswerError> {
-        let answer: EngineAnswer =
+        let answer: EngineAnswer<'_> =
             serde_json::from_slice(json).map_err(|error| AnswerError::Unreadable(error.to_string()))?;
-        if let Some(error) = answer.error.filter(|error| !error.is_null()) {
-            return Err(AnswerError::Engine(message(&error).unwrap_or_else(|| error.to_string())));
+        if let Some(error) = answer.error {
+            return Err(AnswerError::Engine(error_text(error.get().as_bytes())));
         }
         if let Some(usage) = answer.usage {
             self.usage = usage;
@@ -107,12 +107,11 @@ impl PartialAnswer {
         if answer.stop {
             self.finish = Some(answer.stop_type.unwrap_or_default());
         }
-        // Ollama has one answer for each request; `n` is never asked for.
-        if let Some(choice) = answer.choices.into_iter().next() {
+        if let Some(choice) = answer.choices {
             let said = choice.message.unwrap_or_default();
             text.content += &said.content.or(choice.text).unwrap_or_default();
             text.thinking = said.reasoning_content.or(said.reasoning).unwrap_or_default();
-            for (at, call) in said.tool_calls.into_iter().flatten().enumerate() {
+            for (at, call) in said.tool_calls.into_iter().enumerate() {
                 self.hold(at, call)?;
             }
             self.finish = choice.finish_reason.or(self.finish.take());

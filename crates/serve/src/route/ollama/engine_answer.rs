@@ -4,14 +4,22 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::answer::MOST_CALLS;
+use super::bounded;
+
+/// The longest error of an engine that is read.
+const LONGEST_ERROR: usize = 64 * 1024;
+
 /// A whole answer, or one event of a stream.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct EngineAnswer {
-    #[serde(default)]
-    pub(super) choices: Vec<EngineChoice>,
+pub(super) struct EngineAnswer<'a> {
+    /// Ollama has one answer for each request, so others are not read.
+    #[serde(default, deserialize_with = "bounded::first")]
+    pub(super) choices: Option<EngineChoice>,
     pub(super) usage: Option<EngineUsage>,
     pub(super) timings: Option<EngineTimings>,
-    pub(super) error: Option<Value>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
     /// `/infill`: the text, and the reason of its end.
     pub(super) content: Option<String>,
     #[serde(default)]
@@ -33,7 +41,8 @@ pub(super) struct EngineText {
     pub(super) reasoning_content: Option<String>,
     /// The same in vLLM, which may write both.
     pub(super) reasoning: Option<String>,
-    pub(super) tool_calls: Option<Vec<ToolCallPart>>,
+    #[serde(default, deserialize_with = "bounded::list::<_, _, MOST_CALLS>")]
+    pub(super) tool_calls: Vec<ToolCallPart>,
 }
 
 /// A tool call, or a part of it.
@@ -82,7 +91,8 @@ pub(super) struct EmbeddingEntry<'a> {
 
 /// The message of an engine's error, in whatever shape it comes.
 pub(super) fn error_text(body: &[u8]) -> String {
-    let known = serde_json::from_slice::<Value>(body).ok().and_then(|body| {
+    let known = Some(body).filter(|body| body.len() <= LONGEST_ERROR);
+    let known = known.and_then(|body| serde_json::from_slice::<Value>(body).ok()).and_then(|body| {
         let error = body.get("error").unwrap_or(&body);
         message(error)
     });
@@ -96,7 +106,7 @@ pub(super) fn error_text(body: &[u8]) -> String {
     })
 }
 
-pub(super) fn message(error: &Value) -> Option<String> {
+fn message(error: &Value) -> Option<String> {
     error.get("message").unwrap_or(error).as_str().map(str::to_owned)
 }
 

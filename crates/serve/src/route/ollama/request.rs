@@ -6,11 +6,18 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, Error};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{keep_alive, refused};
+use super::{bounded, keep_alive, refused};
 use crate::route::HttpProblem;
+
+/// Messages of a request, and images or tool calls of one message.
+const MOST_MESSAGES: usize = 16 * 1024;
+const MOST_PARTS: usize = 256;
+/// The longest value that is read as a tree, in which a byte may become thirty.
+const LONGEST_TREE: usize = 64 * 1024;
 
 /// A body of any of the four endpoints; each uses the fields that it knows.
 #[derive(Debug, Deserialize)]
@@ -18,13 +25,15 @@ pub(super) struct OllamaRequest<'a> {
     #[serde(borrow, default)]
     pub(super) model: Cow<'a, str>,
     pub(super) stream: Option<bool>,
+    #[serde(default, deserialize_with = "short")]
     pub(super) keep_alive: Option<Value>,
-    #[serde(default, deserialize_with = "null_is_empty")]
+    #[serde(default, deserialize_with = "short")]
     pub(super) options: Map<String, Value>,
     #[serde(borrow)]
     pub(super) format: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "short")]
     pub(super) think: Option<Value>,
-    #[serde(borrow, default, deserialize_with = "null_is_empty")]
+    #[serde(borrow, default, deserialize_with = "bounded::list::<_, _, MOST_MESSAGES>")]
     pub(super) messages: Vec<OllamaMessage<'a>>,
     #[serde(borrow)]
     pub(super) tools: Option<&'a RawValue>,
@@ -40,7 +49,7 @@ pub(super) struct OllamaRequest<'a> {
     pub(super) context: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "null_is_empty")]
     pub(super) raw: bool,
-    #[serde(borrow, default, deserialize_with = "null_is_empty")]
+    #[serde(borrow, default, deserialize_with = "bounded::list::<_, _, MOST_PARTS>")]
     pub(super) images: Vec<&'a RawValue>,
     #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
@@ -55,9 +64,9 @@ pub(super) struct OllamaMessage<'a> {
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) thinking: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "null_is_empty")]
+    #[serde(borrow, default, deserialize_with = "bounded::list::<_, _, MOST_PARTS>")]
     pub(super) images: Vec<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "null_is_empty")]
+    #[serde(borrow, default, deserialize_with = "bounded::list::<_, _, MOST_PARTS>")]
     pub(super) tool_calls: Vec<OllamaToolCall<'a>>,
     pub(super) tool_name: Option<String>,
     pub(super) tool_call_id: Option<String>,
@@ -75,6 +84,19 @@ pub(super) struct OllamaFunctionCall<'a> {
     pub(super) name: String,
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
+}
+
+/// A value that is read as a tree, and therefore of bounded length.
+fn short<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + DeserializeOwned,
+{
+    let text = <&RawValue>::deserialize(deserializer)?.get();
+    if text.len() > LONGEST_TREE {
+        return Err(D::Error::custom(format_args!("a setting is longer than {LONGEST_TREE} bytes")));
+    }
+    serde_json::from_str(text).map(Option::unwrap_or_default).map_err(D::Error::custom)
 }
 
 fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>

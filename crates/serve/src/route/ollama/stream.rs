@@ -7,8 +7,12 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
 use super::answer::AnswerError;
+use super::bad_gateway;
 use super::lines::OllamaLines;
+use crate::route::HttpProblem;
+use crate::route::body_budget::BodyShare;
 use crate::route::connection::StallLimit;
+use crate::route::limits::Limits;
 use crate::route::model_service::Pass;
 use crate::route::stream::{BrokenAnswer, Relay};
 
@@ -76,15 +80,23 @@ impl<P: Pass> OllamaStream<P> {
     }
 }
 
-/// Collects the rest of an answer; an error if it is longer than `most` bytes.
-pub(super) async fn collect<P: Pass>(relay: &mut Relay<P>, most: usize) -> Result<Vec<u8>, AnswerError> {
+/// Collects the rest of an answer, which `share` counts; an error if it is longer than `most` bytes, or there is no memory
+/// for it.
+pub(super) async fn collect<P: Pass>(
+    relay: &mut Relay<P>,
+    most: usize,
+    share: &BodyShare,
+    limits: &Limits,
+) -> Result<Vec<u8>, HttpProblem> {
     let mut whole = Vec::new();
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut *relay).poll_frame(context)).await {
-        let frame: Frame<Bytes> = frame.map_err(|_| AnswerError::EndedEarly)?;
+        let frame: Frame<Bytes> = frame.map_err(|_| bad_gateway(&AnswerError::EndedEarly))?;
         let data = frame.into_data().unwrap_or_default();
         if whole.len() + data.len() > most {
-            return Err(AnswerError::LongAnswer(most));
+            return Err(bad_gateway(&AnswerError::LongAnswer(most)));
         }
+        // Twice, because the translation has as many bytes again.
+        share.resize(2 * (whole.len() + data.len()), limits)?;
         whole.extend_from_slice(&data);
     }
     Ok(whole)

@@ -27,7 +27,7 @@ async fn opened(stage: &Stage, text: &str) -> TcpStream {
 
 #[test]
 fn the_longest_idle_connection_makes_room_for_a_newcomer() {
-    let settings = limited(|limits| limits.connections = 2);
+    let settings = limited(|limits| limits.connections = 4);
     on_stage_with(settings, 0, |stage| async move {
         let mut first = opened(&stage, HEALTH).await;
         read_until(&mut first, "}").await;
@@ -42,7 +42,7 @@ fn the_longest_idle_connection_makes_room_for_a_newcomer() {
 }
 
 #[test]
-fn a_connection_in_use_is_not_closed_for_a_newcomer_who_waits() {
+fn a_connection_in_use_is_not_closed_for_one_more_of_its_client() {
     let settings = limited(|limits| limits.connections = 2);
     on_stage_with(settings, 0, |stage| async move {
         let ask = post("/tokenize", r#"{"model":"real"}"#);
@@ -50,12 +50,49 @@ fn a_connection_in_use_is_not_closed_for_a_newcomer_who_waits() {
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
         let _other = stage.engine().await;
+        // What everybody may see is answered all the same.
         let mut third = opened(&stage, HEALTH).await;
-        let early = tokio::time::timeout(Duration::from_millis(600), read_some(&mut third)).await;
-        assert!(early.is_err(), "the third waits");
+        read_until(&mut third, "}").await;
+        write(&mut third, &ask).await;
+        let refused = read_until(&mut third, "}").await;
+        assert!(
+            refused.starts_with("HTTP/1.1 503 ") && refused.contains("too_many_connections"),
+            "{refused}"
+        );
         write(&mut engine, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
         read_until(&mut first, "ok").await;
-        read_until(&mut third, "}").await;
+        // The first is idle now, and makes room.
+        write(&mut third, &ask).await;
+        assert!(read_request(&mut engine).await.starts_with("POST /tokenize"));
+        assert_eq!(read_some(&mut first).await, "", "it was closed");
+    });
+}
+
+#[test]
+fn who_shows_a_key_is_served_while_others_flood_and_takes_a_place_of_whoever_holds_the_most() {
+    let mut settings = limited(|limits| limits.connections = 16);
+    settings.keys = secret_key();
+    on_stage_with(settings, 0, |stage| async move {
+        let known = "GET /running HTTP/1.1\r\nhost: x\r\nauthorization: Bearer secret\r\n\r\n";
+        let mut flood = Vec::new();
+        for _ in 0..6 {
+            for _ in 0..20 {
+                flood.push(opened(&stage, HEALTH).await);
+            }
+            // No one of them is idle for long.
+            for one in &mut flood {
+                let _ = tokio::io::AsyncWriteExt::write_all(one, HEALTH.as_bytes()).await;
+            }
+            let mut client = opened(&stage, known).await;
+            let answered = tokio::time::timeout(Duration::from_secs(1), read_until(&mut client, "}")).await;
+            assert!(answered.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 ")));
+            flood.push(client);
+        }
+        // Clients with a key stay, however many come without.
+        for client in flood.iter_mut().skip(20).step_by(21) {
+            write(client, known).await;
+            assert!(read_until(client, "}").await.starts_with("HTTP/1.1 200 "));
+        }
     });
 }
 
@@ -116,8 +153,16 @@ fn a_small_body_is_served_beside_more_unfinished_ones_than_there_are_connections
         for _ in 0..20 {
             unfinished.push(opened(&stage, UNFINISHED).await);
         }
-        let mut small = opened(&stage, &post("/tokenize", r#"{"model":"zz"}"#)).await;
-        assert!(read_until(&mut small, "}").await.starts_with("HTTP/1.1 404 "));
+        // Refused until the first of them has had its time, which a new one then ends.
+        loop {
+            let mut small = opened(&stage, &post("/tokenize", r#"{"model":"zz"}"#)).await;
+            let answer = read_until(&mut small, "}").await;
+            if answer.starts_with("HTTP/1.1 404 ") {
+                break;
+            }
+            assert!(answer.contains("too_many_connections"), "{answer}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     });
 }
 

@@ -283,3 +283,58 @@ fn errors_of_messages_have_anthropics_shape() {
         assert_eq!(refusal.get("type"), None);
     });
 }
+
+#[test]
+fn whole_answers_count_as_bodies_until_their_clients_have_read_them() {
+    let mut settings = HttpSettings::default();
+    settings.limits.bodies = Bytes::mib(12);
+    on_stage_with(settings, 0, |stage| async move {
+        let numbers = vec!["0.123456"; 300_000].join(",");
+        let answer = format!("{{\"data\":[{{\"embedding\":[{numbers}]}}]}}");
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
+        let ask = post("/api/embed", r#"{"model":"real","input":"x"}"#);
+        let mut unread = Vec::new();
+        for _ in 0..3 {
+            let mut client = stage.client().await;
+            write(&mut client, &ask).await;
+            let mut engine = stage.engine().await;
+            read_request(&mut engine).await;
+            write(&mut engine, &answer).await;
+            // Its first bytes show that it was translated.
+            assert!(read_some(&mut client).await.starts_with("HTTP/1.1 200 "));
+            unread.push(client);
+        }
+        let refused = |stage: Stage| async {
+            let mut client = stage.client().await;
+            write(&mut client, &ask).await;
+            let mut engine = stage.engine().await;
+            read_request(&mut engine).await;
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut engine, answer.as_bytes()).await;
+            (read_some(&mut client).await.starts_with("HTTP/1.1 503 "), stage)
+        };
+        let (is_refused, stage) = refused(stage).await;
+        assert!(is_refused, "three hold eight MB of twelve MiB, and a fourth needs five for a while");
+        drop(unread);
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        assert!(!refused(stage).await.0, "the memory was given back");
+    });
+}
+
+#[test]
+fn a_request_is_bounded_by_its_items_as_well_as_by_its_bytes() {
+    on_stage(|stage| async move {
+        let many = |item: &str, count: usize| vec![item; count].join(",");
+        for body in [
+            format!("\"messages\":[{}]", many("{\"role\":\"user\"}", 20_000)),
+            format!("\"messages\":[{{\"role\":\"user\",\"images\":[{}]}}]", many("0", 300)),
+            format!("\"options\":{{\"stop\":[{}]}}", many("0", 40_000)),
+            format!("\"keep_alive\":[{}]", many("0", 40_000)),
+        ] {
+            let mut client = stage.client().await;
+            write(&mut client, &post("/api/chat", &format!("{{\"model\":\"real\",{body}}}"))).await;
+            let answer = read_until(&mut client, "}").await;
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+            assert!(answer.contains("more than") || answer.contains("longer than"), "{answer}");
+        }
+    });
+}
