@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use http::header::{ACCEPT_RANGES, AUTHORIZATION, CONTENT_RANGE, ETAG, LOCATION, RANGE, RETRY_AFTER};
+use http::header::{
+    ACCEPT_RANGES, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, RANGE, RETRY_AFTER,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use plimsoll_base::Bytes;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -57,6 +59,7 @@ pub struct Client {
 pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
     pub(crate) total: u64,
+    /// Of one state of the file alone.
     pub(crate) etag: Option<String>,
     /// SHA-256 of the whole file, which the hub states on its redirect.
     pub(crate) digest: Option<String>,
@@ -97,10 +100,10 @@ impl Client {
 
     /// An answer of the hub's interface, and the address of its next page.
     pub(crate) fn answer(&self, address: &Address) -> Result<(Vec<u8>, Option<Address>), HubError> {
-        let (response, at, _) = self.get(address, None)?;
+        let (response, at, _) = self.get(address, None, self.bounds.patience)?;
         let next = response.headers().get("link").and_then(|link| next_page(link.to_str().ok()?));
         let next = next.and_then(|next| at.redirected(&next));
-        let bytes = self.read(response.into_body(), LONGEST_ANSWER + 1, address)?;
+        let (bytes, _) = self.read(response.into_body().into_reader(), LONGEST_ANSWER + 1, address)?;
         if widened(bytes.len()) > LONGEST_ANSWER {
             let why = format!("the answer is longer than {}", Bytes::new(LONGEST_ANSWER));
             return Err(HubFailure::Answer(why).of(address));
@@ -108,10 +111,28 @@ impl Client {
         Ok((bytes, next))
     }
 
+    /// The whole of a file as one answer, of `size` bytes, with the time of a part for each `part` bytes.
+    pub(crate) fn whole(
+        &self,
+        address: &Address,
+        size: u64,
+        part: u64,
+    ) -> Result<impl Read + use<>, HubError> {
+        let parts = u32::try_from(size / part.max(1)).unwrap_or(u32::MAX).saturating_add(1);
+        let (response, ..) = self.get(address, None, self.bounds.patience.saturating_mul(parts))?;
+        let length =
+            response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        match length.unwrap_or(size) {
+            said if said != size => Err(HubFailure::Length { said, listed: size }.of(address)),
+            _ => Ok(response.into_body().into_reader()),
+        }
+    }
+
     /// The bytes of a file from `start`, `length` of them or up to its end.
     pub(crate) fn part(&self, address: &Address, start: u64, length: u64) -> Result<Part, HubError> {
         let end = start.saturating_add(length.max(1)) - 1;
-        let (response, at, digest) = self.get(address, Some(format!("bytes={start}-{end}")))?;
+        let range = Some(format!("bytes={start}-{end}"));
+        let (response, at, digest) = self.get(address, range, self.bounds.patience)?;
         if response.status() == 200 {
             return Err(HubFailure::NoRanges.of(address));
         }
@@ -123,8 +144,9 @@ impl Client {
         if from != start || to > end || to >= total {
             return Err(HubFailure::WrongRange(printable(&range)).of(address));
         }
-        let etag = text(ETAG);
-        let bytes = self.read(response.into_body(), to - from + 1, address)?;
+        // A weak one is the same for different bytes (RFC 9110 section 8.8.1).
+        let etag = text(ETAG).filter(|etag| !etag.starts_with("W/"));
+        let (bytes, _) = self.read(response.into_body().into_reader(), to - from + 1, address)?;
         if widened(bytes.len()) != to - from + 1 {
             let why = format!("{} of {} bytes came", bytes.len(), to - from + 1);
             return Err(HubFailure::Broken(why).of(address));
@@ -137,11 +159,13 @@ impl Client {
         &self,
         address: &Address,
         range: Option<String>,
+        patience: Duration,
     ) -> Result<(Response<Body>, Address, Option<String>), HubError> {
         let mut at = address.clone();
         let mut digest = None;
         for _ in 0..=REDIRECTS {
-            let response = self.once(&at, range.as_deref()).map_err(|failure| failure.of(address))?;
+            let response =
+                self.once(&at, range.as_deref(), patience).map_err(|failure| failure.of(address))?;
             digest = digest.or_else(|| stated_digest(response.headers()));
             match response.status().as_u16() {
                 200 | 206 => return Ok((response, at, digest)),
@@ -160,7 +184,12 @@ impl Client {
         Err(HubFailure::Redirects(REDIRECTS).of(address))
     }
 
-    fn once(&self, at: &Address, range: Option<&str>) -> Result<Response<Body>, HubFailure> {
+    fn once(
+        &self,
+        at: &Address,
+        range: Option<&str>,
+        patience: Duration,
+    ) -> Result<Response<Body>, HubFailure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         // A proxy reaches other hosts; this machine it does not.
         let (agents, proxied) = if at.is_loopback() { (&self.direct, false) } else { (&self.agent, true) };
@@ -172,16 +201,18 @@ impl Client {
         if let Some(range) = range {
             request = request.header(RANGE, range);
         }
+        let request = request.config().timeout_global(Some(patience)).build();
         request.call().map_err(|error| self.failure(error))
     }
 
-    fn read(&self, mut body: Body, most: u64, of: &Address) -> Result<Vec<u8>, HubError> {
-        let mut bytes = Vec::new();
-        // A body that lies about its length ends at the limit or at its own end.
-        let read = body.as_reader().take(most).read_to_end(&mut bytes);
+    /// Reads at most so many bytes, and gives the rest back. A body that lies about its length ends at the limit or at its
+    /// own end.
+    pub(crate) fn read<R: Read>(&self, body: R, most: u64, of: &Address) -> Result<(Vec<u8>, R), HubError> {
+        let (mut bytes, mut body) = (Vec::new(), body.take(most));
+        let read = body.read_to_end(&mut bytes);
         self.bytes.fetch_add(widened(bytes.len()), Ordering::Relaxed);
         read.map_err(|error| self.failure(ureq::Error::from(error)).of(of))?;
-        Ok(bytes)
+        Ok((bytes, body.into_inner()))
     }
 
     fn failure(&self, error: ureq::Error) -> HubFailure {

@@ -82,7 +82,7 @@ impl FileCopy {
         self.is_free()?;
         let of = |failure: HubFailure| failure.of(self.path.display());
         let part_path = self.part();
-        let mut part = PartFile::open(&part_path, self.size).map_err(of)?;
+        let mut part = PartFile::open(&part_path, self.size, true).map_err(of)?;
         let tell = |done| if (calls.goes_on)(done) { Ok(()) } else { Err(of(HubFailure::Cancelled)) };
         part.fill((&self.path.display(), self.size), length, calls.fetch, &tell)?;
         let digest = part.finish().map_err(|error| self.of_disk(&error))?;

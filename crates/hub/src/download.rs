@@ -1,10 +1,11 @@
 //! Download of a model from the hub or from a URL, in the layout of the hub's cache.
 //!
 //! A file is fetched in parts, each by its own request, into `blobs/KEY.part`. After a failure, the next download
-//! resumes there. A file gets its final name once its digest matches the digest in the hub's list.
+//! resumes there. A file of which the server states neither a digest nor a strong ETag comes as one answer, and begins anew
+//! after a failure. A file gets its final name once its digest matches the digest in the hub's list.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -63,13 +64,18 @@ impl Hub {
             if goes_on(progress) { Ok(()) } else { Err(of(HubFailure::Cancelled)) }
         };
         let whole = blobs.join(&file.key);
-        if fs::metadata(&whole).is_ok_and(|found| found.len() == file.size) {
+        let resumes = file.is_told_apart();
+        if resumes && fs::metadata(&whole).is_ok_and(|found| found.len() == file.size) {
             return tell(file.size);
         }
         let path = blobs.join(format!("{}.part", file.key));
-        let mut part = PartFile::open(&path, file.size).map_err(of)?;
+        let mut part = PartFile::open(&path, file.size, resumes).map_err(of)?;
         let mut at = file.address.clone();
+        let mut answer = None;
         let mut fetch = |start, length| {
+            if !resumes {
+                return self.next_of(&mut answer, file, (start, length));
+            }
             let got = match self.client.part(&at, start, length) {
                 // The address behind the redirect holds for a while only.
                 Err(_) if at != file.address => self.client.part(&file.address, start, length)?,
@@ -97,11 +103,38 @@ impl Hub {
     }
 }
 
+impl Hub {
+    /// The next bytes of a file that comes as one answer.
+    fn next_of(
+        &self,
+        answer: &mut Option<Box<dyn Read>>,
+        file: &PlannedFile,
+        (start, length): (u64, u64),
+    ) -> Result<Vec<u8>, HubError> {
+        let open = match answer.take() {
+            Some(open) => open,
+            None if start == 0 => Box::new(self.client.whole(&file.address, file.size, PART)?),
+            None => return Err(HubFailure::NoValidator.of(&file.address)),
+        };
+        let (bytes, rest) = self.client.read(open, length, &file.address)?;
+        if u64::try_from(bytes.len()) != Ok(length) {
+            return Err(
+                HubFailure::Broken(format!("{} of {length} bytes came", bytes.len())).of(&file.address)
+            );
+        }
+        *answer = Some(rest);
+        Ok(bytes)
+    }
+}
+
 /// Checks that the rest of the files fits on the disk.
 fn room(plan: &DownloadPlan, blobs: &Path) -> Result<(), HubFailure> {
     let have = |file: &PlannedFile| {
         let of = |name: &str| fs::metadata(blobs.join(name)).map_or(0, |found| found.len());
-        of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size)
+        match file.is_told_apart() {
+            true => of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size),
+            false => 0,
+        }
     };
     let needed: Bytes = plan.files.iter().map(|file| Bytes::new(file.size - have(file))).sum();
     fits(needed, blobs)

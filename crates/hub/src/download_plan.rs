@@ -45,6 +45,13 @@ pub(crate) struct PlannedFile {
     pub(crate) address: Address,
 }
 
+impl PlannedFile {
+    /// True if parts of this file are told from those of another that has its address by now.
+    pub(crate) fn is_told_apart(&self) -> bool {
+        self.digest.is_some() || self.etag.is_some()
+    }
+}
+
 impl DownloadPlan {
     pub fn size(&self) -> Bytes {
         self.files.iter().map(|file| Bytes::new(file.size)).sum()
@@ -120,8 +127,8 @@ impl Hub {
         })
     }
 
-    // DECISION: a server that is no hub states no digest, so the file is as trustworthy as the connection. Its length and ETag
-    // make sure that the parts are of one file.
+    // DECISION: a server that is no hub states no digest, so the file is as trustworthy as the connection. Its length and
+    // strong ETag make sure that the parts are of one file; without that ETag it comes as one answer.
     fn plan_address(&self, address: &Address, dialect: Dialect) -> Result<DownloadPlan, HubError> {
         let (_, name) = named(address)?;
         let ModelPlace::Remote(remote) = self.at(address, dialect)? else {

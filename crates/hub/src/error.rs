@@ -74,6 +74,16 @@ pub enum HubFailure {
          hint: check the file; if it is sound, --header-limit raises the limit", Bytes::new(*.needed)
     )]
     TooLong { limit: Bytes, needed: u64 },
+    #[error(
+        "the headers of the model's files are longer than {0} together, or damaged\n\
+         hint: check the files; if they are sound, --header-limit raises the limit"
+    )]
+    SetTooLong(Bytes),
+    #[error(
+        "the connection broke, and the server states neither a SHA-256 nor a strong ETag of this file, so its rest may be that \
+         of another file\nhint: try again; the download begins anew"
+    )]
+    NoValidator,
     #[error("reading the header takes more than {0} requests\nhint: download the file and give it with -m")]
     Requests(u32),
     #[error("{0}")]

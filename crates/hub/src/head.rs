@@ -7,6 +7,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::Dialect;
@@ -26,6 +28,8 @@ const MARGIN: u64 = 30;
 const SPARE: u64 = 4 << 10;
 /// Requests for one header; three are usual.
 const REQUESTS: u32 = 16;
+/// Headers of the longest that the files of one model may take together: only the first has a vocabulary.
+const SET: u64 = 2;
 
 // DECISION: the missing rest is mostly the vocabulary, whose length is known only at its end. So later
 // requests take an estimated length.
@@ -111,6 +115,26 @@ impl HeadReader {
     }
 }
 
+/// Bytes that may still be fetched for the headers of one model.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    left: AtomicU64,
+    limit: Bytes,
+}
+
+impl Allowance {
+    /// Where one header may take `each` bytes.
+    pub(crate) fn of(each: Bytes) -> Self {
+        let limit = Bytes::new(each.get().saturating_mul(SET));
+        Self { left: AtomicU64::new(limit.get()), limit }
+    }
+
+    fn take(&self, length: u64) -> Result<(), HubFailure> {
+        let taken = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(length));
+        taken.map(drop).map_err(|_| HubFailure::SetTooLong(self.limit))
+    }
+}
+
 /// Origin of a header: the file on the server, and what it cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Origin {
@@ -147,20 +171,30 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl RemoteHead {
-    pub(crate) fn fetch(client: &Client, wanted: &Wanted<'_>) -> Result<Self, HubError> {
-        match Self::fetch_once(client, wanted) {
+    pub(crate) fn fetch(
+        client: &Client,
+        wanted: &Wanted<'_>,
+        allowance: &Allowance,
+    ) -> Result<Self, HubError> {
+        match Self::fetch_once(client, wanted, allowance) {
             // The vocabulary was another one after all: every byte is read then.
             fetched if !wanted.vocabulary.is_empty() && !is_sure(&fetched) => {
-                Self::fetch_once(client, &Wanted { vocabulary: &[], ..wanted.clone() })
+                Self::fetch_once(client, &Wanted { vocabulary: &[], ..wanted.clone() }, allowance)
             }
             fetched => fetched,
         }
     }
 
-    fn fetch_once(client: &Client, wanted: &Wanted<'_>) -> Result<Self, HubError> {
+    fn fetch_once(client: &Client, wanted: &Wanted<'_>, allowance: &Allowance) -> Result<Self, HubError> {
         let of = &wanted.address;
+        let part_of = |at: &Address, range: Range<u64>| {
+            let length = range.end - range.start;
+            allowance.take(length)?;
+            client.part(at, range.start, length).map_err(|error| error.failure)
+        };
         let first = wanted.first.clamp(1, client.bounds.header.get().max(1));
-        let part = client.part(of, 0, wanted.size.map_or(first, |size| first.min(size.max(1))))?;
+        let first = wanted.size.map_or(first, |size| first.min(size.max(1)));
+        let part = part_of(of, 0..first).map_err(|failure| failure.of(of))?;
         if let Some(listed) = wanted.size.filter(|listed| *listed != part.total) {
             return Err(HubFailure::Length { said: part.total, listed }.of(of));
         }
@@ -173,7 +207,9 @@ impl RemoteHead {
             requests: 0,
         };
         let at = part.at.clone();
-        let mut reader = HeadReader::new(part.total, wanted.dialect, client.bounds.header, wanted.vocabulary);
+        let (origin_size, is_told_apart) = (part.total, part.etag.is_some());
+        let new = || HeadReader::new(origin_size, wanted.dialect, client.bounds.header, wanted.vocabulary);
+        let mut reader = new();
         let mut take = |reader: &mut HeadReader, start: u64, part: Part| {
             origin.fetched += widened(part.bytes.len());
             origin.requests += 1;
@@ -182,10 +218,15 @@ impl RemoteHead {
             if same { Ok(()) } else { Err(HubFailure::Changed.of(of)) }
         };
         take(&mut reader, 0, part)?;
-        while let Some(range) = reader.wants().map_err(|failure| failure.of(of))? {
+        while let Some(mut range) = reader.wants().map_err(|failure| failure.of(of))? {
+            // Without an ETag the next bytes may be those of another file, so all are asked for again.
+            if !is_told_apart {
+                let twice = reader.held().end.saturating_mul(2).min(client.bounds.header.get());
+                range = 0..range.end.max(twice.min(origin_size));
+                reader = new();
+            }
             // Straight to where the redirects led, which saves a round trip.
-            let part = client.part(&at, range.start, range.end - range.start);
-            let part = part.map_err(|error| error.failure.of(of))?;
+            let part = part_of(&at, range.clone()).map_err(|failure| failure.of(of))?;
             take(&mut reader, range.start, part)?;
         }
         reader.header().map_err(|error| HubFailure::from(error).of(of))?;

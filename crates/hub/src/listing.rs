@@ -1,9 +1,12 @@
 //! Files of a repository, as listed by the HTTP interface of Hugging Face's hub.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use plimsoll_base::Order;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use crate::address::{Address, printable};
 use crate::client::Client;
@@ -13,6 +16,8 @@ use crate::error::{HubError, HubFailure};
 const PAGES: usize = 20;
 /// Longest path; a file system allows no longer name.
 const LONGEST: usize = 1024;
+/// Items of a list, and files of all its pages.
+const MOST: usize = 20_000;
 
 /// File of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +37,46 @@ pub struct Listing {
     pub files: Vec<HubFile>,
 }
 
+// DECISION: each item is read by itself into its own type, and their number is bounded. Items of any form, as a tree of
+// values, would take a hundred times the bytes of the answer.
+/// Items of a list that have the form of `T`; the others are passed over, as llama.cpp passes over them.
+struct FittingItems<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for FittingItems<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ItemVisitor(PhantomData))
+    }
+}
+
+struct ItemVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemVisitor<T> {
+    type Value = FittingItems<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let (mut fitting, mut count) = (Vec::new(), 0);
+        while let Some(item) = list.next_element::<&RawValue>()? {
+            count += 1;
+            if count > MOST {
+                return Err(A::Error::custom(too_many()));
+            }
+            fitting.extend(serde_json::from_str(item.get()).ok());
+        }
+        Ok(FittingItems(fitting))
+    }
+}
+
+fn too_many() -> String {
+    format!("the list has more than {MOST} items")
+}
+
 #[derive(Deserialize)]
 struct Refs {
-    branches: Vec<Value>,
+    branches: FittingItems<Branch>,
 }
 
 #[derive(Deserialize)]
@@ -74,8 +116,11 @@ impl Listing {
         for _ in 0..PAGES {
             let Some(address) = page.take() else { break };
             let (bytes, next) = client.answer(&address).map_err(named)?;
-            let items: Vec<Value> = decoded(&bytes, &address)?;
-            files.extend(items.into_iter().filter_map(file));
+            let items: FittingItems<TreeItem> = decoded(&bytes, &address)?;
+            files.extend(items.0.into_iter().filter_map(file));
+            if files.len() > MOST {
+                return Err(named(HubFailure::Answer(too_many()).of(&address)));
+            }
             // A list that leads elsewhere would get the token there, or loop.
             page = next.filter(|next| client.hub().trusts(next) && *next != address);
         }
@@ -100,22 +145,21 @@ impl Listing {
 /// The commit of `main`, else of the first branch.
 fn commit(client: &Client, api: &Address) -> Result<String, HubError> {
     let address = api.below("refs");
-    let refs: Refs = decoded(&client.answer(&address)?.0, &address)?;
-    let branches =
-        refs.branches.into_iter().filter_map(|branch| serde_json::from_value::<Branch>(branch).ok());
-    let branches: Vec<Branch> = branches.filter(|branch| is_hex(&branch.commit, 40)).collect();
+    let answer = client.answer(&address)?.0;
+    let refs: Refs = decoded(&answer, &address)?;
+    let branches: Vec<Branch> =
+        refs.branches.0.into_iter().filter(|branch| is_hex(&branch.commit, 40)).collect();
     let main = branches.iter().find(|branch| branch.name == "main").or(branches.first());
     let none = || HubFailure::Answer("the answer names no branch with a commit".to_owned()).of(&address);
     main.map(|branch| branch.commit.clone()).ok_or_else(none)
 }
 
-fn decoded<T: DeserializeOwned>(bytes: &[u8], address: &Address) -> Result<T, HubError> {
+fn decoded<'a, T: Deserialize<'a>>(bytes: &'a [u8], address: &Address) -> Result<T, HubError> {
     serde_json::from_slice(bytes).map_err(|error| HubFailure::Answer(error.to_string()).of(address))
 }
 
-/// One item of a list; `None` for a folder and for what is malformed, which llama.cpp passes over too.
-fn file(item: Value) -> Option<HubFile> {
-    let item: TreeItem = serde_json::from_value(item).ok()?;
+/// One item of a list; `None` for a folder and for a path that leads elsewhere.
+fn file(item: TreeItem) -> Option<HubFile> {
     if item.kind != "file" || !is_below(&item.path) {
         return None;
     }
@@ -173,13 +217,29 @@ mod tests {
 
     #[test]
     fn items_of_a_list_that_lead_elsewhere_are_passed_over() {
-        let item = |path: &str| file(serde_json::json!({"type": "file", "path": path, "size": 5}));
+        let items = |text: &str| serde_json::from_str::<FittingItems<TreeItem>>(text).unwrap().0;
+        let item = |path: &str| {
+            let text = serde_json::json!([{"type": "file", "path": path, "size": 5}]).to_string();
+            items(&text).into_iter().find_map(file)
+        };
         assert_eq!(item("Q4/a.gguf").unwrap().size, Some(5));
         for path in ["", "/etc/passwd", "../a.gguf", "a/../../b", "a//b", "a\\b", "a\nb", &"x".repeat(2000)] {
             assert_eq!(item(path), None, "{path}");
         }
         for odd in ["null", "5", "{}", r#"{"type":"file","path":5}"#, r#"{"type":"directory","path":"a"}"#] {
-            assert_eq!(file(serde_json::from_str(odd).unwrap()), None);
+            let all = items(&format!(r#"[{odd},{{"type":"file","path":"a.gguf","more":[{{"":0}}]}}]"#));
+            assert_eq!(all.into_iter().filter_map(file).count(), 1, "{odd}");
         }
+    }
+
+    /// 16 MiB of such items were 1.5 GiB as a tree of values.
+    #[test]
+    fn a_list_of_a_million_items_is_refused_before_it_takes_memory() {
+        let list = format!("[{{\"\":0}}{}]", ",{\"\":0}".repeat(1 << 21));
+        let address = Address::parse("http://127.0.0.1:1").unwrap();
+        let error = decoded::<FittingItems<TreeItem>>(list.as_bytes(), &address).err().unwrap().to_string();
+        assert!(error.contains("the list has more than 20000 items"), "{error}");
+        let refs = format!("{{\"branches\":{list}}}");
+        assert!(decoded::<Refs>(refs.as_bytes(), &address).is_err());
     }
 }

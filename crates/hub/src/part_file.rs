@@ -42,8 +42,8 @@ pub(crate) struct PartFile {
 }
 
 impl PartFile {
-    /// Opens what has come, and reads it. Links are not followed: their files belong to others.
-    pub(crate) fn open(path: &Path, size: u64) -> Result<Self, HubFailure> {
+    /// Opens what has come, and reads it; what does not resume begins anew. Links are not followed: their files belong to others.
+    pub(crate) fn open(path: &Path, size: u64, resumes: bool) -> Result<Self, HubFailure> {
         let of_disk = |error: io::Error| HubFailure::Disk(error.to_string());
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
         let open = File::options().create(true).read(true).append(true).custom_flags(flags).open(path);
@@ -56,7 +56,7 @@ impl PartFile {
             Err(fs::TryLockError::WouldBlock) => return Err(HubFailure::Busy),
             Err(fs::TryLockError::Error(error)) => return Err(of_disk(error)),
         }
-        if file.metadata().map_err(of_disk)?.len() > size {
+        if !resumes || file.metadata().map_err(of_disk)?.len() > size {
             file.set_len(0).map_err(of_disk)?;
         }
         let (mut digest, mut have, mut buffer) = (Context::new(&SHA256), 0, vec![0; BUFFER]);

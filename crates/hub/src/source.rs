@@ -15,7 +15,7 @@ use crate::cached::{CachedFiles, Caches};
 use crate::choice::{self, Quantisation};
 use crate::client::{Bounds, Client, Traffic};
 use crate::error::{HubError, HubFailure};
-use crate::head::{FIRST, Origin, RemoteHead, Wanted};
+use crate::head::{Allowance, FIRST, Origin, RemoteHead, Wanted};
 use crate::listing::Listing;
 
 /// The hub where no other is named.
@@ -260,12 +260,13 @@ impl Hub {
     /// The headers of a set: the first, which says how long the others may be, then those.
     fn heads(&self, wanted: Vec<Wanted<'_>>) -> Result<Vec<RemoteHead>, HubError> {
         let Some((first, others)) = wanted.split_first() else { return Ok(Vec::new()) };
-        let mut heads = vec![RemoteHead::fetch(&self.client, first)?];
+        let allowance = &Allowance::of(self.client.bounds.header);
+        let mut heads = vec![RemoteHead::fetch(&self.client, first, allowance)?];
         let each = expected(heads.first(), others.len());
         for some in others.chunks(AT_ONCE) {
             let fetched: Vec<Result<RemoteHead, HubError>> = thread::scope(|scope| {
                 let sized = some.iter().map(|wanted| Wanted { first: each, ..wanted.clone() });
-                let fetch = |wanted| scope.spawn(move || RemoteHead::fetch(&self.client, &wanted));
+                let fetch = |wanted| scope.spawn(move || RemoteHead::fetch(&self.client, &wanted, allowance));
                 let threads: Vec<_> = sized.map(fetch).collect();
                 let broken = |_| Err(HubFailure::Broken("its thread ended".to_owned()).of(&first.address));
                 threads.into_iter().map(|thread| thread.join().unwrap_or_else(broken)).collect()

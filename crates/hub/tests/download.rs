@@ -241,6 +241,28 @@ fn an_address_that_changes_fails_or_holds_no_model_leaves_none() {
     assert!(DownloadedModel::all(folder.path()).is_empty());
 }
 
+/// A file that is written anew between two answers is told by nothing where the server states no ETag.
+#[test]
+fn a_file_without_a_validator_is_never_made_of_two() {
+    let (bytes, folder) = (content(), tempfile::tempdir().unwrap());
+    let file = HostedFile::whole(&bytes).with(Fault::Untagged);
+    let server = FakeHub::start(vec![(REPO, FILE, file)]).unwrap();
+    let address = server.plain(REPO, FILE);
+    let arrived = || {
+        let model = &DownloadedModel::all(folder.path())[0];
+        fs::read(folder.path().join(&model.files[0])).unwrap()
+    };
+    download_from(&address, folder.path(), |_| true).unwrap();
+    let first = arrived();
+    assert!(first.len() == bytes.len() && first[1 << 20..].iter().all(|byte| *byte == first[1 << 20]));
+    // What has come of it is not continued, and what is there is not taken for the same.
+    let cancelled = download_from(&address, folder.path(), |done| done < PART);
+    assert!(matches!(cancelled, Err(HubFailure::Cancelled)), "{cancelled:?}");
+    download_from(&address, folder.path(), |_| true).unwrap();
+    let second = arrived();
+    assert!(second[1 << 20..].iter().all(|byte| *byte == second[1 << 20]) && second != first);
+}
+
 #[test]
 fn a_note_that_leads_elsewhere_is_no_model_and_a_shared_file_stays() {
     let folder = tempfile::tempdir().unwrap();

@@ -296,6 +296,45 @@ fn a_header_that_claims_ten_gigabytes_is_refused_after_a_few_requests() {
     }
 }
 
+/// A header of three requests that the server answers without an ETag.
+#[test]
+fn a_header_without_a_validator_is_of_one_answer() {
+    let file = HostedFile::of(&small()).with(Fault::Untagged);
+    let server = FakeHub::start(vec![(REPO, "m-Q4_K_M.gguf", file)]).unwrap();
+    let hub = hub(&server, None, BOUNDS);
+    let found = located(&hub, &format!("-mu {}", server.plain(REPO, "m-Q4_K_M.gguf"))).unwrap();
+    let origin = remote(found.main).heads[0].origin.clone();
+    assert!(origin.requests > 1 && origin.etag.is_none(), "{origin:?}");
+    let ranges: Vec<(u64, u64)> = server.requests().iter().filter_map(|request| request.range).collect();
+    assert!(ranges.iter().all(|(from, _)| *from == 0), "{ranges:?}");
+}
+
+#[test]
+fn headers_of_a_set_are_bounded_together_and_in_number() {
+    // Each file lists a few tensors of its own and a text of a MiB.
+    let draft = |number: u16| {
+        let mut draft = DraftHeader::default();
+        draft.put("general.architecture", "llama");
+        draft.put("other.text", "x".repeat(1 << 20).as_str());
+        draft.put("split.no", number);
+        draft.put("split.count", 40_u16);
+        draft
+    };
+    let name = |number: u16, count: u32| format!("m-Q4_K_M-{:05}-of-{count:05}.gguf", number + 1);
+    let files: Vec<(String, HostedFile)> =
+        (0..40).map(|number| (name(number, 40), HostedFile::of(&draft(number)))).collect();
+    let hosted = files.iter().map(|(name, file)| (REPO, name.as_str(), file.clone()));
+    let server = FakeHub::start(hosted.collect()).unwrap();
+    let bounds = Bounds { header: Bytes::mib(4), ..BOUNDS };
+    let error = located(&hub(&server, None, bounds), &format!("-hf {REPO}")).unwrap_err().to_string();
+    assert!(error.contains("longer than 8 MiB together") && error.contains("--header-limit"), "{error}");
+    assert!(server.asked().0 <= 8 << 20, "{:?}", server.asked());
+    let url = format!("-mu {}", server.plain(REPO, &name(0, 65_535)));
+    let before = server.requests().len();
+    assert!(located(&hub(&server, None, BOUNDS), &url).is_err());
+    assert!(server.requests().len() <= before + 1, "a name claims a set that no model has");
+}
+
 #[test]
 fn plain_addresses_have_sets_too_and_offline_fetches_nothing() {
     let drafts = plimsoll_specimens::shape("qwen3-4b").unwrap().files(2);

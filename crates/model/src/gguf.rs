@@ -41,6 +41,11 @@ const MAGIC: &[u8; 4] = b"GGUF";
 /// Prefix of the vocabulary's keys.
 const VOCABULARY: &str = "tokenizer.";
 
+/// Keys and tensors of a header at most; real ones have a hundred keys and a few thousand tensors. Each takes more memory than
+/// bytes of the file.
+const MOST_KEYS: u64 = 1 << 16;
+const MOST_TENSORS: u64 = 1 << 18;
+
 /// The fewest bytes that a key with its value, and a tensor's entry, take in a file.
 const SMALLEST_KEY: u64 = 8 + 1 + 4 + 1;
 const SMALLEST_TENSOR: u64 = 8 + 4 + 4 + 8;
@@ -94,9 +99,9 @@ impl<'a> Header<'a> {
 
     fn read_at(cursor: &mut Cursor<'a>, file_length: u64, dialect: Dialect) -> Result<Self, GgufError> {
         let version = read_version(cursor)?;
-        let tensor_count = cursor.count(SMALLEST_TENSOR, GgufPlace::TensorCount)?;
+        let tensor_count = cursor.count((SMALLEST_TENSOR, MOST_TENSORS), GgufPlace::TensorCount)?;
         // Both counts are checked against the file's length before anything is read by them.
-        let entry_count = cursor.count(SMALLEST_KEY, GgufPlace::KeyCount)?;
+        let entry_count = cursor.count((SMALLEST_KEY, MOST_KEYS), GgufPlace::KeyCount)?;
         cursor.ahead = Ahead::new(entry_count, tensor_count);
         let entries = read_entries(cursor, entry_count)?;
         let alignment = read_alignment(&entries)?;

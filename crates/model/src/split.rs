@@ -8,6 +8,9 @@ use std::collections::HashSet;
 use super::gguf::Header;
 use super::{ModelError, Tensor};
 
+/// Files of a model at most; a model of a terabyte in files of a gigabyte has as many.
+const MOST: u16 = 1024;
+
 /// Name of one file of a split model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitName<'a> {
@@ -25,7 +28,7 @@ impl<'a> SplitName<'a> {
         let (prefix, number) = rest.rsplit_once('-')?;
         // `llama_split_path` pads to five digits, so shorter names belong to no set.
         let (number, count) = (five_digits(number)?, five_digits(count)?);
-        let plausible = !prefix.is_empty() && (1..=count).contains(&number);
+        let plausible = !prefix.is_empty() && (1..=count).contains(&number) && count <= MOST;
         plausible.then_some(Self { prefix, number, count })
     }
 
@@ -73,7 +76,7 @@ fn check_set(headers: &[Header<'_>]) -> Result<(), ModelError> {
     let first = headers.first().ok_or(ModelError::NoFile)?;
     let count = first.u32("split.count")?.unwrap_or(0).max(1);
     // A wrong number of files would give a plan with layers missing.
-    if usize::try_from(count) != Ok(headers.len()) || count > u32::from(u16::MAX) {
+    if usize::try_from(count) != Ok(headers.len()) || count > u32::from(MOST) {
         return Err(ModelError::FileCount { stated: count, given: headers.len() });
     }
     // Files of one part may carry the keys as well, with any number.
@@ -127,6 +130,7 @@ mod tests {
             "m-0000x-of-00002.gguf",
             "m-+0001-of-00002.gguf",
             "m-00001-of-99999.gguf",
+            "m-00001-of-01025.gguf",
             "m-00001-of-00002.bin",
             "m-００００１-of-00002.gguf",
         ] {

@@ -121,10 +121,14 @@ fn send(stream: &mut TcpStream, request: &Request, file: &HostedFile, number: us
     let stated = if file.fault == Fault::OtherRange { from + 1 } else { from };
     let tag = if file.fault == Fault::Changes { number } else { 0 };
     let length = end - from;
+    let tag = match file.fault {
+        Fault::Untagged => String::new(),
+        _ => format!("ETag: \"{tag}\"\r\n"),
+    };
     write!(
         stream,
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {length}\r\nContent-Range: bytes {stated}-{}/{total}\r\n\
-         ETag: \"{tag}\"\r\nAccept-Ranges: bytes\r\n\r\n",
+         {tag}Accept-Ranges: bytes\r\n\r\n",
         end - 1
     )?;
     match file.fault {
@@ -137,6 +141,12 @@ fn send(stream: &mut TcpStream, request: &Request, file: &HostedFile, number: us
             pour(stream, file, from, end, Duration::ZERO)?;
             stream.write_all(&[b'x'; 4096])?;
             return Ok(false);
+        }
+        Fault::Untagged => {
+            let own = number.to_le_bytes()[0];
+            let mut head = file.head.to_vec();
+            head.iter_mut().skip(1 << 20).for_each(|byte| *byte = own);
+            pour(stream, &HostedFile { head: head.into(), ..file.clone() }, from, end, Duration::ZERO)?;
         }
         _ => pour(stream, file, from, end, Duration::ZERO)?,
     }

@@ -54,6 +54,8 @@ pub enum Fault {
     TooMuch,
     /// Another file with each request.
     Changes,
+    /// The same, without an ETag: what follows its first MiB is another byte with each request.
+    Untagged,
     /// Answers with noise instead of HTTP.
     Noise,
     /// Wants a token.

@@ -83,10 +83,18 @@ impl<'a> Cursor<'a> {
     }
 
     /// A count of things of at least `smallest` bytes, if the file has room for so many.
-    pub(super) fn count(&mut self, smallest: u64, place: GgufPlace<'_>) -> Result<u64, GgufError> {
+    pub(super) fn count(
+        &mut self,
+        (smallest, most): (u64, u64),
+        place: GgufPlace<'_>,
+    ) -> Result<u64, GgufError> {
+        let offset = self.offset();
         let count = self.u64(place)?;
         // A count is a claim: nothing is allocated before the file is known to have room for it.
         match self.shortage(count.saturating_mul(smallest), place) {
+            GgufError::Truncated { .. } if count > most => {
+                Err(GgufError::TooMany { place: place.to_string(), count, most, offset })
+            }
             GgufError::Truncated { .. } => Ok(count),
             error => Err(error),
         }

@@ -74,6 +74,9 @@ pub enum GgufError {
     #[error("{place} at byte {offset} has a length of {length}; the limit is 2^30")]
     TooLong { place: String, length: u64, offset: u64 },
 
+    #[error("{place} at byte {offset} is {count}; no model has more than {most}")]
+    TooMany { place: String, count: u64, most: u64, offset: u64 },
+
     #[error("{place} at byte {offset} is not UTF-8")]
     NotUtf8 { place: String, offset: u64 },
 

@@ -63,6 +63,11 @@ impl Excerpt {
         Self { assumed: vocabulary.to_vec(), ..Self::new(file_length, dialect) }
     }
 
+    /// Bytes of the header that are kept.
+    pub fn held(&self) -> Bytes {
+        Bytes::new(u64::try_from(self.kept.len()).unwrap_or(u64::MAX))
+    }
+
     /// The arrays that were passed over.
     pub fn vocabulary(&self) -> &[PassedArray] {
         &self.passed
