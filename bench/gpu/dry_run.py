@@ -52,7 +52,7 @@ def surroundings(folder, target, cards=1):
     environment = {**os.environ, "PATH": f"{HERE}/doubles:{os.environ['PATH']}", "FAKE_CARDS": str(cards), "PLIMSOLL_NVML": ""}
     if target:
         os.symlink(f"{target}/debug/libplimsoll_fake_cuda.so", f"{folder}/libcuda.so.1")
-        environment.update(LD_LIBRARY_PATH=folder, PLIMSOLL_FAKE_CUDA=f"total=141G context=0 uuids={CARD['uuid']}",
+        environment.update(LD_LIBRARY_PATH=folder, CUDA_FAKE=f"total=141G context=0 uuids={CARD['uuid']}",
                            PLIMSOLL_NVML=f"{target}/debug/libnvidia_ml.so", PLIMSOLL_FAKE_NVML_CARDS=json.dumps([CARD]))
     return environment
 
@@ -186,7 +186,7 @@ def lanes(target, folder):
     environment = surroundings(folder, target, 2)
     second = {**CARD, "uuid": "GPU-00000002-0000-0000-0000-000000000000", "pci": "00000000:02:00.0"}
     environment.update(PLIMSOLL_FAKE_NVML_CARDS=json.dumps([CARD, second]),
-                       PLIMSOLL_FAKE_CUDA=f"cards=2 total=141G context=0 uuids={CARD['uuid']},{second['uuid']}")
+                       CUDA_FAKE=f"cards=2 total=141G context=0 uuids={CARD['uuid']},{second['uuid']}")
     for build in (8799, 10605):
         archive(f"{folder}/b{build}.tar.xz", doubles())
     smaller = {"rows": 8, "workers": 2, "process_rows": 4, "process_depth": 100, "part_seconds": 60}
@@ -216,7 +216,7 @@ def load(target, folder):
     """A load on a served model, on a card that all processes share."""
     usage = f"{folder}/usage"
     environment = surroundings(folder, target)
-    environment.update(PLIMSOLL_FAKE_CUDA=f"total=141G context=500M shared={usage} uuids={CARD['uuid']}",
+    environment.update(CUDA_FAKE=f"total=141G context=500M shared={usage} uuids={CARD['uuid']}",
                        PLIMSOLL_FAKE_NVML_CARDS=json.dumps([{**CARD, "total": 141 << 30, "free": 141 << 30, "usage": usage}]))
     server = f"{folder}/server"
     os.makedirs(server)

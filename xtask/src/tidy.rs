@@ -11,6 +11,7 @@ use crate::house;
 
 mod floors;
 mod lock;
+mod opening;
 mod shape;
 mod streams;
 mod words;
@@ -54,6 +55,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         }
     };
     let mut findings = floors::check(&imports, &sources);
+    findings.extend(opening::check(&sources));
     findings.extend(shape::check(&sources));
     findings.extend(streams::check(&sources));
     findings.extend(words::check(sources.iter().chain(&others)));

@@ -16,6 +16,7 @@ pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod fleet;
 pub(crate) mod import;
+mod inherited;
 pub(crate) mod look;
 mod misread;
 pub(crate) mod plan;
@@ -210,6 +211,10 @@ pub fn main() -> ExitCode {
         | Command::Watch(_) => LogWish { usual: LogLevel::Warn, ..LogWish::default() },
         _ => LogWish::default(),
     };
+    if let Err(report) = inherited::prepare() {
+        let report = if matches!(command, Command::Run(_)) { run::own_failure(report) } else { report };
+        return report.print(wants_json());
+    }
     // Without a thread there are no lines, and everything else still works.
     let (log, _flushed) = LogOutput::start(wish).ok().unzip();
     let result = match command {

@@ -40,7 +40,7 @@ pub use key::{ConfiguredKey, KeyRight, KeySecret};
 pub use listen::{listen_address, listen_addresses};
 pub use log::{LogFormat, LogLevel};
 pub use native::{published_schema, schema};
-pub use parse::{parse, parse_all, parse_each, word};
+pub use parse::{LONGEST_CONFIGURATION, parse, parse_all, parse_each, word};
 pub use pattern::fits_pattern;
 pub use roster::{
     CHECK, Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, RefusedModel,

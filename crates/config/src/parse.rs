@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll_base::Order;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_flags::{FlagOrigin, quoted};
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -14,7 +14,7 @@ use super::roster::{Configuration, ConfiguredModel, RefusedModel};
 use super::{llama_swap, native, preset};
 
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
-const LONGEST: usize = 1 << 20;
+pub const LONGEST_CONFIGURATION: Bytes = Bytes::mib(1);
 
 /// Reads a configuration file of which every model can be served.
 pub fn parse(
@@ -84,7 +84,7 @@ pub fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
 
 /// No text of a file may hold what no command line can; and no file be larger than any real one.
 fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
-    if text.len() > LONGEST {
+    if u64::try_from(text.len()).map_or(true, |length| length > LONGEST_CONFIGURATION.get()) {
         return Some(("the file is longer than 1 MiB", "split it"));
     }
     if text.starts_with('\u{feff}') {

@@ -2,7 +2,7 @@
 //!
 //! Flags that open a listener, change the log, write files or start programs are left out or replaced.
 
-use std::path::Path;
+use std::path::{Path, absolute};
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagValue, Options, Setting};
@@ -76,9 +76,22 @@ fn replaced<E>(
         FlagClass::Model | FlagClass::Draft | FlagClass::Projector => stand_in(text)?,
         FlagClass::Adapters => each(text, |path| stand_in(path))?,
         FlagClass::ScaledAdapters | FlagClass::ControlVectors => each(text, |field| scaled(field, stand_in))?,
+        _ if names_file(setting) => from_root(text),
         _ => return Ok(setting.clone()),
     };
     Ok(Setting { value: FlagValue::Text(text), ..setting.clone() })
+}
+
+/// True for a flag whose value is the path of another file or folder.
+fn names_file(setting: &Setting) -> bool {
+    let endings = ["-file", "-path", "-dir", "-static"];
+    setting.flag.names.iter().any(|name| endings.iter().any(|ending| name.ends_with(ending)))
+}
+
+/// The path from the root, because the engine runs in a folder of its own.
+fn from_root(path: &str) -> String {
+    let absolute = absolute(path).ok().filter(|path| path.exists());
+    absolute.and_then(|path| path.to_str().map(str::to_owned)).unwrap_or_else(|| path.to_owned())
 }
 
 fn each<E>(list: &str, change: impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
@@ -126,6 +139,15 @@ mod tests {
             "--model /copy/a.gguf --model-draft /copy/d.gguf --mmproj /copy/p.gguf --lora /copy/x.gguf,/copy/y.gguf \
              --lora-scaled /copy/z.gguf:0.5 --control-vector /copy/v.gguf -dev CUDA0,CUDA1 -fit off -lv 4 --host /t/s.sock"
         );
+    }
+
+    #[test]
+    fn a_file_that_is_named_from_the_current_folder_is_found_from_any_other() {
+        let said = given("-m /a.gguf --chat-template-file Cargo.toml --grammar-file none.gbnf", "CUDA0");
+        let here = std::env::current_dir().unwrap();
+        let found =
+            format!("--chat-template-file {} --grammar-file none.gbnf", here.join("Cargo.toml").display());
+        assert!(said.contains(&found), "{said}");
     }
 
     #[test]

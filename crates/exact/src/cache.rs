@@ -6,6 +6,7 @@ use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
+use plimsoll_base::Bytes;
 use plimsoll_planner::EngineBuild;
 use plimsoll_planner::exact::{SeenMemory, Transcript};
 use plimsoll_probe::own_file;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Format version of an entry; changes when the meaning of a field changes.
 const VERSION: u32 = 4;
 /// Size limit of an entry: longer files were not written by this program.
-const LONGEST: u64 = 4 << 20;
+const LONGEST: Bytes = Bytes::mib(4);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cache {

@@ -3,7 +3,6 @@
 //! Phantom writes one line for each allocation and each free; the last can be incomplete.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -53,7 +52,7 @@ enum HeldKind {
 /// measured with buffers as the log names them.
 pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenMemory {
     let (mut blocks, mut seen) = (BTreeMap::new(), SeenMemory::default());
-    let Ok(file) = File::open(report) else { return seen };
+    let Ok(file) = plimsoll_file::open_nofollow(report) else { return seen };
     for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
             Ok(ReportEvent::Take(block)) if block.kind != HeldKind::Host => {

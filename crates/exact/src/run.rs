@@ -15,11 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_launch::{PLIMSOLL, engine};
+use plimsoll_launch::{PLIMSOLL, engine, sweep};
 use plimsoll_planner::exact::Transcript;
 use plimsoll_probe::resident;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, getpid, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, waitid};
 
 use super::cache::Answer;
 use super::prompt::Prompt;
@@ -103,6 +103,8 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer,
         // The question built the whole environment. Inheriting more would let variables bypass its filter.
         .env_clear()
         .envs(job.environment.iter().map(|(name, value)| (name, value)))
+        // llama.cpp loads backends from the folder in which it starts.
+        .current_dir(job.report.parent().unwrap_or(Path::new("/")))
         .stdin(Stdio::null())
         .stdout(said.try_clone().map_err(start)?)
         .stderr(said)
@@ -111,7 +113,7 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer,
     let engine = Running(child.map_err(start)?);
     let mut listener = Listener {
         program,
-        leader: engine.0.id(),
+        leader: Pid::from_child(&engine.0),
         job,
         terms,
         end: Instant::now() + terms.time,
@@ -149,7 +151,7 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer,
 /// A running engine, the bounds of its run, and its log as read so far.
 struct Listener<'a> {
     program: &'a Path,
-    leader: u32,
+    leader: Pid,
     job: &'a Job,
     terms: &'a RunTerms,
     end: Instant,
@@ -163,16 +165,17 @@ impl Listener<'_> {
         self.job.until.is_over(&self.transcript)
     }
 
-    /// Waits until there is something to read.
-    fn wait_for(&self, log: &PipeReader) -> Result<(), ExactError> {
+    /// Waits until there is something to read; false once the engine has ended without anything left to read.
+    fn wait_for(&self, log: &PipeReader) -> Result<bool, ExactError> {
         loop {
             let left = self.end.saturating_duration_since(Instant::now());
             let tick = Timespec::try_from(left.min(TICK)).map_err(|_| self.silent())?;
             match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&tick)) {
                 Ok(0) if left.is_zero() => return Err(self.silent()),
-                Ok(0) => self.check()?,
-                // An interrupted poll returns early; the read that follows blocks at most until the next line.
-                Ok(_) | Err(rustix::io::Errno::INTR) => return Ok(()),
+                // What it started may hold the log open.
+                Ok(0) if self.has_ended() => return Ok(false),
+                Ok(0) | Err(rustix::io::Errno::INTR) => self.check()?,
+                Ok(_) => return Ok(true),
                 Err(_) => return Err(self.silent()),
             }
         }
@@ -184,13 +187,20 @@ impl Listener<'_> {
         ExactError::Wait { path, seconds, last: self.last.clone() }
     }
 
+    /// True if the engine has ended; it stays a zombie.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.leader), options).is_ok_and(|status| status.is_some())
+    }
+
     fn check(&self) -> Result<(), ExactError> {
         if self.terms.cancelled.is_set() {
             return Err(ExactError::Cancelled(self.program.to_owned()));
         }
         // The report lies in memory, too.
         let report = || Bytes::new(fs::metadata(&self.job.report).map_or(0, |about| about.len()));
-        let taken = || resident(self.leader).unwrap_or_default() + report();
+        let taken =
+            || resident(self.leader.as_raw_nonzero().get().unsigned_abs()).unwrap_or_default() + report();
         match self.terms.memory.filter(|&limit| taken() > limit) {
             Some(limit) => Err(ExactError::Memory { path: self.program.to_owned(), limit }),
             None => Ok(()),
@@ -204,13 +214,13 @@ impl Listener<'_> {
         let mut buffer = [0; 16 << 10];
         let mut checked = Instant::now();
         while !self.is_over() && heard < LONGEST_LOG {
-            self.wait_for(log)?;
+            let is_open = self.wait_for(log)?;
             // An engine that never stops talking is watched as well.
             if checked.elapsed() > TICK {
                 self.check()?;
                 checked = Instant::now();
             }
-            let count = log.read(&mut buffer).map_err(|_| self.silent())?;
+            let count = if is_open { log.read(&mut buffer).map_err(|_| self.silent())? } else { 0 };
             if count == 0 {
                 // The last line of a crash often lacks its newline.
                 self.hear(&rest);
@@ -247,13 +257,16 @@ impl Listener<'_> {
     }
 }
 
-/// A process group that is killed on drop.
+/// An engine that is killed on drop, with all that it started, in whatever group or session.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         // The leader is not reaped yet, so the kernel cannot have reused its number.
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        if !sweep(self.0.id()) {
+            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+            sweep(self.0.id());
+        }
         let _ = self.0.wait();
     }
 }

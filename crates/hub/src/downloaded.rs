@@ -6,18 +6,18 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use plimsoll_base::Order;
+use plimsoll_base::{Bytes, Order};
 use serde::{Deserialize, Serialize};
 
 /// Folder of the notes.
 const NOTES: &str = "plimsoll";
 /// Notes that are read, and the length of one.
 const MOST: usize = 4096;
-const LONGEST: u64 = 1 << 20;
+const LONGEST: Bytes = Bytes::mib(1);
 
 /// A model that was downloaded into a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,8 +46,7 @@ impl DownloadedModel {
     }
 
     fn read(folder: &Path, note: &Path) -> Option<Self> {
-        let mut text = Vec::new();
-        fs::File::open(note).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
+        let text = plimsoll_file::read(note, LONGEST).ok()?;
         let model: Self = serde_json::from_slice(&text).ok()?;
         let is_below = |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
         let is_there = |path: &PathBuf| is_below(path) && folder.join(path).is_file();

@@ -1,10 +1,11 @@
 //! Private files, readable by their owner only: written atomically, and refused if other users can read them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::Bytes;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -13,19 +14,18 @@ use serde::de::DeserializeOwned;
 use super::IdentityError;
 
 /// Largest file that is read.
-const LONGEST: u64 = 4 << 20;
+const LONGEST: Bytes = Bytes::mib(4);
 
 /// Reads a file of JSON that belongs to this user, or to root, and that others cannot read.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, IdentityError> {
     let failed = |error| IdentityError::Read { path: path.to_owned(), error };
-    let file = File::open(path).map_err(failed)?;
+    let file = plimsoll_file::open(path).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     let is_owned = about.uid() == geteuid().as_raw() || about.uid() == 0;
-    if !about.is_file() || !is_owned || about.mode() & 0o077 != 0 {
+    if !is_owned || about.mode() & 0o077 != 0 {
         return Err(IdentityError::NotPrivate(path.to_owned()));
     }
-    let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text).map_err(failed)?;
+    let text = plimsoll_file::read_open(file, LONGEST).map_err(failed)?;
     serde_json::from_slice(&text).map_err(|error| IdentityError::Content { path: path.to_owned(), error })
 }
 

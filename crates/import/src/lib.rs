@@ -11,16 +11,15 @@ mod toml;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use plimsoll_base::Order;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};
 use plimsoll_flags::Warning;
 
 /// The longest file that is read; all real ones together are a fraction of it.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: Bytes = Bytes::mib(1);
 
 /// A configuration in Plimsoll's own format, and how it differs from its source.
 #[derive(Debug)]
@@ -80,8 +79,7 @@ fn file(
         return Err(ImportError::OwnFormat(path.to_owned()));
     }
     let failed = |error| ImportError::Read { path: path.to_owned(), error };
-    let text = String::from_utf8(bounded(path).map_err(failed)?);
-    let text = text.map_err(|_| failed(io::Error::other("it is not UTF-8")))?;
+    let text = plimsoll_file::read_text(path, LONGEST).map_err(failed)?;
     let lookup = |name: &str| {
         used.borrow_mut().insert(name.to_owned());
         env(name)
@@ -94,13 +92,4 @@ fn file(
     configuration.tell_ports();
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)
-}
-
-fn bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    match u64::try_from(bytes.len()) {
-        Ok(length) if length <= LONGEST => Ok(bytes),
-        _ => Err(io::Error::other("it is longer than 1 MiB")),
-    }
 }

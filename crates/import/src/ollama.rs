@@ -1,6 +1,6 @@
 //! Reader of Ollama's store: manifests by name and tag, and blobs by digest (`manifest/`, `server/images.go`).
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use serde_json::{Map, Value};
 
 use crate::differences::{OF_OLLAMA, of_program};
-use crate::{ImportError, bounded};
+use crate::{ImportError, LONGEST};
 
 /// A store has dozens of models.
 const MOST: usize = 10_000;
@@ -119,7 +119,8 @@ impl StoreReader<'_> {
     }
 
     fn model(&mut self, path: &Path, model: &mut ConfiguredModel) -> Result<(), String> {
-        let text = bounded(path).map_err(|error| format!("its manifest cannot be read ({error})"))?;
+        let text = plimsoll_file::read(path, LONGEST)
+            .map_err(|error| format!("its manifest cannot be read ({error})"))?;
         let manifest: Value =
             serde_json::from_slice(&text).map_err(|_| "its manifest is not one of Ollama's".to_owned())?;
         let mut argv: Vec<String> = Vec::new();
@@ -162,7 +163,7 @@ impl StoreReader<'_> {
 
     /// The flags of a model's parameters.
     fn parameters(&mut self, digest: &str) -> Result<Vec<String>, String> {
-        let text = bounded(&self.blob(digest)?).map_err(|error| error.to_string())?;
+        let text = plimsoll_file::read(&self.blob(digest)?, LONGEST).map_err(|error| error.to_string())?;
         let parameters: Map<String, Value> =
             serde_json::from_slice(&text).map_err(|_| "its parameters are not a JSON object".to_owned())?;
         let mut argv = Vec::new();
@@ -187,7 +188,7 @@ impl StoreReader<'_> {
     fn gguf(&self, digest: &str) -> Result<String, String> {
         let path = self.blob(digest)?;
         let mut magic = [0; 4];
-        match File::open(&path).and_then(|mut file| file.read_exact(&mut magic)) {
+        match plimsoll_file::open(&path).and_then(|mut file| file.read_exact(&mut magic)) {
             Ok(()) if magic == *b"GGUF" => Ok(path.to_string_lossy().into_owned()),
             Ok(()) => Err(format!("{} is not a GGUF file", path.display())),
             Err(error) => Err(format!("{} cannot be read ({error})", path.display())),

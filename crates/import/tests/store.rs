@@ -141,6 +141,33 @@ fn what_cannot_be_served_is_named_and_the_rest_is_imported() {
     }
 }
 
+/// A pipe without a writer would be opened for ever, and `/dev/zero` be read for ever.
+#[test]
+fn a_store_of_pipes_and_devices_is_refused_and_not_waited_for() {
+    let store = Store::new();
+    let library = "registry.ollama.ai/library";
+    let gguf = store.layer("model", 'a', b"GGUF\x03");
+    for (name, digit) in [("blob", 'b'), ("params", 'c'), ("zero", 'd')] {
+        let layer = store.layer(if name == "params" { "params" } else { "model" }, digit, b"");
+        let blob = store.0.path().join(format!("blobs/sha256-{}", digit.to_string().repeat(64)));
+        fs::remove_file(&blob).unwrap();
+        match name {
+            "zero" => std::os::unix::fs::symlink("/dev/zero", &blob).unwrap(),
+            _ => assert!(std::process::Command::new("mkfifo").arg(&blob).status().unwrap().success()),
+        }
+        let layers = if name == "params" { vec![gguf.clone(), layer] } else { vec![layer] };
+        store.manifest(&format!("{library}/{name}/1b"), &layers);
+    }
+    let (done, waits) = std::sync::mpsc::channel();
+    // On a thread, so that an open that waits fails the test instead of hanging it.
+    std::thread::spawn(move || done.send(told(&store.import())));
+    let told = waits.recv_timeout(std::time::Duration::from_secs(20)).expect("nothing waits");
+    for name in ["blob", "params", "zero"] {
+        assert!(told.contains(&format!("`{name}:1b` is not imported: ")), "{told}");
+    }
+    assert_eq!(told.matches("it is not a regular file").count(), 3, "{told}");
+}
+
 #[test]
 fn the_store_of_the_machine_is_found_by_ollamas_own_variable() {
     let store = Store::new();

@@ -17,6 +17,8 @@ use rustix::thread::{
     UnshareFlags, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
+use super::own_command::own_command;
+
 /// Folders for short-lived files, by the FHS.
 const TMP: [&str; 2] = ["/tmp", "/var/tmp"];
 /// The pipes of NVIDIA's MPS daemon, where its clients look for them.
@@ -54,7 +56,7 @@ impl EngineUser {
         }
         // The system's own programs know users of every kind (files, LDAP, systemd).
         let ask = |program, arguments: &[&str]| {
-            let output = Command::new(program).args(arguments).output();
+            let output = own_command(program).and_then(|mut command| command.args(arguments).output());
             let output =
                 output.map_err(|error| EngineUserError::Ask { user: user.to_owned(), program, error })?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -11,7 +11,6 @@ mod listed_flags;
 mod run;
 mod vulkan;
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 pub use self::home::{EngineHome, HomeError};
@@ -22,6 +21,8 @@ pub use self::in_use::in_use;
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed, uninstall};
 pub use self::listed_flags::lists_flag;
 pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
+
+use crate::own_command;
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";
@@ -69,22 +70,8 @@ pub fn on_search_path() -> Option<EngineProgram> {
     resolve(Path::new(LLAMA_SERVER)).map(|path| EngineProgram { path, origin: EngineOrigin::SearchPath })
 }
 
-/// Resolves a command by the shell's rule: a name without a slash is searched on PATH, anything else is a
-/// path. Relative entries of PATH are skipped, so that the result does not depend on the current folder.
 fn resolve(command: &Path) -> Option<PathBuf> {
-    if command.components().count() > 1 || command.is_absolute() {
-        return is_program(command).then(|| command.to_owned());
-    }
-    let directories = env::var_os("PATH")?;
-    env::split_paths(&directories)
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join(command))
-        .find(|path| is_program(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    // access(2) rather than the mode bits: it also fails on a file system that is mounted noexec.
-    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    own_command::resolve(command).ok().filter(|path| own_command::is_program(path))
 }
 
 #[cfg(test)]
@@ -98,6 +85,14 @@ mod tests {
             error.to_string().starts_with("the configured engine /nowhere/llama-server is not"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_configured_path_does_not_depend_on_the_current_folder_any_more() {
+        let here = tempfile::NamedTempFile::new_in(".").unwrap();
+        std::fs::set_permissions(here.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let name = Path::new(".").join(here.path().file_name().unwrap());
+        assert!(find(Some(&name)).unwrap().path.is_absolute());
     }
 
     #[test]

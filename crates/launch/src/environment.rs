@@ -1,9 +1,9 @@
 //! Environment variables of a child process: inherited, removed and added ones.
 //!
-//! A child inherits only a fixed list of variables, `LLAMA_ARG_*` and those of `pass-env`, so that it learns
-//! no secret of the daemon. Variables that restrict the child to its cards are set last.
+//! A child inherits only a fixed list of variables and those of `pass-env`, so that it learns no secret of the daemon.
+//! Variables that restrict the child to its cards are set last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,35 +12,72 @@ use plimsoll_wire::env as names;
 
 use super::isolation::Visible;
 
-/// Variables that pass from the daemon to a child: names, and beginnings that end in `*`. Capitals do not
-/// count, because programs read `http_proxy` and `HTTP_PROXY`.
+/// Variables that pass from the daemon to a child, by their whole names. Capitals do not count, because programs read
+/// `http_proxy` and `HTTP_PROXY`.
 const PASSED: &[&str] = &[
     // The system, the user and his languages.
-    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE LC_* TZ TZDIR TERM TMPDIR XDG_* PWD HOSTNAME LD_* \
-     GCONV_PATH LOCPATH MALLOC_* GLIBC_TUNABLES",
-    // Cards and their runtimes.
-    "CUDA_* CUDNN_* CUBLAS* NVIDIA_* NVTE_* NV_* NCCL_* __NV_* __GLX_* __EGL_* ROCR_* ROCM_* ROCBLAS_* \
-     HIP_* HIPBLASLT_* HSA_* AMD_* MIOPEN_* RCCL_* GPU_* VK_* RADV_* ANV_* MESA_* LIBGL_* DRI_* \
-     DISABLE_LAYER_* ENABLE_LAYER_* LVP_* ONEAPI_* SYCL_* ZE_* ZES_* ZET_* UR_* OCL_* OPENCL_* INTEL_* \
-     IGC_* NEO* ASCEND_* MUSA_* MTHREADS_*",
-    // Engines and the libraries that they compute with.
-    "GGML_* LLAMA_* MTMD_* PLIMSOLL_* VLLM_* SGLANG_* SGL_* RAY_* TGI_* TRTLLM_* TLLM_* TENSORRT_* \
-     FLASHINFER_* EXLLAMA* WHISPER_* SD_* COMFYUI_* OLLAMA_* TORCH* PYTORCH_* TRITON_* XLA_* JAX_* TF_* \
-     ACCELERATE_* DEEPSPEED_* XFORMERS_* OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* BLIS_* NUMEXPR_* DNNL_* \
-     ONEDNN_* OMPI_* MASTER_* WORLD_SIZE RANK LOCAL_RANK GLOO_* UCX_* FI_* PYTHON* VIRTUAL_ENV CONDA_* \
-     MAMBA_* UV_* PIP_* RUST_* NODE_*",
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TZDIR TERM TMPDIR PWD HOSTNAME GCONV_PATH LOCPATH GLIBC_TUNABLES \
+     LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT LD_BIND_NOW LD_DEBUG LD_DEBUG_OUTPUT",
+    // Guard around the whole server.
+    "PLIMSOLL_GUARD PLIMSOLL_GUARD_PAGES PLIMSOLL_GUARD_TRACE",
+    // Engines and what they are written in.
+    "LLAMA_CACHE LLAMA_OFFLINE LLAMA_SET_ROWS LLAMA_KV_CACHE_DEBUG LLAMA_GRAPH_REUSE_DISABLE LLAMA_GRAPH_RESULT_DEBUG \
+     NEOReadDebugKeys AIP_MODE AIP_HEALTH_ROUTE AIP_PREDICT_ROUTE MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK \
+     TF_CPP_MIN_LOG_LEVEL TF_ENABLE_ONEDNN_OPTS TF_FORCE_GPU_ALLOW_GROWTH TF_GPU_ALLOCATOR TF_XLA_FLAGS \
+     TF_NUM_INTEROP_THREADS TF_NUM_INTRAOP_THREADS PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONNOUSERSITE \
+     PYTHONSAFEPATH PYTHONUNBUFFERED PYTHONUTF8 PYTHONIOENCODING PYTHONHASHSEED PYTHONMALLOC PYTHONOPTIMIZE \
+     PYTHONWARNINGS PYTHONFAULTHANDLER PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX VIRTUAL_ENV CONDA_PREFIX \
+     CONDA_DEFAULT_ENV MAMBA_ROOT_PREFIX UV_CACHE_DIR UV_PYTHON UV_PYTHON_INSTALL_DIR UV_TOOL_DIR UV_OFFLINE \
+     UV_PROJECT_ENVIRONMENT RUST_LOG RUST_BACKTRACE NODE_ENV NODE_PATH NODE_OPTIONS NODE_EXTRA_CA_CERTS",
     // Models from the network.
-    "HF_* HUGGING* TRANSFORMERS_* TOKENIZERS_* DATASETS_* MODELSCOPE_* DO_NOT_TRACK HTTP_PROXY \
-     HTTPS_PROXY ALL_PROXY FTP_PROXY NO_PROXY SSL_CERT_* REQUESTS_CA_BUNDLE CURL_CA_BUNDLE",
+    "HF_HOME HF_ENDPOINT HF_ASSETS_CACHE HF_DATASETS_CACHE HF_DATASETS_OFFLINE HUGGINGFACE_HUB_CACHE MODEL_ENDPOINT \
+     MODELSCOPE_CACHE DO_NOT_TRACK HTTP_PROXY HTTPS_PROXY ALL_PROXY FTP_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR \
+     REQUESTS_CA_BUNDLE CURL_CA_BUNDLE",
     // Containers that run an engine.
-    "DOCKER_* CONTAINER* CONTAINERS_* PODMAN_* DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY \
-     XAUTHORITY",
+    "DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG DOCKER_CERT_PATH DOCKER_TLS_VERIFY DOCKER_API_VERSION \
+     DOCKER_DEFAULT_PLATFORM CONTAINER_HOST CONTAINERS_CONF CONTAINERS_STORAGE_CONF CONTAINERS_REGISTRIES_CONF \
+     PODMAN_USERNS DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY XAUTHORITY",
+];
+
+/// Beginnings of names that no program but engines and the runtimes of cards reads, nor anything with a secret of another
+/// kind: `TF_*` would be Terraform's too, `NEO*` a database's, `UV_*` and `NODE_*` those of package registries.
+const PASSED_BEGINNINGS: &[&str] = &[
+    "LC_ XDG_ MALLOC_",
+    "CUDA_ CUDNN_ CUBLAS NVIDIA_ NVTE_ NCCL_ __NV_ __GLX_ __EGL_ ROCR_ ROCM_ ROCBLAS_ HIP_ HIPBLASLT_ HSA_ AMD_ MIOPEN_ \
+     RCCL_ GPU_ VK_ RADV_ ANV_ MESA_ LIBGL_ DRI_ DISABLE_LAYER_ ENABLE_LAYER_ LVP_ ONEAPI_ SYCL_ ZE_ ZES_ ZET_ UR_ OCL_ \
+     OPENCL_ INTEL_ IGC_ ASCEND_ MUSA_ MTHREADS_",
+    "GGML_ LLAMA_ARG_ LLAMA_LOG_ MTMD_ VLLM_ SGLANG_ SGL_ RAY_ TGI_ TRTLLM_ TLLM_ TENSORRT_ FLASHINFER_ EXLLAMA WHISPER_ \
+     COMFYUI_ OLLAMA_ TORCH PYTORCH_ TRITON_ XLA_ JAX_ ACCELERATE_ DEEPSPEED_ XFORMERS_ OMP_ GOMP_ KMP_ MKL_ OPENBLAS_ \
+     BLIS_ NUMEXPR_ DNNL_ ONEDNN_ OMPI_ GLOO_ UCX_ FI_",
+    "HF_HUB_ HF_XET_ TRANSFORMERS_ TOKENIZERS_",
+];
+
+/// Endings of names whose value may be a secret; they pass by `pass-env` alone. `TOKENS` is a number in this field.
+const SECRET_ENDINGS: &[&str] = &[
+    "KEY",
+    "KEYS",
+    "TOKEN",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWORDS",
+    "PASSWD",
+    "PASSPHRASE",
+    "_PASS",
+    "_PW",
+    "_AUTH",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "COOKIE",
+    "_PAT",
 ];
 
 const AIP_HTTP_PORT: &str = "AIP_HTTP_PORT";
 
 /// Variables of the daemon that never pass to a child, however they are named.
 const NOT_INHERITED: &[&str] = &[
+    // The key of the router itself, by which the verbs of the command line ask it.
+    "PLIMSOLL_API_KEY",
     names::LLAMA_API_KEY,
     names::LLAMA_SERVER_ROUTER_PORT,
     "LLAMA_SERVER_CHILD_MODE",
@@ -128,29 +165,22 @@ impl FromIterator<(OsString, OsString)> for Environment {
     }
 }
 
-/// Splits the daemon's environment into what children inherit and the names of the rest; `more` are names and
-/// beginnings beside the usual ones.
+/// Splits the daemon's environment into what children inherit and the names of the rest; `more` are names, and beginnings
+/// that end in `*`, beside the usual ones.
 pub fn inherited(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     more: &[String],
 ) -> (Vec<(OsString, OsString)>, Vec<String>) {
-    let named = |name: &[u8], pattern: &str| match pattern.as_bytes() {
-        [beginning @ .., b'*'] => {
-            name.get(..beginning.len()).is_some_and(|it| it.eq_ignore_ascii_case(beginning))
-        }
-        pattern => name.eq_ignore_ascii_case(pattern),
-    };
-    let usual = PASSED.iter().flat_map(|words| words.split_ascii_whitespace());
-    let patterns = usual.chain(more.iter().map(String::as_str)).chain(["_"]);
-    // By their first letter, because a server starts with dozens of names and two hundred patterns.
-    let first = |text: &[u8]| text.first().map(u8::to_ascii_lowercase);
-    let (every, mut patterns): (Vec<&str>, Vec<&str>) = patterns.partition(|pattern| *pattern == "*");
-    patterns.order_by_key(|pattern| first(pattern.as_bytes()));
+    let words =
+        |lists: &'static [&'static str]| lists.iter().flat_map(|words| words.split_ascii_whitespace());
+    let upper = |name: &[u8]| name.to_ascii_uppercase();
+    let exact: HashSet<Vec<u8>> = words(PASSED).chain(["_"]).map(|name| upper(name.as_bytes())).collect();
+    let beginnings: Vec<&str> = words(PASSED_BEGINNINGS).collect();
     let passes = |(name, _): &(OsString, OsString)| {
-        let (name, letter) = (name.as_bytes(), first(name.as_bytes()));
-        let from = patterns.partition_point(|pattern| first(pattern.as_bytes()) < letter);
-        let alike = patterns[from..].iter().take_while(|pattern| first(pattern.as_bytes()) == letter);
-        !every.is_empty() || alike.copied().any(|pattern| named(name, pattern))
+        let name = upper(name.as_bytes());
+        let is_usual = exact.contains(&name)
+            || !is_secret(&name) && beginnings.iter().any(|start| name.starts_with(start.as_bytes()));
+        is_usual || more.iter().any(|pattern| fits(&name, &upper(pattern.as_bytes())))
     };
     let (passed, rest): (Vec<_>, Vec<_>) = daemon.into_iter().partition(passes);
     let mut rest: Vec<String> = rest
@@ -160,6 +190,20 @@ pub fn inherited(
         .collect();
     rest.order();
     (passed, rest)
+}
+
+/// True for a name that ends as those of secrets do, also with a number behind it.
+fn is_secret(name: &[u8]) -> bool {
+    let end =
+        name.iter().rposition(|byte| !byte.is_ascii_digit() && *byte != b'_').map_or(0, |last| last + 1);
+    SECRET_ENDINGS.iter().any(|ending| name[..end].ends_with(ending.as_bytes()))
+}
+
+fn fits(name: &[u8], pattern: &[u8]) -> bool {
+    match pattern {
+        [beginning @ .., b'*'] => name.starts_with(beginning),
+        pattern => name == pattern,
+    }
 }
 
 /// Returns the environment of a child of a daemon with the environment `daemon`.
@@ -237,6 +281,7 @@ mod tests {
         [
             ("PATH", "/bin"),
             ("LLAMA_API_KEY", "the daemon's"),
+            ("PLIMSOLL_API_KEY", "the daemon's"),
             ("LLAMA_ARG_THREADS", "8"),
             ("LLAMA_ARG_MODELS_MAX", "1"),
             ("CUDA_VISIBLE_DEVICES", "0,1,2,3"),
@@ -311,24 +356,64 @@ mod tests {
             "HTTPS_PROXY",
             "no_proxy",
             "HF_HOME",
-            "HF_TOKEN",
+            "HF_HUB_OFFLINE",
             "OMP_NUM_THREADS",
             "PYTORCH_CUDA_ALLOC_CONF",
             "VLLM_LOGGING_LEVEL",
             "SSL_CERT_FILE",
             "LLAMA_ARG_THREADS",
+            "VLLM_FLASHINFER_MAX_TOKENS",
+            "NEOReadDebugKeys",
         ];
-        let secret = ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "DATABASE_URL", "HFX", "é"];
+        let secret = [
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "SSH_AUTH_SOCK",
+            "DATABASE_URL",
+            "HFX",
+            "é",
+            // Of programs whose other variables engines read.
+            "HF_TOKEN",
+            "HUGGING_FACE_HUB_TOKEN",
+            "VLLM_API_KEY",
+            "VLLM_API_KEY_2",
+            "OLLAMA_API_KEY",
+            "NVIDIA_API_KEY",
+            "RAY_REDIS_PASSWORD",
+            "ray_auth",
+            "PLIMSOLL_FLEET_KEY",
+            // Of programs whose names begin alike.
+            "UV_PUBLISH_TOKEN",
+            "UV_INDEX_URL",
+            "PIP_INDEX_URL",
+            "NODE_AUTH_TOKEN",
+            "TF_CLI_CONFIG_FILE",
+            "TF_VAR_database",
+            "NEO4J_URI",
+            "LD_CLIENT_SIDE_ID",
+            "SD_BUILD_URL",
+            "DOCKER_AUTH_CONFIG",
+            "CONTAINER_REGISTRY",
+            "CONDA_EXE",
+            "PYTHON_KEYRING_BACKEND",
+        ];
         let all = || usual.iter().chain(&secret).map(|name| (name.into(), "1".into()));
         let (passed, rest) = inherited(all(), &[]);
         assert_eq!(passed.len(), usual.len());
         let mut expected = secret.map(str::to_owned);
         expected.sort_unstable();
         assert_eq!(rest, expected);
-        let more = ["AWS_*".to_owned(), "DATABASE_URL".to_owned()];
-        assert_eq!(inherited(all(), &more).0.len(), usual.len() + 2);
+        let more = ["AWS_*".to_owned(), "DATABASE_URL".to_owned(), "hf_token".to_owned()];
+        assert_eq!(inherited(all(), &more).0.len(), usual.len() + 3);
+        assert_eq!(inherited(all(), &["*".to_owned()]).1.len(), 0);
         // The daemon's own key is no engine's, and not worth a word.
-        let of_systemd = ["NOTIFY_SOCKET", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "STATE_DIRECTORY"];
+        let of_systemd = [
+            "PLIMSOLL_API_KEY",
+            "NOTIFY_SOCKET",
+            "SYSTEMD_EXEC_PID",
+            "MEMORY_PRESSURE_WATCH",
+            "STATE_DIRECTORY",
+        ];
         let (_, rest) = inherited(of_systemd.map(|name| (name.into(), "/run/x".into())), &[]);
         assert!(rest.is_empty());
     }
@@ -353,7 +438,7 @@ mod tests {
     #[test]
     fn what_belongs_to_the_daemon_stays_with_it_and_defaults_for_models_pass() {
         let child = child_environment(daemon(), &[], &Visible::AsInherited, None, None);
-        for name in ["LLAMA_API_KEY", "LLAMA_ARG_MODELS_MAX", "NOTIFY_SOCKET"] {
+        for name in ["LLAMA_API_KEY", "PLIMSOLL_API_KEY", "LLAMA_ARG_MODELS_MAX", "NOTIFY_SOCKET"] {
             assert_eq!(text(&child, name), None, "{name}");
         }
         assert_eq!(text(&child, "LLAMA_ARG_THREADS"), Some("8"));

@@ -1,7 +1,7 @@
 //! Small HTTP/1.1 client that keeps one connection open.
 //!
-//! A request that fails on the kept connection is sent once more on a new one. TLS, redirects and proxies are
-//! not supported.
+//! A request that fails on the kept connection is sent once more on a new one, where nothing of it was sent or it may be
+//! repeated. TLS, redirects and proxies are not supported.
 
 use std::time::Duration;
 
@@ -77,12 +77,21 @@ impl HttpClient {
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, HttpClientError> {
         let request = self.with_host(request);
+        // A server may have carried out what it did not answer, so only methods that may be repeated are (RFC 9110
+        // section 9.2.2).
+        let repeats = request.method().is_idempotent();
         if let Some(mut kept) = self.connection.take()
             && kept.sender.ready().await.is_ok()
-            && let Ok(answer) = kept.sender.send_request(request.clone()).await
         {
-            self.connection = Some(kept);
-            return Ok(answer);
+            match kept.sender.try_send_request(request.clone()).await {
+                Ok(answer) => {
+                    self.connection = Some(kept);
+                    return Ok(answer);
+                }
+                // The request is given back where nothing of it was sent.
+                Err(error) if repeats || error.message().is_some() => {}
+                Err(error) => return Err(error.into_error().into()),
+            }
         }
         let mut fresh = self.connect().await?;
         let answer = fresh.sender.send_request(request).await?;
@@ -173,6 +182,40 @@ mod tests {
             }
         };
         tokio::join!(server, client);
+    }
+
+    /// A server that answers once, takes another request without an answer, and counts what comes later.
+    async fn sent_after_a_break(method: &str) -> (bool, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = HttpClient::new("127.0.0.1", listener.local_addr().unwrap().port());
+        let server = async {
+            let mut request = vec![0; 1024];
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            drop(stream);
+            let again = timeout(Duration::from_millis(300), listener.accept()).await;
+            let Ok(Ok((mut stream, _))) = again else { return 0 };
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            1
+        };
+        let asks = async {
+            let request = || Request::builder().method(method).uri("/x").body(Full::default()).unwrap();
+            assert_eq!(collect_body(client.send(request()).await.unwrap(), 2).await.unwrap(), "ok");
+            client.send(request()).await.is_ok()
+        };
+        let (again, is_answered) = tokio::join!(server, asks);
+        (is_answered, again)
+    }
+
+    #[tokio::test]
+    async fn what_a_server_may_have_carried_out_is_not_sent_again() {
+        assert_eq!(sent_after_a_break("POST").await, (false, 0));
+        for method in ["GET", "PUT", "DELETE"] {
+            assert_eq!(sent_after_a_break(method).await, (true, 1), "{method}");
+        }
     }
 
     #[tokio::test]

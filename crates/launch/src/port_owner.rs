@@ -17,6 +17,8 @@ use crate::descendants;
 pub struct ListenerOwner {
     pub uid: u32,
     pub inode: u64,
+    /// It takes connections to every address of this machine.
+    pub is_open: bool,
 }
 
 /// Port of an engine, and the process group that may listen on it.
@@ -65,6 +67,11 @@ pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<ListenerOwne
     Ok(listener_in(answer.get(..length).unwrap_or_default()))
 }
 
+/// True if the listener on a port of the loopback takes connections to this machine's other addresses too.
+pub(super) fn is_open(port: u16) -> bool {
+    matches!(listener_on(Ipv4Addr::LOCALHOST.into(), port), Ok(Some(listener)) if listener.is_open)
+}
+
 /// True if a process listens on `port` of `address`; false also if its descriptors are not visible.
 pub fn listens_on(pid: i32, address: IpAddr, port: u16) -> bool {
     let listener = listener_on(address, port).ok().flatten();
@@ -111,7 +118,8 @@ pub(super) fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     // Behind the header: four bytes, the addresses (48), and the timer and queues (12).
-    (kind == BY_FAMILY).then_some(ListenerOwner { uid: word(80)?, inode: word(84)?.into() })
+    let is_open = answer.get(24..40)?.iter().all(|byte| *byte == 0);
+    (kind == BY_FAMILY).then_some(ListenerOwner { uid: word(80)?, inode: word(84)?.into(), is_open })
 }
 
 /// Returns the inodes of the sockets that `pid` has open; empty if they are not visible.
@@ -143,6 +151,7 @@ mod tests {
             let port = listener.local_addr().unwrap().port();
             let found = listener_on(asked, port).unwrap().unwrap();
             assert_eq!(found.uid, getuid().as_raw(), "{bound}");
+            assert_eq!(found.is_open, bound.contains("0.0.0.0") || bound.contains("[::]"), "{bound}");
             let own = procfs::process::Process::myself().unwrap();
             assert!(socket_inodes(&own).contains(&found.inode), "{bound}");
             assert_eq!(PortOwner::new(port, 1).stranger(), None);

@@ -54,7 +54,7 @@ fn million_answers_of_netlink() {
         [[36_u32.to_ne_bytes(), [2, 0, 0, 0], [0; 4], [0; 4]].concat(), (-2_i32).to_ne_bytes().to_vec()]
             .concat();
     none.extend_from_slice(&found[..16]);
-    assert_eq!(listener_in(&found), Some(ListenerOwner { uid: 65534, inode: 123_456 }));
+    assert_eq!(listener_in(&found), Some(ListenerOwner { uid: 65534, inode: 123_456, is_open: true }));
     assert_eq!(listener_in(&none), None);
     mutants(&[&found, &none], &[&[20, 0], &[2, 0], &[88, 0, 0, 0], &[0xFE; 4]], |answer| {
         if listener_in(answer).is_some() {

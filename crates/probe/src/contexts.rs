@@ -5,12 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+use plimsoll_base::Bytes;
 use plimsoll_planner::contexts::{ReadContextsError, WriteContextsError};
 use plimsoll_planner::{MeasuredContext, contexts};
 
 const FILE: &str = "plimsoll/contexts.toml";
 /// Maximum length of the file.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: Bytes = Bytes::mib(1);
 /// Tells the driver's version without the driver's library.
 const DRIVER: &str = "/proc/driver/nvidia/version";
 
@@ -18,7 +19,7 @@ const DRIVER: &str = "/proc/driver/nvidia/version";
 pub enum ContextsError {
     #[error("cannot read {}: {error}", path.display())]
     Open { path: PathBuf, error: io::Error },
-    #[error("{} is longer than {LONGEST} bytes, so it is not a table of CUDA contexts\nhint: move the file \
+    #[error("{} is longer than {LONGEST}, so it is not a table of CUDA contexts\nhint: move the file \
         away", .0.display())]
     Long(PathBuf),
     #[error("{}: {error}", path.display())]
@@ -77,13 +78,13 @@ pub fn keep(path: &Path, new: &[MeasuredContext]) -> Result<(), ContextsError> {
 /// A table that is not there is empty.
 fn read(path: &Path) -> Result<Vec<MeasuredContext>, ContextsError> {
     let open = |error| ContextsError::Open { path: path.to_owned(), error };
-    // The length comes first: a file that is no table must not be read into memory whole.
-    match fs::metadata(path) {
+    let text = match plimsoll_file::read_text(path, LONGEST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Ok(about) if about.len() > LONGEST => return Err(ContextsError::Long(path.to_owned())),
-        _ => {}
-    }
-    let text = fs::read_to_string(path).map_err(open)?;
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            return Err(ContextsError::Long(path.to_owned()));
+        }
+        read => read.map_err(open)?,
+    };
     contexts::read(&text).map_err(|error| ContextsError::Read { path: path.to_owned(), error })
 }
 

@@ -3,17 +3,22 @@
 //! The owner holds a lock on a file in the folder, so a later process can find and remove folders without an
 //! owner.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use procfs::process::Process;
+use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+use rustix::io::Errno;
 use rustix::process::getuid;
 
 use crate::guard::{PAGES, pids};
 
 const LOCK: &str = "owner";
+/// Bytes that have to be free: a ledger, and the pages of some hundred processes.
+const ROOM: u64 = 1 << 20;
 /// Maximum number of folders of one process; usually there is one.
 const MOST: u32 = 1000;
 /// Times that a folder is made anew where another process removed it before it was locked.
@@ -35,7 +40,7 @@ impl OwnedFolder {
         let bases = bases();
         let mut result = Err(io::ErrorKind::NotFound.into());
         for base in &bases {
-            // A base may be missing or read-only (a container without /dev/shm), so the next one is tried.
+            // A base may be missing, read-only or full (a container with a small /dev/shm), so the next one is tried.
             result = Self::create_in(base, prefix);
             if result.is_ok() {
                 break;
@@ -59,8 +64,10 @@ impl OwnedFolder {
             };
             // flock(2) belongs to the open file, so the lock goes with the process even after SIGKILL.
             lock.lock()?;
-            // Another process may have found the file before it was locked, and removed the folder.
-            if path.join(LOCK).exists() {
+            // Another process may have found the file before it was locked, and removed the folder. By now the path may be
+            // that of a third one.
+            if is_at(&lock, &path.join(LOCK)) {
+                has_room(&lock).inspect_err(|_| drop(fs::remove_dir_all(&path)))?;
                 return Ok(Self { path, _lock: lock });
             }
         }
@@ -142,9 +149,10 @@ fn fresh(base: &Path, prefix: &str) -> io::Result<PathBuf> {
 fn sweep(base: &Path, prefix: &str) {
     for path in folders(base, prefix).into_iter().filter(|path| is_ours(path) && !is_written(path)) {
         // Held until the folder is gone: an owner that is about to lock it finds it whole or not at all.
-        let lock = File::open(path.join(LOCK));
+        let lock = plimsoll_file::open_nofollow(&path.join(LOCK));
         let is_abandoned = match &lock {
-            Ok(lock) => lock.try_lock().is_ok(),
+            // The folder may have been removed meanwhile, and its name be another's.
+            Ok(lock) => lock.try_lock().is_ok() && is_at(lock, &path.join(LOCK)),
             Err(_) => !is_young(&path),
         };
         if is_abandoned {
@@ -153,12 +161,31 @@ fn sweep(base: &Path, prefix: &str) {
     }
 }
 
-/// A process that is still there has a page in it.
+/// A process that still runs has a page in it.
 fn is_written(folder: &Path) -> bool {
-    parts(folder)
-        .into_iter()
-        .chain([folder.to_owned()])
-        .any(|folder| pids(&folder).any(|pid| Path::new(&format!("/proc/{pid}")).exists()))
+    parts(folder).into_iter().chain([folder.to_owned()]).any(|folder| pids(&folder).any(runs))
+}
+
+/// False for a zombie too, which stays for ever where nobody reaps it (a container without an init).
+fn runs(pid: u32) -> bool {
+    let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
+    process.and_then(|process| process.stat().ok()).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// True if the path still names this open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |about: Metadata| (about.dev(), about.ino());
+    let (open, named) = (file.metadata().map(place), fs::metadata(path).map(place));
+    open.is_ok_and(|open| named.is_ok_and(|named| open == named))
+}
+
+/// Finds out whether guard's pages have room beside this file: a file system in memory may have inodes and no blocks.
+/// Processes that cannot share a ledger would have the whole budget each.
+fn has_room(file: &File) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::empty(), 0, ROOM) {
+        Err(Errno::OPNOTSUPP) => Ok(()),
+        allocated => Ok(allocated.and_then(|()| ftruncate(file, 0))?),
+    }
 }
 
 fn is_young(folder: &Path) -> bool {
@@ -209,6 +236,22 @@ mod tests {
         assert_eq!(folder.path(), named(3));
         assert_eq!(fs::read_dir(theirs.path()).unwrap().count(), 0, "nothing went through the link");
         assert!(!is_ours(&named(0)) && named(0).is_symlink());
+    }
+
+    #[test]
+    fn a_process_that_nobody_reaps_keeps_no_folder() {
+        let base = tempfile::tempdir().unwrap();
+        let left = base.path().join("plimsoll-guard-1-0");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join(LOCK), "").unwrap();
+        fs::write(left.join(format!("{}.page", child.id())), "").unwrap();
+        while runs(child.id()) {
+            std::thread::yield_now();
+        }
+        let _own = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+        assert!(!left.exists());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll_model::gguf::{Excerpt, GgufError, Header};
+use plimsoll_base::Bytes;
+use plimsoll_model::gguf::{Excerpt, GgufError, HEADER_LIMIT, Header};
 use plimsoll_model::split::siblings;
 use plimsoll_model::{Dialect, Model, ModelError};
 
@@ -22,6 +23,8 @@ pub enum ReadModelError {
     Open { path: PathBuf, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
+    #[error("{}: the headers of the model's files are longer than {HEADER_LIMIT} together, which no model needs", path.display())]
+    TooLong { path: PathBuf },
     #[error("{}: {error}", path.display())]
     Header { path: PathBuf, error: GgufError },
     #[error("{}: {error}", path.display())]
@@ -31,7 +34,12 @@ pub enum ReadModelError {
 /// Reads the model of which `path` is the only or the first file.
 pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError> {
     let mut piece = vec![0; PIECE];
-    let files = each_file(path, |path| excerpt(path, dialect, &mut piece))?;
+    let mut held = Bytes::ZERO;
+    let files = each_file(path, |path| {
+        let (path, excerpt) = excerpt(path, dialect, &mut piece)?;
+        held += excerpt.held();
+        if held > HEADER_LIMIT { Err(ReadModelError::TooLong { path }) } else { Ok((path, excerpt)) }
+    })?;
     let headers = files.iter().map(|(path, excerpt)| excerpt.header().map_err(wrong_in(path)));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let model = |error| ReadModelError::Model { path: path.to_owned(), error };
@@ -78,7 +86,7 @@ fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBu
 
 fn open(path: &Path) -> Result<(File, u64), ReadModelError> {
     let unopened = |error| ReadModelError::Open { path: path.to_owned(), error };
-    let file = File::open(path).map_err(unopened)?;
+    let file = plimsoll_file::open(path).map_err(unopened)?;
     // The parser needs the length, to reject a header that claims more than the file holds.
     let length = file.metadata().map_err(unopened)?.len();
     Ok((file, length))

@@ -2,12 +2,12 @@
 //!
 //! A file that another user could have written is not read, and each write replaces the file in one step.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use plimsoll_base::Bytes;
 use rustix::process::geteuid;
 
 /// Mode bits that let a group or every user write.
@@ -16,18 +16,14 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Reads a file of at most `longest` bytes that only this user, or root, could have written.
 ///
 /// DECISION: the file counts and not its folder. Files that another user places in a shared folder are theirs.
-pub fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
-    // Without NONBLOCK, opening a pipe would wait for its writer.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+pub fn read(path: &Path, longest: Bytes) -> io::Result<Vec<u8>> {
+    let file = plimsoll_file::open_nofollow(path)?;
     let about = file.metadata()?;
     let is_own = [0, geteuid().as_raw()].contains(&about.uid()) && about.mode() & WRITABLE_BY_OTHERS == 0;
-    if !about.is_file() || !is_own || about.len() > longest {
+    if !is_own {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let mut bytes = Vec::new();
-    file.take(longest).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    plimsoll_file::read_open(file, longest)
 }
 
 /// Writes a file in one step, for this user alone, and its folder where there is none.

@@ -4,15 +4,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll_base::{Bytes, Order};
 use plimsoll_host::{ProcTree, Unseen};
-use rustix::fs::OFlags;
 
 /// More than any file of `/proc` or `/sys` that is asked for; a captured log may be this long.
-const LARGEST: u64 = 64 << 20;
+const LARGEST: Bytes = Bytes::mib(64);
 /// Links that are followed for one path, as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 /// Names in a folder that are looked at.
@@ -93,21 +91,13 @@ impl ProcTree for Sysroot {
 }
 
 fn read_file(path: &Path, is_live: bool) -> io::Result<Vec<u8>> {
-    // open(2) of a FIFO waits for a writer, unless O_NONBLOCK is set.
-    let not_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = File::options().read(true).custom_flags(not_blocking).open(path)?;
-    // Asked of the descriptor and not of the path, which may name another file by now.
-    // The kernel's own files are not asked: a swap of models waits for some of them.
-    if !is_live && !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
+    // The kernel's own files are not asked what they are: a swap of models waits for some of them.
+    if !is_live {
+        return plimsoll_file::read(path, LARGEST);
     }
     // Files of /proc and /sys tell no length. Room for most of them makes one read of what would be six.
     let mut bytes = Vec::with_capacity(4096);
-    // One byte more, so that a file of exactly the limit is told from a longer one.
-    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > LARGEST) {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
+    File::open(path)?.take(LARGEST.get()).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -49,12 +49,9 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
 impl FileCache {
     pub fn look(path: &Path) -> Result<Self, OpenModelError> {
         let fail = |error| OpenModelError { path: path.to_owned(), error };
-        let file = File::open(path).map_err(fail)?;
+        // A device or a pipe has no page cache to give back.
+        let file = plimsoll_file::open(path).map_err(fail)?;
         let about = file.metadata().map_err(fail)?;
-        // Opening a device or pipe may succeed, but it has no page cache to give back.
-        if !about.is_file() {
-            return Err(fail(io::Error::other("this is not a regular file")));
-        }
         Ok(Self {
             path: path.to_owned(),
             length: Bytes::new(about.len()),
@@ -103,7 +100,7 @@ pub(super) fn is_cached(file: &File, offset: u64) -> Option<bool> {
 pub fn advise(files: &[PathBuf]) -> io::Result<()> {
     for path in files {
         // POSIX_FADV_DONTNEED with length 0 covers the file to its end, and drops clean pages only.
-        fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
+        fadvise(plimsoll_file::open(path)?, 0, None, Advice::DontNeed)?;
     }
     Ok(())
 }

@@ -6,9 +6,10 @@ mod unit;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use plimsoll_host::ReclaimStep;
+use plimsoll_launch::own_command;
 
 pub use self::unit::{UNIT, UnitError, program_for_root, quoted, unit};
 
@@ -113,12 +114,11 @@ fn write(root: &Path, path: &str, value: &str) -> Result<(), TakeStepError> {
 fn run(words: &[String]) -> Result<(), TakeStepError> {
     let command = words.join(" ");
     let (program, arguments) = words.split_first().map_or(("", words), |(first, rest)| (first, rest));
-    let output = Command::new(program)
-        .args(arguments)
-        // sudo must fail rather than ask for a password on the terminal.
-        .stdin(Stdio::null())
-        // `output` reads stderr to its end, so the reason for a refusal by sudo or systemd is not lost.
-        .output();
+    let output = own_command(program).and_then(|mut command| {
+        // sudo must fail rather than ask for a password on the terminal. `output` reads stderr to its end, so
+        // the reason for a refusal by sudo or systemd is not lost.
+        command.args(arguments).stdin(Stdio::null()).output()
+    });
     let output = output.map_err(|error| TakeStepError::Start { command: command.clone(), error })?;
     if output.status.success() {
         return Ok(());

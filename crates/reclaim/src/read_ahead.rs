@@ -1,6 +1,5 @@
 //! Reading of a model's files into the page cache before an engine reads them.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -19,7 +18,7 @@ const STEP: u64 = PIECE as u64;
 pub fn read_ahead(files: &[PathBuf], goes_on: impl Fn() -> bool) -> io::Result<Bytes> {
     let (mut piece, mut read) = (vec![0; PIECE], 0);
     for path in files.iter().filter(|path| path.is_file()) {
-        let file = File::open(path)?;
+        let file = plimsoll_file::open(path)?;
         let length = file.metadata()?.len();
         let mut offset = 0;
         while offset < length {
@@ -48,6 +47,8 @@ mod tests {
     use std::cell::Cell;
     use std::fs;
     use std::path::Path;
+
+    use std::fs::File;
 
     use super::*;
     use crate::{FileCache, advise};

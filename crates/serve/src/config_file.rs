@@ -4,7 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_config::{Configuration, ConfiguredKey, ConfiguredModel, KeySecret, Launch, ServeSettings};
+use plimsoll_config::{
+    Configuration, ConfiguredKey, ConfiguredModel, KeySecret, LONGEST_CONFIGURATION, Launch, ServeSettings,
+};
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 use plimsoll_hub::DownloadedModel;
 
@@ -51,7 +53,7 @@ pub struct Config {
 impl Config {
     pub fn read(path: &Path) -> Result<Self, ReadConfigError> {
         let read = |error| ReadConfigError::Read { path: path.to_owned(), error };
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = plimsoll_file::read_text(path, LONGEST_CONFIGURATION).map_err(read)?;
         let read =
             plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok());
         let mut roster = read?;

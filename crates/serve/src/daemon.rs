@@ -16,7 +16,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Card, counted};
-use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
+use plimsoll_config::{Configuration, ConfiguredModel, ReclaimBeforeLoad, ServeSettings};
+use plimsoll_flags::{ProgramKind, quoted};
 use plimsoll_hub::Address;
 use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
@@ -236,7 +237,7 @@ impl Daemon {
         let launcher = Launcher::start()?;
         let machine = machine.await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
-        tell_of_variables(&serve);
+        tell_of_variables(&serve, &config.roster);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         config.tell_of_variables(settings.cards());
         // A reload must not open a server that refused to start without a key.
@@ -393,8 +394,17 @@ fn origins(named: Vec<String>) -> Origins {
 }
 
 /// Logs what engines do not inherit; a check starts none.
-fn tell_of_variables(serve: &ServeSettings) {
+fn tell_of_variables(serve: &ServeSettings, roster: &Configuration) {
     let (_, kept) = inherited(std::env::vars_os(), &serve.pass_env);
+    if kept.iter().any(|name| name == HUB_TOKEN)
+        && let Some(model) = roster.models.iter().find(|model| downloads(model))
+    {
+        tracing::warn!(
+            "engines do not inherit {HUB_TOKEN}, so `{}` cannot download from a private or gated repository; \
+            `pass-env = [\"{HUB_TOKEN}\"]` passes it to every engine, and `env` of a model to that one",
+            quoted(&model.name)
+        );
+    }
     if !kept.is_empty() {
         let variables = counted(kept.len(), "variable");
         tracing::info!(
@@ -403,6 +413,16 @@ fn tell_of_variables(serve: &ServeSettings) {
         );
         tracing::debug!("engines do not inherit {}", kept.join(", "));
     }
+}
+
+/// The token of the hub, which an engine needs for what it downloads by itself.
+const HUB_TOKEN: &str = "HF_TOKEN";
+
+/// True for a model that its engine downloads, and whose own variables name no token.
+fn downloads(model: &ConfiguredModel) -> bool {
+    let wish = model.launch.options().and_then(|options| options.wish(ProgramKind::LlamaServer).ok());
+    let is_remote = wish.is_some_and(|wish| wish.remote_sources().iter().any(Option::is_some));
+    is_remote && !model.environment(0).iter().any(|(name, _)| name == HUB_TOKEN)
 }
 
 fn settings(

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plimsoll_base::Bytes;
 use plimsoll_config::{Configuration, ConfiguredKey, KeySecret, fits_pattern};
 use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
@@ -12,6 +13,8 @@ use crate::config_error::ReadConfigError;
 
 /// A shorter key can be guessed.
 const SHORTEST: usize = 8;
+/// Longest file of keys: some ten thousand of them.
+const LONGEST: Bytes = Bytes::mib(1);
 
 /// A key as it was written, and its place.
 pub(crate) struct WrittenKey {
@@ -60,7 +63,7 @@ fn weak(text: &str, what: &str, origin: &FlagOrigin) -> Vec<Warning> {
 /// Reads the keys of a file, and warns of lines that are no keys.
 pub(crate) fn read(file: &str) -> Result<(Vec<WrittenKey>, Vec<Warning>), ReadConfigError> {
     let path = PathBuf::from(file);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match plimsoll_file::read_text(&path, LONGEST) {
         Ok(text) => text,
         Err(error) => return Err(ReadConfigError::ReadKeys { path, error }),
     };
@@ -148,6 +151,19 @@ mod tests {
             let error = read(&file.to_string_lossy()).err().unwrap().to_string();
             let told = format!("{}: the file contains no API key", file.display());
             assert!(error.starts_with(&told) && error.contains("`api-key-files`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_device_and_a_hole_of_a_terabyte_are_no_file_of_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let hole = folder.path().join("hole");
+        std::fs::File::create(&hole).unwrap().set_len(1 << 40).unwrap();
+        for (path, why) in
+            [("/dev/zero", "it is not a regular file"), (hole.to_str().unwrap(), "it is longer than")]
+        {
+            let error = read(path).err().unwrap().to_string();
+            assert!(error.contains(path) && error.contains(why), "{error}");
         }
     }
 

@@ -109,7 +109,9 @@ pub(crate) fn complaint() -> Option<&'static SettingsError> {
 fn read() -> &'static (Settings, Option<SettingsError>) {
     static READ: OnceLock<(Settings, Option<SettingsError>)> = OnceLock::new();
     READ.get_or_init(|| {
-        let words = std::env::var("PLIMSOLL_FAKE_CUDA").unwrap_or_default();
+        // The second passes from a daemon to its engines, as all variables of CUDA do.
+        let set = |name| std::env::var(name).ok();
+        let words = set("PLIMSOLL_FAKE_CUDA").or_else(|| set("CUDA_FAKE")).unwrap_or_default();
         match words.parse() {
             Ok(settings) => (settings, None),
             Err(error) => (Settings::default(), Some(error)),

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Child, ChildEvent, StopOrder};
+use crate::address::EngineAddress;
 use crate::control::LaunchState;
 use crate::end::{EndCause, kernel_oom_kills};
 use crate::hang_check::HangCheck;
@@ -24,7 +25,7 @@ use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
 use crate::process::ProcessHandle;
 use crate::spawn::{ChildSpec, LaunchError, Readiness};
-use crate::{control, health};
+use crate::{control, health, port_owner};
 
 mod ending;
 
@@ -196,8 +197,22 @@ impl Supervisor {
             if !self.was_ready {
                 self.was_ready = true;
                 self.stage_began = self.log.pushed();
+                self.tell_of_open_port();
             }
             let _ = self.events.send(ChildEvent::Ready(payload)).await;
+        }
+    }
+
+    /// The words of a command are looked at before its start; what a script does shows here.
+    fn tell_of_open_port(&self) {
+        if let EngineAddress::Port(port) = self.spec.address
+            && port_owner::is_open(port)
+        {
+            tracing::warn!(
+                model = self.spec.name,
+                "the engine listens on port {port} of every address of this machine, open to the network without the router's keys; \
+                 let its command listen on 127.0.0.1"
+            );
         }
     }
 

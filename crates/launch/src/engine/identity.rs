@@ -4,7 +4,6 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
@@ -13,6 +12,7 @@ use plimsoll_planner::{EngineBuild, EngineKind};
 
 use super::EngineProgram;
 use super::run::{ProgramEnded, run};
+use crate::own_command::own_command;
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 // DECISION: a file name proves nothing. Where `--version` is ambiguous, `--help` decides: only ik_llama.cpp
@@ -60,7 +60,7 @@ pub fn takes_socket(program: &Path) -> bool {
 /// True for a shell script, which may start the engine anywhere (a container).
 pub fn is_shell_script(program: &Path) -> bool {
     let mut first = Vec::new();
-    let read = fs::File::open(program).and_then(|file| file.take(FIRST_LINE).read_to_end(&mut first));
+    let read = plimsoll_file::open(program).and_then(|file| file.take(FIRST_LINE).read_to_end(&mut first));
     let first = String::from_utf8_lossy(&first);
     let interpreter = first.lines().next().and_then(|line| line.strip_prefix("#!"));
     // `#!/usr/bin/env bash` names it in its second word.
@@ -121,7 +121,8 @@ fn ask_program(path: &Path) -> Result<EngineIdentity, IdentityError> {
 }
 
 pub(super) fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
-    let ended = run(Command::new(path).arg(flag), LIMIT)
+    let ended = own_command(path)
+        .and_then(|mut command| run(command.arg(flag), LIMIT))
         .map_err(|source| IdentityError::Ask { path: path.to_owned(), source })?;
     // Only a missing status is an error: a program that prints its version and fails has still answered.
     if ended.status.is_none() {

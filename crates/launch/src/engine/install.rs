@@ -11,16 +11,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use plimsoll_base::Bytes;
+
 use super::run::{ProgramEnded, run};
 use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
+use crate::own_command::own_command;
 
 // DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. An adapter of an older
 // Plimsoll is replaced without a download.
 /// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 pub const RELEASE: &str = "2026.10.11549";
-/// SHA-256 of the release's Linux wheels on PyPI: x86-64, aarch64.
 /// Folder for the settings of a rustup, removed with the rest of the scratch.
 const RUSTUP: &str = "rustup";
+/// SHA-256 of the release's Linux wheels on PyPI: x86-64, aarch64.
 const WHEELS: [&str; 2] = [
     "c54e7d13520ecc989c63dc99d55de3065e2f343a91f43f053d16b5e62077c261",
     "e2a3e79e775515de4ad197e667f874070446ef9ac9cf2044bc9866bc4c72289e",
@@ -91,7 +94,7 @@ pub fn install(
     // A Python that the system has replaced since cannot load the module any more: then all is built anew.
     if !loads(&place) {
         build(&place, &adapter, &mut progress)?;
-    } else if fs::read(&program).is_ok_and(|found| found == adapter) {
+    } else if holds(&program, &adapter) {
         progress(InstallStep::AlreadyThere);
     } else {
         progress(InstallStep::WriteAdapter);
@@ -173,15 +176,18 @@ fn remove(directory: &Path) -> Result<(), InstallError> {
     }
 }
 
-/// pip asks `rustc` for its version, also while a venv is made, and a rustup writes settings into the home for that.
-fn with_rustup_in(mut python: Command, scratch: &Path) -> Command {
-    python.env("RUSTUP_HOME", scratch.join(RUSTUP));
-    python
+/// A Python that imports nothing from the caller's folder or environment (`-I`).
+fn isolated_python(python: &Path, scratch: &Path) -> io::Result<Command> {
+    let mut command = own_command(python)?;
+    // pip asks `rustc` for its version, also while a venv is made, and a rustup writes settings into the home for that.
+    command.arg("-I").env("RUSTUP_HOME", scratch.join(RUSTUP));
+    Ok(command)
 }
 
 fn make_venv(scratch: &Path) -> Result<(), InstallError> {
-    let mut python = with_rustup_in(Command::new("python3"), scratch);
-    let ended = match run(python.args(["-m", "venv"]).arg(scratch.join("venv")), VENV_LIMIT) {
+    let python = isolated_python(Path::new("python3"), scratch);
+    let venv = |mut python: Command| run(python.args(["-m", "venv"]).arg(scratch.join("venv")), VENV_LIMIT);
+    let ended = match python.and_then(venv) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(InstallError::FindPython),
         ended => ended.map_err(disk("run", Path::new("python3")))?,
     };
@@ -205,8 +211,8 @@ fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
     let flags = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"];
     // No source package: building one needs a compiler and takes minutes.
     let pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
-    let mut pip = with_rustup_in(Command::new(python_of(scratch)), scratch);
-    let fetched = run(pip.args(flags).args(pinned).arg(&requirements), FETCH_LIMIT);
+    let fetched = isolated_python(&python_of(scratch), scratch)
+        .and_then(|mut pip| run(pip.args(flags).args(pinned).arg(&requirements), FETCH_LIMIT));
     remove(&scratch.join(RUSTUP))?;
     let fetched = fetched.map_err(disk("run", &python_of(scratch)))?;
     if !fetched.succeeded() {
@@ -221,8 +227,7 @@ fn loads(place: &Path) -> bool {
 }
 
 fn load(place: &Path) -> io::Result<ProgramEnded> {
-    // `-I` keeps PYTHONPATH and the current folder from supplying another module of this name.
-    run(Command::new(python_of(place)).args(["-I", "-c", "import xllamacpp"]), LOAD_LIMIT)
+    run(isolated_python(&python_of(place), place)?.args(["-c", "import xllamacpp"]), LOAD_LIMIT)
 }
 
 fn said(ended: &ProgramEnded) -> String {
@@ -237,6 +242,11 @@ fn write_program(path: &Path, text: &[u8]) -> Result<(), InstallError> {
     fs::set_permissions(&scratch, Permissions::from_mode(0o755))
         .map_err(disk("make executable", &scratch))?;
     fs::rename(&scratch, path).map_err(disk("rename", &scratch))
+}
+
+fn holds(path: &Path, text: &[u8]) -> bool {
+    let length = Bytes::new(u64::try_from(text.len()).unwrap_or(u64::MAX));
+    plimsoll_file::read(path, length).is_ok_and(|found| found == text)
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -1,12 +1,12 @@
 //! Vulkan device numbers of the cards, found by running the engine.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Mutex;
 
 use super::identity::{Answers, IdentityError, LIMIT, remembered};
 use super::run::run;
 use crate::environment::{Environment, VULKAN};
+use crate::own_command::own_command;
 
 /// Vulkan numbers that are tried.
 const MOST: usize = 16;
@@ -63,10 +63,10 @@ fn listed_devices(
     environment: &Environment,
     shown: &[(&str, &str)],
 ) -> Result<Vec<(String, String)>, IdentityError> {
-    let mut command = Command::new(program);
+    let failed = |source| IdentityError::Ask { path: program.to_owned(), source };
+    let mut command = own_command(program).map_err(failed)?;
     command.arg("--list-devices").env_clear().envs(environment.iter());
-    let ended = run(command.envs(shown.iter().copied()), LIMIT)
-        .map_err(|source| IdentityError::Ask { path: program.to_owned(), source })?;
+    let ended = run(command.envs(shown.iter().copied()), LIMIT).map_err(failed)?;
     Ok(ended.said.lines().filter_map(listed_device).collect())
 }
 

@@ -53,6 +53,33 @@ fn an_installed_engine_is_found_and_known_by_its_build() {
     assert_eq!(installed["build"], 11549);
 }
 
+/// Whoever installs an engine in a folder that others filled, such as a cloned repository, runs nothing of it.
+#[test]
+fn an_installation_runs_nothing_of_the_current_folder() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ran = folder.path().join("ran");
+    for name in ["venv.py", "pip.py", "ensurepip.py", "xllamacpp.py", "sitecustomize.py"] {
+        let text = format!("open({:?}, 'a').write('{name} ')\n", ran.display().to_string());
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let python = folder.path().join("python3");
+    std::fs::write(&python, format!("#!/bin/sh\necho python3 >> {}\n", ran.display())).unwrap();
+    std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // The index is not there, so that the installation ends after the venv has run pip.
+    let output = child::plimsoll()
+        .args(["engine", "install"])
+        .current_dir(folder.path())
+        .env("PLIMSOLL_HOME", home.path())
+        .env("PATH", format!(".::{}", std::env::var("PATH").unwrap()))
+        .env("PYTHONPATH", folder.path())
+        .envs([("PIP_INDEX_URL", "http://127.0.0.1:9/simple"), ("PIP_RETRIES", "0")])
+        .output()
+        .unwrap();
+    let stderr = stderr(&output);
+    assert!(stderr.contains("cannot fetch xllamacpp"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(&ran).unwrap_or_default(), "", "it ran from the current folder");
+}
+
 #[test]
 fn loading_is_reported_on_the_control_channel_and_ends_with_ready() {
     let model = model();

@@ -1,7 +1,7 @@
 //! Tests of a program's surroundings under `plimsoll run`: streams, process group, environment, arguments.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -22,6 +22,46 @@ fn stdin_and_stdout_pass_byte_for_byte() {
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
     assert!(output.stdout == bytes);
+}
+
+#[test]
+fn a_caller_that_ignores_the_end_of_its_children_learns_how_the_program_ended() {
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_plimsoll"), "run", "--", "sh", "-c", "exit 7"]);
+    let output = command.env("PLIMSOLL_GUARD_LIBRARY", library()).env("PLIMSOLL_NVML", "").output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output).1);
+}
+
+#[test]
+fn a_limit_of_a_few_files_is_named_with_its_remedy() {
+    for limit in [4, 6, 10, 20] {
+        let script = format!("ulimit -n {limit}; exec {} run -- true", env!("CARGO_BIN_EXE_plimsoll"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).env("PLIMSOLL_GUARD_LIBRARY", library()).env("PLIMSOLL_NVML", "");
+        let output = command.output().unwrap();
+        let stderr = said(&output).1;
+        assert_eq!(output.status.code(), Some(125), "{limit}: {stderr}");
+        assert!(stderr.contains("cannot open files") && stderr.contains("ulimit -n"), "{limit}: {stderr}");
+    }
+}
+
+/// A file system may take a folder and an empty file, and no byte.
+#[test]
+fn pages_lie_where_there_is_room_for_them() {
+    let script = format!(
+        "mount -t tmpfs -o size=8k none /dev/shm && cat /dev/zero > /dev/shm/full 2>/dev/null; \
+         exec {} run -- sh -c 'echo $PLIMSOLL_GUARD_PAGES'",
+        env!("CARGO_BIN_EXE_plimsoll")
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["-rm", "sh", "-c", &script])
+        .env("PLIMSOLL_GUARD_LIBRARY", library())
+        .env("PLIMSOLL_NVML", "");
+    let output = command.output().unwrap();
+    let (pages, stderr) = said(&output);
+    assert!(output.status.success(), "{stderr}");
+    assert!(pages.contains("plimsoll-guard-") && !pages.starts_with("/dev/shm"), "{pages}");
 }
 
 #[test]

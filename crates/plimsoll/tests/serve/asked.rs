@@ -206,6 +206,36 @@ fn an_engine_that_hangs_delays_nothing_and_ends_with_the_daemon() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// What the engine started lies in a session of its own and holds the engine's output.
+#[test]
+fn what_an_asked_engine_started_ends_with_it_and_holds_up_nothing() {
+    let starts = |environment: &str, then: &str| {
+        format!(
+            "import subprocess\nstarted = subprocess.Popen([\"sleep\", \"987\"], start_new_session=True{environment})\n\
+             open(os.path.dirname(sys.argv[0]) + \"/started\", \"w\").write(str(started.pid))\n{then}"
+        )
+    };
+    // Of an engine that lives the process tree tells; of one that has ended, the mark in the environment.
+    for answer in [starts(", env={}", "sizes(100)"), starts("", "sys.exit(3)")] {
+        let bench = AskBench::new(&answer);
+        let began = Instant::now();
+        bench.check();
+        assert!(began.elapsed() < Duration::from_secs(50), "it waits for the limit of two minutes");
+        let started = fs::read_to_string(bench.path("started")).unwrap().parse().unwrap();
+        until("what the engine started is gone", || !alive(started));
+    }
+}
+
+#[test]
+fn an_asked_engine_loads_nothing_from_the_folder_of_its_caller() {
+    let bench = AskBench::new(
+        "open(os.path.dirname(sys.argv[0]) + \"/folder\", \"a\").write(os.getcwd())\nsizes(100)",
+    );
+    assert!(bench.check().status.success());
+    let folder = fs::read_to_string(bench.path("folder")).unwrap();
+    assert!(folder.contains("plimsoll-exact-") && !folder.contains("crates"), "{folder}");
+}
+
 #[test]
 fn an_engine_that_is_being_asked_dies_with_a_killed_daemon() {
     let bench = AskBench::new("time.sleep(1000)");

@@ -319,9 +319,8 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
 pub(crate) fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
     let shared = driver.path().join("shared");
     let words = format!("uuids={CARD} total=8G context=64M shared={}", shared.display());
-    let setup = setup
-        .variable("LD_LIBRARY_PATH", &driver.path().to_string_lossy())
-        .variable("PLIMSOLL_FAKE_CUDA", &words);
+    let setup =
+        setup.variable("LD_LIBRARY_PATH", &driver.path().to_string_lossy()).variable("CUDA_FAKE", &words);
     one_card(setup, guard())
 }
 

@@ -64,7 +64,7 @@ impl Place {
         let setup = Setup::with_cards(&[])
             .config(&config)
             .variable("LD_LIBRARY_PATH", &folder.to_string())
-            .variable("PLIMSOLL_FAKE_CUDA", &words);
+            .variable("CUDA_FAKE", &words);
         one_card(setup, library)
     }
 }

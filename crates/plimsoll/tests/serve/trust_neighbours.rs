@@ -188,7 +188,7 @@ fn an_engine_that_dies_serving_because_a_neighbour_took_the_card_names_it_and_it
         .variable("PLIMSOLL_FAKE_NVML_CARDS", &format!("@{cards}"))
         .variable("PLIMSOLL_GUARD_LIBRARY", &guard().to_string_lossy())
         .variable("LD_LIBRARY_PATH", &driver.path().to_string_lossy())
-        .variable("PLIMSOLL_FAKE_CUDA", &words)
+        .variable("CUDA_FAKE", &words)
         .start();
     assert_eq!(deep(&daemon, "a", 1000).status, 200);
     // 574 MiB and two contexts of 64 MiB leave 90 MiB for the answer of 1250 MiB.

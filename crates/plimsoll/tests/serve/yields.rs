@@ -64,7 +64,7 @@ impl SharedCard {
     fn variables(&self) -> [(&'static str, String); 2] {
         let folder = self.driver.path().display();
         let words = format!("uuids={UUID} total=16G context=256M shared={folder}/usage");
-        [("LD_LIBRARY_PATH", folder.to_string()), ("PLIMSOLL_FAKE_CUDA", words)]
+        [("LD_LIBRARY_PATH", folder.to_string()), ("CUDA_FAKE", words)]
     }
 
     /// A daemon with four models of so many bytes. The answers of the first three take so many milliseconds.

@@ -3,15 +3,14 @@
 //! A page has the memory figures of one process; the ledger has the budget that processes share. Any program
 //! can write to these files, so they are untrusted input.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::{Page, PageSnapshot};
 use plimsoll_wire::tree::{FILE, TreeSnapshot, budget_word};
-use rustix::fs::OFlags;
 
 /// Guarded processes of one child that are looked at.
 const MOST: usize = 1024;
@@ -25,7 +24,7 @@ pub fn read_pages(folder: &Path) -> Vec<PageSnapshot> {
 /// Reads the page of one process; `None` if it has none, or none that can be read.
 pub fn read_page(folder: &Path, pid: u32) -> Option<PageSnapshot> {
     let mut bytes = [0; Page::SIZE];
-    let file = open(File::options().read(true), &path(folder, pid)).ok()?;
+    let file = plimsoll_file::open_nofollow(&path(folder, pid)).ok()?;
     // The process goes on writing meanwhile, so counters of one snapshot may be a moment apart.
     file.read_exact_at(&mut bytes, 0).ok()?;
     PageSnapshot::read(&bytes).ok()
@@ -34,7 +33,7 @@ pub fn read_page(folder: &Path, pid: u32) -> Option<PageSnapshot> {
 /// Reads the cards in the ledger of `folder`; `None` if no process of the tree has used one.
 pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
     let mut bytes = [0; TreeSnapshot::SIZE];
-    let file = open(File::options().read(true), &folder.join(FILE)).ok()?;
+    let file = plimsoll_file::open_nofollow(&folder.join(FILE)).ok()?;
     file.read_exact_at(&mut bytes, 0).ok()?;
     TreeSnapshot::read(&bytes)
 }
@@ -62,21 +61,10 @@ pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Re
 }
 
 fn put(path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
-    let file = open(File::options().write(true), path)?;
+    let file = plimsoll_file::open_to_write(path)?;
     let offset = u64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
     // pwrite(2) changes this word only; the others belong to the process that maps the page.
     file.write_all_at(bytes, offset)
-}
-
-/// Opens a regular file and nothing else. Guarded programs may put anything into their folder: opening a FIFO
-/// would wait for its other end, on the thread that serves every client, and a link could lead anywhere.
-fn open(options: &mut fs::OpenOptions, path: &Path) -> io::Result<File> {
-    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
-    let file = options.custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::ErrorKind::InvalidInput.into()),
-    }
 }
 
 fn path(folder: &Path, pid: u32) -> std::path::PathBuf {

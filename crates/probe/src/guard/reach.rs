@@ -39,7 +39,7 @@ impl fmt::Display for Unreachable {
 /// Reason why nothing can be preloaded into `program`; `None` if something can, or if its file does not show
 /// it.
 pub fn unreachable(program: &Path) -> Option<Unreachable> {
-    let file = File::open(program).ok()?;
+    let file = plimsoll_file::open(program).ok()?;
     let about = file.metadata().ok()?;
     // A set-ID program of our own user changes no rights, so the kernel leaves AT_SECURE at 0 and the loader
     // preloads.

@@ -85,6 +85,9 @@ pub fn quoted(word: &str) -> String {
             '$' => "$$".to_owned(),
             '"' | '\\' => format!("\\{letter}"),
             '\n' => "\\n".to_owned(),
+            letter if letter.is_ascii_control() => format!("\\x{:02x}", u32::from(letter)),
+            // U+0085 ends a line for some readers.
+            letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
             letter => letter.to_string(),
         })
         .collect();
@@ -143,5 +146,6 @@ mod tests {
         assert_eq!(quoted("/usr/bin/plimsoll"), "/usr/bin/plimsoll");
         assert_eq!(quoted("/opt/a b/50%/$HOME/\"x\\"), r#""/opt/a b/50%%/$$HOME/\"x\\""#);
         assert_eq!(quoted("/a\nExecStart=/b"), "\"/a\\nExecStart=/b\"");
+        assert_eq!(quoted("a\r\t\u{c}\u{7f}\u{85}\u{9b}é"), r#""a\x0d\x09\x0c\x7f\u0085\u009bé""#);
     }
 }

@@ -1,6 +1,5 @@
 //! Offers of this host: the models that it can serve, with the memory that each takes.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -40,7 +39,7 @@ fn need(demand: &dyn MemoryModel, cards: &[Card]) -> Option<Bytes> {
 }
 
 pub(super) fn file_digest(path: &Path) -> std::io::Result<FileDigest> {
-    let file = File::open(path)?;
+    let file = plimsoll_file::open(path)?;
     let size = Bytes::new(file.metadata()?.len());
     let mut header = Vec::new();
     file.take(HEADER).read_to_end(&mut header)?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, StatusCode};
+use plimsoll_base::Bytes;
 use plimsoll_config::ServeSettings;
 use plimsoll_fleet::FleetEvent;
 use plimsoll_identity::{
@@ -23,6 +24,8 @@ use crate::task::spawn_blocking;
 
 /// Longest time between two looks at the certificate's age, and time between two attempts to renew it, at most.
 const LOOK: Duration = Duration::from_secs(3600);
+/// Longest file with the key of a fleet.
+const LONGEST_KEY: Bytes = Bytes::kib(64);
 /// Time between two log lines about refused hosts.
 const APART: Duration = Duration::from_secs(10);
 
@@ -77,7 +80,7 @@ impl HostTrust {
                 Ok(Self::Certificates(Box::new(certificates)))
             }
             (None, Some(path)) => {
-                let key = std::fs::read_to_string(path);
+                let key = plimsoll_file::read_text(path, LONGEST_KEY);
                 let failed = |error| FleetError::ReadKey { path: path.clone(), error };
                 let key = key.map_err(failed)?.trim().to_owned();
                 if key.len() < 16 { Err(FleetError::ShortKey(path.clone())) } else { Ok(Self::Key(key)) }

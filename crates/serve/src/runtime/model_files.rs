@@ -52,9 +52,9 @@ pub(crate) fn identity(path: &Path) -> Option<FileIdentity> {
     Some((about.dev(), about.ino()))
 }
 
-/// True for a regular file that can be opened; opening a FIFO could block for ever.
+/// True for a regular file that can be opened.
 fn is_readable(path: &Path) -> bool {
-    path.is_file() && std::fs::File::open(path).is_ok()
+    plimsoll_file::open(path).is_ok()
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use plimsoll_base::Order;
+use plimsoll_base::{Bytes, Order};
 use plimsoll_probe::own_file;
 
 /// A longer file was not written by this program.
-pub(super) const LONGEST: u64 = 1 << 20;
+pub(super) const LONGEST: Bytes = Bytes::mib(1);
 /// Files of other configurations beside this one.
 const MOST_FILES: usize = 32;
 

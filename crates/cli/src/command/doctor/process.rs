@@ -1,7 +1,7 @@
 //! Evidence about a running process for `plimsoll doctor`: its memory, its limits, and the end of its log
 //! file.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
@@ -65,10 +65,7 @@ fn chosen_cards(pid: u32) -> Option<Reason> {
 fn log_end(pid: u32, descriptor: u32) -> Option<File> {
     let path: PathBuf = format!("/proc/{pid}/fd/{descriptor}").into();
     // Reading a pipe or a terminal would take its data away from the real reader.
-    if !fs::metadata(&path).ok()?.is_file() {
-        return None;
-    }
-    let mut file = File::open(path).ok()?;
+    let mut file = plimsoll_file::open(&path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LOG_END))).ok()?;
     Some(file)

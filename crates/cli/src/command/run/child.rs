@@ -18,6 +18,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE};
+use crate::command::inherited::is_ignored;
 use crate::report::ErrorReport;
 
 /// Interval between readings of the pages.
@@ -134,9 +135,8 @@ struct ForwardedSignals(Vec<(Signal, unix::Signal)>);
 
 impl ForwardedSignals {
     fn listen() -> Result<Self, ErrorReport> {
-        let ignored = ignored();
         let wanted = PASSED_ON.into_iter().chain(FROM_TERMINAL);
-        let listened = wanted.filter(|signal| !is_in(ignored, *signal)).map(|signal| {
+        let listened = wanted.filter(|signal| !is_ignored(*signal)).map(|signal| {
             let stream = unix::signal(SignalKind::from_raw(signal.as_raw()))?;
             Ok((signal, stream))
         });
@@ -154,17 +154,4 @@ impl ForwardedSignals {
         })
         .await
     }
-}
-
-/// The signals that were ignored at the start of this process, one bit each.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
-fn is_in(mask: u64, signal: Signal) -> bool {
-    // ForwardedSignals count from 1, and signal N is bit N - 1 of the mask.
-    let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
-    mask.checked_shr(bit).unwrap_or(0) & 1 == 1
 }

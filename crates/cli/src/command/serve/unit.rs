@@ -4,10 +4,10 @@
 //! differ.
 
 use std::env::{current_dir, current_exe, split_paths, var, var_os};
+use std::io;
 use std::path::{Path, PathBuf, absolute};
-use std::{fs, io};
 
-use plimsoll_config::{Configuration, ConfiguredModel, Launch};
+use plimsoll_config::{Configuration, ConfiguredModel, LONGEST_CONFIGURATION, Launch};
 use plimsoll_reclaim::{UnitError, program_for_root, quoted};
 
 use super::reach::{self, PATH, Reader};
@@ -92,7 +92,7 @@ fn usual(of_user: bool) -> Option<PathBuf> {
 /// `start` is the folder in which the service of a user starts; that of the machine has its own.
 fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
     let name = config.display();
-    let text = match fs::read_to_string(config) {
+    let text = match plimsoll_file::read_text(config, LONGEST_CONFIGURATION) {
         Ok(text) => text,
         Err(error) => return vec![format!("the service will not start: cannot read {name}: {error}")],
     };
@@ -146,7 +146,7 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
 
 /// The configuration, where it can be read.
 fn read(config: &Path) -> Option<Configuration> {
-    let text = fs::read_to_string(config).ok()?;
+    let text = plimsoll_file::read_text(config, LONGEST_CONFIGURATION).ok()?;
     plimsoll_config::parse_each(&config.to_string_lossy(), &text, &|name| var(name).ok()).ok()
 }
 
@@ -199,6 +199,8 @@ fn replaced(template: &str, program: &str, config: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,18 +1,17 @@
 //! `plimsoll watch show`: display of a memory recording as text, as JSON or as an HTML page with plots.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll_base::Bytes;
 use plimsoll_telemetry::record::summarise;
 
 use crate::report::{ErrorReport, print_as, write_file};
 use crate::screen::RecordReport;
 
 /// Largest recording that is read; a day at two samples a second is 20 MB.
-const MOST_BYTES: u64 = 1 << 30;
+const MOST_BYTES: Bytes = Bytes::gib(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -41,8 +40,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ErrorReport> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
-    read.map_err(|error| ErrorReport::input(ErrorReport::of_file("cannot read the recording", path)(error)))?;
-    Ok(bytes)
+    let read = plimsoll_file::read(path, MOST_BYTES);
+    read.map_err(|error| ErrorReport::input(ErrorReport::of_file("cannot read the recording", path)(error)))
 }

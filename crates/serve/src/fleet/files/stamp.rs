@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use plimsoll_file::open;
 use ring::digest::{Context, SHA256};
-use rustix::fs::OFlags;
 
 const BUFFER: usize = 1 << 20;
 
@@ -29,9 +29,6 @@ impl FileStamp {
 
     fn of(file: &File) -> io::Result<Self> {
         let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(io::Error::other("this is not a regular file"));
-        }
         let changed = (about.ctime(), about.ctime_nsec());
         Ok(Self { device: about.dev(), inode: about.ino(), size: about.len(), changed })
     }
@@ -47,12 +44,6 @@ impl FileStamp {
             false => Err(io::Error::other("the file has changed")),
         }
     }
-}
-
-/// Opening a FIFO would wait for its writer.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    File::options().read(true).custom_flags(flags).open(path)
 }
 
 /// The SHA-256 of a file, in hexadecimal digits, and its stamp.

@@ -137,7 +137,7 @@ mod tests {
         }
         store.write(vec![deep, failure(2, "\u{202e}<script>\n")]).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(path.metadata().unwrap().len() < LONGEST);
+        assert!(path.metadata().unwrap().len() < LONGEST.get());
         let kept = store.read();
         assert_eq!((kept.len(), kept[1].clone()), (2, failure(2, "\u{202e}<script>\n")));
         store.write((0..100).map(|time| failure(time, "again")).collect()).unwrap();

@@ -1,7 +1,7 @@
 //! Key of a model's saved slots: a hash of everything on which the content of its cache depends.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ pub(super) fn slot_key(
 
 fn header(model: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(model)?.take(HEADER).read_to_end(&mut bytes)?;
+    plimsoll_file::open(model)?.take(HEADER).read_to_end(&mut bytes)?;
     Ok(hex(digest(&SHA256, &bytes).as_ref()))
 }
 
@@ -111,6 +111,8 @@ fn parts(model: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, SystemTime};
+
+    use std::fs::File;
 
     use super::*;
 

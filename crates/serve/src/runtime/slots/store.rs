@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime};
 use plimsoll_base::{Bytes, Order};
 use plimsoll_probe::folder::OwnedFolder;
 use ring::digest::{Context, SHA256};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +24,7 @@ const VERSION: u32 = 1;
 const STATE: &str = "slot";
 const ABOUT: &str = "json";
 /// A longer description was not written by this program.
-const LONGEST_ABOUT: u64 = 64 << 10;
+const LONGEST_ABOUT: Bytes = Bytes::kib(64);
 /// Part of the digest in a file's name.
 const SHORT: usize = 16;
 /// Mode bits of other users.
@@ -209,7 +208,7 @@ impl SlotStore {
         let (state, description) = self.paths(&slot.stem());
         for path in [state, description] {
             // The date only decides what leaves first.
-            let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+            let _ = plimsoll_file::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         }
     }
 
@@ -242,8 +241,10 @@ impl SlotStore {
 /// Reads a description, which must be of this model and of the file that it is named after.
 fn described(path: &Path, key: &str, stem: &str) -> Result<SavedSlot, SlotFileError> {
     let file = open_own(path, false)?;
-    let mut text = Vec::new();
-    file.take(LONGEST_ABOUT).read_to_end(&mut text)?;
+    let text = plimsoll_file::read_open(file, LONGEST_ABOUT).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => SlotFileError::Undescribed,
+        _ => SlotFileError::Read(error),
+    })?;
     let slot: SavedSlot = serde_json::from_slice(&text).map_err(|_| SlotFileError::Undescribed)?;
     if slot.version != VERSION {
         return Err(SlotFileError::Undescribed);
@@ -256,17 +257,13 @@ fn described(path: &Path, key: &str, stem: &str) -> Result<SavedSlot, SlotFileEr
 
 /// Opens a plain file of this user. `fresh`: its mode is still the engine's.
 fn open_own(path: &Path, fresh: bool) -> Result<File, SlotFileError> {
-    // Without NONBLOCK, opening a pipe would wait for its writer.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty());
-    let file = File::from(opened.map_err(|error| match error {
-        // A symbolic link, by open(2).
-        rustix::io::Errno::LOOP => SlotFileError::Foreign,
-        error => SlotFileError::Read(error.into()),
-    })?);
+    let file = plimsoll_file::open_nofollow(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => SlotFileError::Foreign,
+        _ => SlotFileError::Read(error),
+    })?;
     let about = file.metadata()?;
     let is_private = fresh || about.mode() & OTHERS == 0;
-    let is_ours = about.is_file() && about.uid() == geteuid().as_raw() && about.nlink() == 1 && is_private;
+    let is_ours = about.uid() == geteuid().as_raw() && about.nlink() == 1 && is_private;
     is_ours.then_some(file).ok_or(SlotFileError::Foreign)
 }
 

@@ -2,7 +2,6 @@
 //!
 //! A model with a declared memory need opens no file, and a plan does not read adapters.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -53,9 +52,8 @@ fn openable(path: &Path) -> Result<(), ReadModelError> {
     if about.is_dir() {
         return Err(unopened(io::ErrorKind::IsADirectory.into()));
     }
-    // Opening a FIFO could block for ever.
     if about.is_file() {
-        File::open(path).map_err(unopened)?;
+        plimsoll_file::open(path).map_err(unopened)?;
     }
     Ok(())
 }

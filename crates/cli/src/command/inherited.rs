@@ -1,0 +1,44 @@
+//! What this process inherits from its parent: ignored signals, and the limit of open files.
+
+use std::fs;
+use std::io::{self, pipe};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::process::{Resource, Signal, getrlimit};
+use signal_hook::flag;
+
+use crate::report::ErrorReport;
+
+/// Pairs of descriptors that a command needs at least: for signals, timers, a helper process and a program.
+const PAIRS: usize = 16;
+
+/// Makes up for what would break a command in its middle.
+pub(super) fn prepare() -> Result<(), ErrorReport> {
+    let free: Result<Vec<_>, _> = (0..PAIRS).map(|_| pipe()).collect();
+    free.map_err(no_descriptors)?;
+    if is_ignored(Signal::CHILD) {
+        // Where it is ignored, the kernel reaps each child itself, and nobody learns how it ended (wait(2)). A program
+        // that is started gets the default back.
+        flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false)))
+            .map_err(ErrorReport::of("cannot wait for programs"))?;
+    }
+    Ok(())
+}
+
+fn no_descriptors(error: io::Error) -> ErrorReport {
+    let limit = getrlimit(Resource::Nofile).current.map_or_else(String::new, |limit| format!(" of {limit}"));
+    ErrorReport::new(format!(
+        "cannot open files: {error}\nhint: the limit{limit} is too low; raise it with `ulimit -n`, or close inherited files"
+    ))
+}
+
+/// True if a signal was ignored at the start of this process.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    // Signals count from 1, and signal N is bit N - 1 of the mask.
+    let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
+    mask.checked_shr(bit).unwrap_or(0) & 1 == 1
+}
