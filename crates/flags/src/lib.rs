@@ -22,4 +22,6 @@ pub use origin::FlagOrigin;
 pub use program::ProgramKind;
 pub use value::{FlagValue, truth};
 pub use warning::Warning;
-pub use wish::{BufferOverride, FlashAttention, GpuLayers, ModelParams, Parallel, RemoteSource, SplitMode};
+pub use wish::{
+    BufferOverride, FlashAttention, GpuLayers, ModelParams, NgramTokens, Parallel, RemoteSource, SplitMode,
+};

@@ -46,6 +46,15 @@ pub struct BufferOverride {
     pub buffer: String,
 }
 
+/// Maximum tokens of a draft of n-grams, by its kind (`--spec-ngram-*-size-m`, `--spec-ngram-mod-n-max`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NgramTokens {
+    pub simple: u32,
+    pub map_k: u32,
+    pub map_k4v: u32,
+    pub modular: u32,
+}
+
 /// Source of a model that is not a local file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RemoteSource {
@@ -119,6 +128,8 @@ pub struct ModelParams {
     pub speculation: Vec<String>,
     /// `--spec-draft-n-max`; only with a draft model or MTP.
     pub draft_tokens: u32,
+    /// Tokens of a draft that is made of the prompt's own.
+    pub ngram_tokens: NgramTokens,
     /// 0 is that of the main model.
     pub draft_context: u32,
     pub draft_gpu_layers: GpuLayers,
@@ -209,6 +220,7 @@ impl ModelParams {
             image_tokens: None,
             speculation: Vec::new(),
             draft_tokens: 3,
+            ngram_tokens: NgramTokens { simple: 48, map_k: 48, map_k4v: 48, modular: 64 },
             draft_context: 0,
             draft_gpu_layers: GpuLayers::Auto,
             draft_devices: Vec::new(),

@@ -61,8 +61,10 @@ enum Recurring {
 struct Traits {
     sliding: Option<(LayerPattern, WindowPattern)>,
     recurring: Option<Recurring>,
-    /// The main context's cache covers the next-token-prediction layers too.
+    /// Before b11063, each context's cache covers the trunk and the next-token-prediction layers.
     nextn_cached: bool,
+    /// States are kept for draft tokens that may be rejected.
+    rolls_back: bool,
     cached: bool,
     causal: bool,
     /// The layers that keep a cache, where the program and not the file says so.
@@ -94,6 +96,7 @@ const SHARED: Traits = Traits {
     sliding: None,
     recurring: None,
     nextn_cached: true,
+    rolls_back: false,
     cached: true,
     causal: true,
     layers_with_cache: None,
@@ -113,6 +116,10 @@ impl Traits {
 
     const fn trunk_only(self) -> Self {
         Self { nextn_cached: false, ..self }
+    }
+
+    const fn rolls_back(self) -> Self {
+        Self { rolls_back: true, ..self }
     }
 
     const fn uncached(self) -> Self {
@@ -161,7 +168,7 @@ const SPECIAL: &[(&[&str], Traits)] = {
         // The number of layers with a cache is a constant in `gemma3n.cpp`, not a key.
         (&["gemma3n"], Traits { layers_with_cache: Some(20), ..Traits::slides(Every(5), Stated) }),
         (&["gemma4", "granite_swa"], Traits::slides(Listed, Stated)),
-        // Only a draft context caches the prediction layers.
+        // In all builds only the prediction layers' own context caches them.
         (&["mimo2", "step35"], Traits::slides(Listed, Stated).trunk_only()),
         (&["gpt-oss"], Traits::slides(Every(2), Stated)),
         (&["laguna"], Traits::slides(EveryFullFirst(4), Stated)),
@@ -184,19 +191,19 @@ const SPECIAL: &[(&[&str], Traits)] = {
         (&["falcon-h1"], Traits::recurs(AllBesideAttention)),
         (&["jamba"], Traits::recurs(WithoutHeads).rotates(Rotates::Never)),
         (&["granitehybrid"], Traits::recurs(WithoutHeads).rotates(Rotates::UnlessDeclined)),
-        (&["plamo2", "kimi-linear", "kimi-k3", "bailingmoe3", "lfm2moe"],
-         Traits::recurs(WithoutHeads)),
+        (&["plamo2", "kimi-linear"], Traits::recurs(WithoutHeads)),
+        (&["kimi-k3", "bailingmoe3", "lfm2moe"], Traits::recurs(WithoutHeads).rolls_back()),
         // Layers with short convolutions recur; in some sizes the attention layers slide.
-        (&["lfm2"], Traits { recurring: Some(WithoutHeads), ..Traits::slides(Attention, Stated) }),
-        (&["nemotron_h", "nemotron_h_moe"], Traits::recurs(WithoutHeadsAndFeedForward).trunk_only().rotates(Rotates::Never)),
-        (&["qwen3next", "qwen35", "qwen35moe"], Traits::recurs(ListedOrAllBut(4)).trunk_only()),
+        (&["lfm2"], Traits { recurring: Some(WithoutHeads), ..Traits::slides(Attention, Stated) }.rolls_back()),
+        (&["nemotron_h", "nemotron_h_moe"], Traits::recurs(WithoutHeadsAndFeedForward).trunk_only().rolls_back().rotates(Rotates::Never)),
+        (&["qwen3next"], Traits::recurs(ListedOrAllBut(4)).trunk_only()),
+        (&["qwen35", "qwen35moe"], Traits::recurs(ListedOrAllBut(4)).trunk_only().rolls_back()),
         // Lightning attention: a square state per head instead of a convolution and a scan.
         (&["minimax-01"], Traits { lightning: true, ..Traits::recurs(ListedOrAllBut(8)) }),
         // Sparse attention.
         (&["deepseek32"], SHARED.trunk_only().indexed(Indexing::All)),
         (&["glm-dsa"], SHARED.trunk_only().indexed(Indexing::Listed)),
         (&["minimax-m3"], SHARED.indexed(Indexing::AfterLeadingDense)),
-        // Next-token-prediction layers that only a draft context caches.
         (&["hy_v3"], SHARED.trunk_only()),
     ]
 };

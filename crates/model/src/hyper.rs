@@ -68,6 +68,9 @@ pub struct Recurrent {
     pub attends: bool,
     /// `ssm_dt_b_c_rms`: the inputs of a scan are normed without a weight (FalconMamba).
     pub bare_norms: bool,
+    /// True where rejected draft tokens are taken back by a state that is kept for each of them
+    /// (`llama-arch.cpp: llm_arch_supports_rs_rollback @ b11063`).
+    pub rolls_back: bool,
 }
 
 /// Sparse attention (DeepSeek-V3.2, GLM-5): a second cache with one small key for each token, by which tokens
@@ -151,7 +154,8 @@ pub struct HyperParameters {
     pub indexer: Option<Indexer>,
     /// Layers from here on reuse the cache of earlier ones (`n_layer_kv_from_start`).
     pub layers_with_cache: u32,
-    /// True if the main context reserves a cache for the next-token-prediction layers too.
+    /// True where builds before b11063 reserve a cache for the trunk and the next-token-prediction layers in each
+    /// context, whichever of them it computes.
     pub nextn_cached: bool,
     /// False for encoders (the BERT family) and diffusion models, which keep no cache at all.
     pub cached: bool,
@@ -195,15 +199,18 @@ impl HyperParameters {
         !recurs_only && self.key_row(layer) > 0
     }
 
-    /// Does the main context keep an attention cache for `layer`?
+    /// Layers of the trunk; the prediction layers are the last ones of the file.
+    pub fn trunk(&self) -> u32 {
+        self.layers.saturating_sub(self.nextn_layers)
+    }
+
+    /// Does a context that computes `layer` keep an attention cache for it?
     /// Mirrors `llama-model.cpp: create_memory` and `llama-hparams.cpp: has_kv @ b10605`.
     pub fn caches(&self, layer: u32) -> bool {
-        // The prediction layers are the last ones of the file.
-        let trunk = layer < self.layers.saturating_sub(self.nextn_layers);
         let attends =
             !self.recurs(layer) || self.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends);
         // Gemma 3n's last layers read the cache of earlier ones and have none.
-        self.cached && attends && layer < self.layers_with_cache && (trunk || self.nextn_cached)
+        self.cached && attends && layer < self.layers_with_cache
     }
 
     /// Does `layer` keep an index key for each token?

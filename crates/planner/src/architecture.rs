@@ -24,6 +24,8 @@ pub(super) enum WantedRows {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GraphVariant {
     pub(super) wanted: WantedRows,
+    /// The same in the graph of a prediction layer.
+    pub(super) wanted_of_prediction: WantedRows,
     /// For each of a layer's two sums: the residual is the first operand, and the sum reuses its memory.
     pub(super) residual_first: [bool; 2],
     /// The norm of a layer is computed before anything else of the layer.
@@ -70,7 +72,7 @@ fn row(name: &str) -> (ComparedGraph, GraphVariant) {
     use ComparedGraph::*;
     use WantedRows::*;
     type V = GraphVariant;
-    let usual = GraphVariant::default();
+    let usual = V { wanted_of_prediction: AfterLastNorm, ..V::default() };
     match name {
         "llama" | "mistral3" | "qwen2" | "qwen3moe" | "gemma" | "gemma2" | "gemma3" | "deepseek2"
         | "internlm2" | "smollm3" | "ernie4_5" | "hunyuan-dense" | "glm4moe" | "bert" | "nomic-bert" => {
@@ -95,7 +97,8 @@ fn row(name: &str) -> (ComparedGraph, GraphVariant) {
             (Recurrent, V { residual_first: [true, true], ends_with_token_norm: true, ..usual })
         }
         "qwen3next" => {
-            let next = V { wanted: AfterLastNorm, norm_first: true, ..usual };
+            let within = V { wanted_of_prediction: WithinLastLayer, ..usual };
+            let next = V { wanted: AfterLastNorm, norm_first: true, ..within };
             (Recurrent, V { repeats_keys: true, views_gates: true, ..next })
         }
         "qwen35" | "qwen35moe" => {
@@ -131,11 +134,10 @@ const RARER_FROM: u32 = 10_605;
 /// True if the compute term is the engine's own number rather than an estimate.
 pub(super) fn is_compared(of: &EngineContext<'_>, engine: EngineBuild) -> bool {
     let (model, cache) = (of.model, of.graph.cache);
-    let rolls_back = cache.rollback > 0;
+    let rolled_back = cache.rollback == 0 || matches!(model.architecture.as_str(), "qwen35" | "qwen35moe");
     let known = match row(&model.architecture).0 {
-        // The context of an attending model's prediction layers keeps more than those layers need.
-        ComparedGraph::Attending => model.hyper.nextn_layers == 0 || !rolls_back,
-        ComparedGraph::Recurrent => !rolls_back && recurrent_is_compared(model, engine),
+        ComparedGraph::Attending => true,
+        ComparedGraph::Recurrent => rolled_back && recurrent_is_compared(model, engine),
         ComparedGraph::Not => false,
     };
     let quantised_latent = model.hyper.mla.is_some() && cache.key.quantised();

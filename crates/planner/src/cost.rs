@@ -3,15 +3,15 @@
 //! Terms that do not depend on the context length are computed only once.
 
 use plimsoll_base::{Bytes, Card, CardKind, Source};
-use plimsoll_model::Model;
+use plimsoll_model::{HyperParameters, Model};
 use plimsoll_wire::cache::CacheLayout;
 
-use crate::engine_context::EngineContext;
-use crate::request::draft_wish;
-use crate::reserve::speculates;
+use crate::engine_context::{ContextLayers, EngineContext};
+use crate::request::{draft_wish, prediction_wish};
+use crate::reserve::{self, speculates};
 use crate::{
-    DepthGrowth, DeviceBytes, Flash, HostTerms, LatentAttention, PlanError, PlanRequest, PlanTerm,
-    RepackedBytes, Reserve, Terms, architecture, cache_layout, calibration, compute, kv, weights,
+    DepthGrowth, DeviceBytes, EngineQuirks, Flash, HostTerms, LatentAttention, PlanError, PlanRequest,
+    PlanTerm, RepackedBytes, Reserve, Terms, architecture, cache_layout, calibration, compute, kv, weights,
 };
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
@@ -67,27 +67,39 @@ impl<'a> PlanCalculator<'a> {
         }
         let wish = request.wish;
         let hyper = &request.model.hyper;
-        let trunk = hyper.layers.saturating_sub(hyper.nextn_layers);
-        let cached = if hyper.nextn_cached { hyper.layers } else { trunk };
+        let together = hyper.nextn_cached && !EngineQuirks::of(request).caches_apart;
         let predicts = speculates(request);
-        let drafts = predicts || request.draft.is_some();
-        // Rejected draft tokens must be taken back, so the model keeps a state for each of them.
-        let rollback = if drafts { u64::from(wish.draft_tokens) } else { 0 };
         // Prediction layers are loaded only where they draft (`src/models/qwen35moe.cpp @ b10605`).
-        let main = EngineContext::new(request, request.model, 0..cached, Some(predicts), rollback)?;
-        // The draft model has placement and cache flags of its own.
-        let draft_wish = draft_wish(wish);
-        let draft_request = PlanRequest { wish: &draft_wish, ..*request };
+        let main = ContextLayers {
+            cached: 0..if together { hyper.layers } else { hyper.trunk() },
+            computed: 0..hyper.trunk(),
+            loads_prediction: Some(predicts),
+            rollback: reserve::rollback(request),
+        };
+        let main = EngineContext::new(request, request.model, main)?;
+        let prediction = |of: &HyperParameters, loads_prediction| ContextLayers {
+            cached: if together { 0 } else { of.trunk() }..of.layers,
+            computed: of.trunk()..of.layers,
+            loads_prediction,
+            rollback: 0,
+        };
         let draft = match request.draft {
             Some(draft) => {
-                let layers = 0..draft.hyper.layers;
-                Some(EngineContext::new(&draft_request, draft, layers, Some(true), 0)?)
+                // The draft model has placement and cache flags of its own.
+                let wish = draft_wish(wish);
+                let request = PlanRequest { wish: &wish, ..*request };
+                let layers = if reserve::predicts(&request, draft) {
+                    prediction(&draft.hyper, Some(true))
+                } else {
+                    ContextLayers::whole(draft)
+                };
+                Some(EngineContext::new(&request, draft, layers)?)
             }
             None if predicts => {
-                let context = EngineContext::new(request, request.model, trunk..hyper.layers, None, 0)?;
-                // It computes its own layers alone, and keeps a cache for as many as the model's context does.
-                let layers = if hyper.nextn_cached { 0 } else { trunk }..hyper.layers;
-                Some(EngineContext { layers, ..context })
+                // Its layers lie where the model's flags put them; its cache has the types of a draft's.
+                let wish = prediction_wish(wish);
+                let own = PlanRequest { wish: &wish, ..*request };
+                Some(EngineContext::new(&own, request.model, prediction(hyper, None))?)
             }
             None => None,
         };

@@ -10,9 +10,30 @@ use crate::{
     RepackedBytes, Repacking, compute, flash, pool, repack, weights,
 };
 
+/// The layers of an engine context.
+pub(crate) struct ContextLayers {
+    /// For which a cache is reserved.
+    pub(crate) cached: Range<u32>,
+    /// Which its graph computes.
+    pub(crate) computed: Range<u32>,
+    /// Whether it loads prediction layers too; `None` for a context that loads no weights.
+    pub(crate) loads_prediction: Option<bool>,
+    /// Draft tokens whose state can be rolled back.
+    pub(crate) rollback: u64,
+}
+
+impl ContextLayers {
+    /// All layers of a model.
+    pub(crate) fn whole(model: &Model) -> Self {
+        let all = 0..model.hyper.layers;
+        Self { cached: all.clone(), computed: all, loads_prediction: Some(true), rollback: 0 }
+    }
+}
+
 /// An engine context: the model's, the draft model's, or that of the model's own prediction layers.
 pub(crate) struct EngineContext<'a> {
     pub(crate) model: &'a Model,
+    /// The layers for which a cache is reserved.
     pub(crate) layers: Range<u32>,
     pub(crate) layout: DeviceLayout,
     /// Weights that the context loads; `None` if another context of the process loads them.
@@ -26,20 +47,18 @@ pub(crate) struct EngineContext<'a> {
 }
 
 impl<'a> EngineContext<'a> {
-    /// `loads_prediction_layers` is `None` for a context that loads no weights.
     pub(crate) fn new(
         request: &PlanRequest<'_>,
         model: &'a Model,
-        layers: Range<u32>,
-        loads_prediction_layers: Option<bool>,
-        rollback: u64,
+        layers: ContextLayers,
     ) -> Result<Self, PlanError> {
+        let ContextLayers { cached, computed, loads_prediction, rollback } = layers;
         let wish = request.wish;
         let layout = DeviceLayout::new(request, model)?;
         let flash = flash::resolve(request, model, &layout)?;
         // Weights may grow by matrices that the engine computes when it loads.
         let latent = LatentAttention::of(request, model);
-        let weights = loads_prediction_layers.map(|all| {
+        let weights = loads_prediction.map(|all| {
             let mut weights = weights::weights(model, &layout, all, &Repacking::of(request, &layout));
             if let Some(latent) = latent {
                 latent.add_computed(model, &layout, &mut weights);
@@ -55,13 +74,14 @@ impl<'a> EngineContext<'a> {
             rollback,
             latent,
         };
-        let mut graph = ModelLayers::new(model, layers.clone(), &layout, cache, flash);
+        let mut graph = ModelLayers::new(model, computed, &layout, cache, flash);
         if flash.may_move(request, &graph) && !compute::attends_at_home(request, &graph) {
             graph.flash = Flash::MOVED;
         }
-        let repacked = loads_prediction_layers
+        let repacked = loads_prediction
             .map(|all| repack::repacked(request, model, &layout, all, weights::tied_output(model)));
         let repacked = repacked.unwrap_or_default();
-        Ok(Self { model, graph, matrices: pool::matrices(model, &layout), layers, weights, repacked, layout })
+        let matrices = pool::matrices(model, &layout);
+        Ok(Self { model, graph, matrices, layers: cached, weights, repacked, layout })
     }
 }

@@ -5,6 +5,7 @@
 use plimsoll_base::Bytes;
 use plimsoll_flags::ProgramKind;
 
+use crate::named::interface;
 use crate::{EngineBuild, EngineKind, PlanRequest};
 
 // Most differences lie between builds b8799 and b10605, so they share one threshold.
@@ -14,6 +15,9 @@ const RECENT: u32 = 9400;
 
 /// The newest build that the formulas were compared with.
 pub(super) const NEWEST_COMPARED: u32 = 10_605;
+
+/// First build seen that caches prediction layers in their own context alone, and keeps the operands of fused operations.
+const PREDICTS_APART: u32 = 11_063;
 
 /// The newest build seen that takes batches of tokens or of embeddings, not of both.
 const NEWEST_UNMIXED: u32 = 11_063;
@@ -51,6 +55,12 @@ pub(super) struct EngineQuirks {
     /// Idle slots stay in the cache. Newer servers save them to host memory when a request begins
     /// (`server-context.cpp: process_single_task @ b10605`); the first such build is not known.
     pub(super) keeps_idle_slots: bool,
+    /// A context caches the layers that it computes: the trunk, or the prediction layers
+    /// (`llama-model.cpp: create_memory @ b11063`). Before, most architectures' contexts cached all of both.
+    pub(super) caches_apart: bool,
+    /// What one kernel computes for experts keeps its operands until the end: their choice, and the weighted sum of their
+    /// outputs (`ggml-cuda.cu: ggml_backend_cuda_graph_optimize @ b11063`).
+    pub(super) keeps_experts: bool,
     /// The generation of the run-time pool.
     pub(super) pool: plimsoll_pool::demand::DemandRules,
 }
@@ -77,6 +87,8 @@ impl EngineQuirks {
             fuses_experts: ik && wish.fused_experts != Some(false),
             pins_norms: request.program != ProgramKind::LlamaFitParams,
             // Without a host cache there is nowhere to save an idle slot to.
+            caches_apart: since(PREDICTS_APART),
+            keeps_experts: since(PREDICTS_APART) && interface(request) != "Vulkan",
             keeps_idle_slots: !since(NEWEST_COMPARED) || wish.host_cache == Some(Bytes::ZERO),
             pool: match kind {
                 EngineKind::IkLlamaCpp => PoolEngine::Ik,

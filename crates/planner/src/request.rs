@@ -133,6 +133,12 @@ pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
     }
 }
 
+/// The flags for the context of the model's own prediction layers: the model's, with a draft's cache types
+/// (`speculative.cpp: common_base_params_to_speculative @ b11063`).
+pub(crate) fn prediction_wish(wish: &ModelParams) -> ModelParams {
+    ModelParams { cache_key: wish.draft_cache_key, cache_value: wish.draft_cache_value, ..wish.clone() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::EngineBuild;

@@ -52,8 +52,7 @@ impl Reserve {
         };
         // An embedding needs all tokens of its prompt in one micro-batch.
         let most = if wish.embeddings && server { wish.micro_batch } else { u32::MAX };
-        let drafts = request.draft.is_some() || speculates(request);
-        let draft = if drafts { u64::from(wish.draft_tokens) } else { 0 };
+        let draft = u64::from(drafted(request));
         let all_rows = wish.embeddings || wish.pooling.is_some_and(|pooling| pooling != Pooling::Each);
         let wanted = Self {
             context,
@@ -136,6 +135,50 @@ impl Reserve {
 
 /// True when the model's own prediction layers draft (`--spec-type draft-mtp`) rather than a draft model.
 pub(super) fn speculates(request: &PlanRequest<'_>) -> bool {
-    let asked = request.wish.speculation.iter().any(|kind| kind.contains("mtp"));
-    asked && request.draft.is_none() && request.model.hyper.nextn_layers > 0
+    asks(request, MTP) && request.draft.is_none() && request.model.hyper.nextn_layers > 0
+}
+
+/// True if a draft model's context computes its prediction layers alone. Without `--spec-type` the file decides
+/// (`speculative.cpp: common_speculative_types_from_gguf @ b11063`).
+pub(super) fn predicts(request: &PlanRequest<'_>, draft: &Model) -> bool {
+    let has_layer = || draft.tensors.iter().any(|tensor| tensor.role() == Some("nextn.eh_proj.weight"));
+    (asks(request, MTP) || names_no_kind(request)) && draft.hyper.nextn_layers > 0 && has_layer()
+}
+
+/// Draft tokens whose state the model keeps, to take back those that are rejected (`common.h: need_n_rs_seq @ b11063`).
+pub(super) fn rollback(request: &PlanRequest<'_>) -> u64 {
+    let keeps = request.model.hyper.recurrent.as_ref().is_some_and(|recurrent| recurrent.rolls_back);
+    let inferred = request
+        .draft
+        .filter(|_| names_no_kind(request))
+        .is_some_and(|draft| draft.architecture == "dflash" || predicts(request, draft));
+    let asked = [MTP, "draft-eagle3", "draft-dflash", "draft-dspark"].iter().any(|kind| asks(request, kind));
+    if keeps && (asked || inferred) { u64::from(request.wish.draft_tokens) } else { 0 }
+}
+
+/// Maximum tokens of a draft, of whatever kind (`speculative.cpp: common_speculative_n_max @ b11063`).
+fn drafted(request: &PlanRequest<'_>) -> u32 {
+    let (wish, ngram) = (request.wish, &request.wish.ngram_tokens);
+    let by_model = request.draft.is_some() || speculates(request);
+    let own = if by_model { wish.draft_tokens } else { 0 };
+    let tokens = |kind: &String| match kind.as_str() {
+        "ngram-simple" => ngram.simple,
+        "ngram-map-k" => ngram.map_k,
+        "ngram-map-k4v" => ngram.map_k4v,
+        "ngram-mod" => ngram.modular,
+        // A constant of the engine.
+        "ngram-cache" => 8,
+        _ => 0,
+    };
+    wish.speculation.iter().map(tokens).max().unwrap_or(0).max(own)
+}
+
+const MTP: &str = "draft-mtp";
+
+fn asks(request: &PlanRequest<'_>, kind: &str) -> bool {
+    request.wish.speculation.iter().any(|asked| asked == kind)
+}
+
+fn names_no_kind(request: &PlanRequest<'_>) -> bool {
+    request.wish.speculation.iter().all(|asked| asked == "none")
 }

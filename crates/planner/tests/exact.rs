@@ -4,6 +4,8 @@
 //! `cargo test -p plimsoll-planner --test exact -- --nocapture` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "exact/predictions.rs"]
+mod predictions;
 #[path = "exact/refusals.rs"]
 mod refusals;
 #[path = "zoo/drafted.rs"]

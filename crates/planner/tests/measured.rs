@@ -50,6 +50,9 @@ struct Total {
     after_prompt: BTreeMap<u64, u64>,
 }
 
+/// The build of the recorded engine.
+const B10605: EngineBuild = EngineBuild { build: Some(10_605), ..EngineBuild::LLAMA_CPP };
+
 fn measured() -> Measured {
     serde_json::from_str(include_str!("../../../data/measured/h200-b10605.json")).unwrap()
 }
@@ -104,7 +107,7 @@ fn every_static_row_matches_to_the_mebibyte() {
     let mut wrong = Vec::new();
     for row in &rows {
         let model = shapes::model(&row.model);
-        let plan = planned(&model, &row.args, ProgramKind::LlamaFitParams, EngineBuild::LLAMA_CPP, h200());
+        let plan = planned(&model, &row.args, ProgramKind::LlamaFitParams, B10605, h200());
         let terms = &plan.cards[0].terms;
         let pairs = [
             ("weights", row.card.model, cut(terms.weights.bytes)),
@@ -139,7 +142,7 @@ fn the_whole_process_matches() {
     let mut wrong = Vec::new();
     for row in measured().totals.into_iter().chain(measured_blind().totals) {
         let model = shapes::model(&row.model);
-        let plan = planned(&model, &row.args, ProgramKind::LlamaServer, EngineBuild::LLAMA_CPP, h200());
+        let plan = planned(&model, &row.args, ProgramKind::LlamaServer, B10605, h200());
         let (loaded, peak) = (plan.cards[0].loaded.whole_mib(), plan.cards[0].peak.whole_mib());
         let deepest = row.after_prompt.last_key_value();
         let shown = deepest.map_or("-".to_owned(), |(tokens, mib)| format!("{mib} at {tokens}"));

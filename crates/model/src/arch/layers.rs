@@ -44,6 +44,7 @@ pub(super) fn recurrent(
         state,
         attends,
         bare_norms: keys.flag("ssm.dt_b_c_rms")?.unwrap_or(false),
+        rolls_back: traits.rolls_back,
     }))
 }
 

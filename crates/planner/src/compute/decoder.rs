@@ -3,6 +3,7 @@
 //! The operations of a layer follow from its tensors, so an unknown architecture's graph can be estimated.
 
 mod layer;
+mod prediction;
 
 use super::inputs::Inputs;
 use plimsoll_model::Tensor;
@@ -42,7 +43,10 @@ impl<'a> Decoder<'a> {
     pub(super) fn new(layers: &'a ModelLayers<'a>, reserve: &'a Reserve, quirks: EngineQuirks) -> Self {
         let (cache, flash) = (layers.cache, layers.flash);
         let mut graph = layers.graph();
-        let variant = GraphVariant::of(layers.model, quirks.picks_rows_early);
+        let mut variant = GraphVariant::of(layers.model, quirks.picks_rows_early);
+        if layers.predict {
+            variant.wanted = variant.wanted_of_prediction;
+        }
         let mask = if flash.on && !quirks.casts_mask { F16 } else { F32 };
         let inputs = layers.inputs(&mut graph, reserve, if variant.images { 4 } else { 1 }, mask);
         Self {
@@ -69,6 +73,9 @@ impl<'a> Decoder<'a> {
     }
 
     pub(super) fn build(&mut self) {
+        if self.layers.predict {
+            return self.predict();
+        }
         let embedded = self.embed();
         // Gemma 3n alone has streams.
         let current = self.streams(embedded).unwrap_or_else(|| self.all_layers(embedded));
@@ -150,15 +157,8 @@ impl<'a> Decoder<'a> {
             normed = self.wanted_rows(normed);
             self.graph.node_mut(normed).output = true;
         }
-        let layers = self.layers;
-        let tied = || {
-            let (embedding, _) = layers.other("token_embd.weight")?;
-            // A copy of the embedding lies on the output's device; encoders have no logits.
-            layers.model.hyper.cached.then_some((embedding, layers.output))
-        };
         let mut result = normed;
-        if let Some((matrix, place)) = layers.other("output.weight").or_else(tied) {
-            let matrix = self.stored(matrix, place);
+        if let Some(matrix) = self.output_matrix() {
             result = self.graph.multiply(matrix, normed);
             self.graph.node_mut(result).output = true;
         }
@@ -167,6 +167,18 @@ impl<'a> Decoder<'a> {
         if let Some(pooling) = self.reserve.pooling {
             self.pool(pooling, normed);
         }
+    }
+
+    /// The matrix of the logits, which may be the embedding's.
+    fn output_matrix(&mut self) -> Option<Id> {
+        let layers = self.layers;
+        let tied = || {
+            let (embedding, _) = layers.other("token_embd.weight")?;
+            // A copy of the embedding lies on the output's device; encoders have no logits.
+            layers.model.hyper.cached.then_some((embedding, layers.output))
+        };
+        let (matrix, place) = layers.other("output.weight").or_else(tied)?;
+        Some(self.stored(matrix, place))
     }
 }
 

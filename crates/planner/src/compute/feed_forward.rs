@@ -2,6 +2,8 @@
 //!
 //! The code mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 
+use std::ops::RangeInclusive;
+
 use crate::compute::{BIAS, Decoder, I32, Id, WEIGHT};
 
 /// Roles of a dense network: up, gate, down.
@@ -10,6 +12,15 @@ const SHARED: [&str; 3] = ["ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp"];
 
 /// `LLAMA_MAX_EXPERTS`; the engine refuses more.
 const MOST_EXPERTS: u64 = 512;
+
+/// Experts of a token whose outputs one kernel weighs and sums (`ggml-cuda.cu: ggml_cuda_match_moe_weighted_reduction
+/// @ b11063`).
+const SUMMED_AT_ONCE: RangeInclusive<u64> = 2..=15;
+
+/// True if one kernel chooses of so many experts (`topk-moe.cu: ggml_cuda_should_use_topk_moe @ b11063`).
+const fn chosen_at_once(experts: u64) -> bool {
+    experts.is_power_of_two() && experts <= MOST_EXPERTS || matches!(experts, 288 | 576)
+}
 
 impl Decoder<'_> {
     /// Everything between the second norm and the residual sum.
@@ -53,22 +64,32 @@ impl Decoder<'_> {
         let Some(hyper) = &self.layers.model.hyper.experts else { return input };
         let count = u64::from(hyper.count).max(1);
         let used = u64::from(hyper.used).clamp(1, MOST_EXPERTS);
-        let (chosen, weights) = self.route(input, [count, used, tokens]);
+        let (odds, chosen, weights) = self.route(input, [count, used, tokens]);
         self.graph.expand(weights);
         let input = self.graph.view(input, [width, 1, tokens, 1]);
+        if self.quirks.keeps_experts && !self.variant.late_softmax && chosen_at_once(count) {
+            let routing = self.graph.between(odds, weights);
+            self.graph.keep(routing, input);
+        }
         let active = self.expert_activation(input, chosen);
         let Some(mut outputs) = self.expert_linear("ffn_down_exps", active, chosen) else {
             return input;
         };
+        let plain = outputs;
         outputs = self.graph.in_place(&[outputs, weights]);
         self.graph.expand(outputs);
-        self.sum_experts(outputs, used)
+        let sum = self.sum_experts(outputs, used);
+        if self.quirks.keeps_experts && SUMMED_AT_ONCE.contains(&used) {
+            self.graph.keep([plain, weights], sum);
+        }
+        sum
     }
 
-    /// The chosen experts and their weights.
-    fn route(&mut self, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id) {
+    /// The odds of all experts, the chosen ones and their weights.
+    fn route(&mut self, input: Id, [count, used, tokens]: [u64; 3]) -> (Id, Id, Id) {
         let late_softmax = self.variant.late_softmax;
         let mut odds = self.linear("ffn_gate_inp", input).unwrap_or(input);
+        let first = odds;
         if !late_softmax {
             odds = self.graph.in_place(&[odds]);
         }
@@ -97,7 +118,7 @@ impl Decoder<'_> {
         if experts.is_some_and(|experts| experts.scales_weights) {
             weights = self.graph.in_place(&[weights]);
         }
-        (chosen, weights)
+        (first, chosen, weights)
     }
 
     fn expert_activation(&mut self, input: Id, chosen: Id) -> Id {

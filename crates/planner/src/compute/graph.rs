@@ -8,7 +8,7 @@ use crate::TensorDevice;
 
 /// A tensor of the graph, by its number from 1. It is small because a node holds seven of them and the graph
 /// of a large model takes a megabyte, in which the first access to each page costs a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id(NonZeroU32);
 
 impl Id {
@@ -98,6 +98,8 @@ pub(super) struct OpGraph {
     pub(super) order: Vec<Id>,
     /// Inputs, weights and cache tensors in the order in which they are met.
     pub(super) leaves: Vec<Id>,
+    /// Tensors that stay until another is computed, though nothing reads them.
+    kept: Vec<(Id, Vec<Id>)>,
     /// Stack of [`Self::expand`], kept for its memory.
     pending: Vec<(Id, usize)>,
 }
@@ -111,6 +113,23 @@ impl OpGraph {
         self.visited.reserve(count);
         self.order.clear();
         self.leaves.clear();
+        self.kept.clear();
+    }
+
+    /// Keeps `tensors` until `until` is computed on a card.
+    pub(super) fn keep(&mut self, tensors: impl IntoIterator<Item = Id>, until: Id) {
+        self.kept.push((until, tensors.into_iter().collect()));
+    }
+
+    /// The operations and inputs made from `first` to `last`.
+    pub(super) fn between(&self, first: Id, last: Id) -> Vec<Id> {
+        let all = (first.index()..=last.index()).map(|at| Id::last(at + 1));
+        all.filter(|&id| !matches!(self.node(id).kind, OpKind::Weight(_) | OpKind::Cache(_))).collect()
+    }
+
+    pub(super) fn kept_until(&self, id: Id) -> impl Iterator<Item = Id> {
+        let kept = self.kept.binary_search_by_key(&id, |(until, _)| *until);
+        kept.ok().into_iter().flat_map(|at| self.kept[at].1.iter().copied())
     }
 
     pub(super) fn node(&self, id: Id) -> &OpNode {

@@ -43,6 +43,8 @@ pub(crate) struct ModelLayers<'a> {
     pub(crate) cache: CacheKind,
     pub(crate) flash: Flash,
     pub(super) blocks: Vec<Layer<'a>>,
+    /// These are prediction layers, of which the graph computes one.
+    pub(super) predict: bool,
     /// The device of each layer.
     layer_devices: Vec<TensorDevice>,
     /// Tensors outside of the layers.
@@ -94,10 +96,15 @@ impl<'a> ModelLayers<'a> {
                 }
             }
         }
+        let predict = model.hyper.nextn_layers > 0 && layers.start == model.hyper.trunk();
+        if predict {
+            blocks.truncate(1);
+        }
         Self {
             model,
             cache,
             flash,
+            predict,
             blocks: representative(model, blocks, all),
             layer_devices: (0..model.hyper.layers).map(|layer| layout.layer(layer)).collect(),
             others,
@@ -124,7 +131,8 @@ impl<'a> ModelLayers<'a> {
 
     pub(super) fn all_on_cards(&self) -> bool {
         let on_card = |place: &TensorDevice| *place != TensorDevice::Host;
-        on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
+        // Of the whole model, whatever part of it the graph computes (`llama-context.cpp: graph_get_cb @ b10605`).
+        on_card(&self.output) && self.layer_devices.iter().all(on_card)
     }
 
     /// True if a layer is on the host although a card could compute it.

@@ -150,7 +150,11 @@ impl Splitter<'_> {
                 }
                 self.move_sources(id, current);
             }
-            runs.push(AllocationStep::Run(id, self.places[id.index()]));
+            let place = self.places[id.index()];
+            runs.push(AllocationStep::Run(id, place));
+            if place != TensorDevice::Host {
+                runs.extend(self.graph.kept_until(id).map(AllocationStep::Keep));
+            }
         }
         self.steps.append(&mut self.inputs);
         self.steps.append(&mut runs);

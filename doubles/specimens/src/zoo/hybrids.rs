@@ -19,6 +19,8 @@ pub(super) const ROWS: &[Specimen] = &[
     Specimen("lfm2-8b", "LFM2 8B-A1B, Q4_K_M, the same with experts", Some(8340), lfm2_moe),
     Specimen("qwen35-9b", "Qwen 3.5 9B, Q4_K_M, gated delta net in three layers of four", Some(8950), qwen35),
     Specimen("qwen35-35b", "Qwen 3.5 35B-A3B, Q4_K_M, the same with experts", Some(34_661), qwen35_moe),
+    Specimen("qwen36-27b-mtp", "Qwen 3.6 27B, Q4_K_M, gated delta net, and a layer that predicts", Some(27_320), qwen36_mtp),
+    Specimen("qwen35-35b-mtp", "Qwen 3.5 35B-A3B, Q4_K_M, with experts, and a layer that predicts", Some(35_508), qwen35_moe_mtp),
 ];
 
 /// States the KV heads of the layers that attend, and 0 for the rest.
@@ -353,6 +355,45 @@ fn qwen35_mixer(sheet: &mut Sheet, sizes: Sizes, state: State, layer: u32) {
 
 const QWEN35_STATE: State = State { kernel: 4, inner: 4096, state: 128, heads: 32, groups: 16 };
 
+/// The layer after the trunk, which attends and predicts the token after next; it shares the trunk's vocabulary.
+pub(super) fn prediction_layer(sheet: &mut Sheet, sizes: Sizes) {
+    let embedding = sizes.embedding;
+    sheet.layer(sizes.layers);
+    sheet.norm("attn_norm", embedding);
+    sheet.norm("post_attention_norm", embedding);
+    sheet.attention(sizes, 2);
+    sheet.head_norms(sizes.head);
+    sheet.tensor("nextn.eh_proj.weight", MOST, &[2 * embedding, embedding]);
+    for norm in ["nextn.enorm", "nextn.hnorm", "nextn.shared_head_norm"] {
+        sheet.norm(norm, embedding);
+    }
+}
+
+fn qwen36_mtp() -> DraftHeader {
+    let sizes = Sizes {
+        layers: 64,
+        context: 262_144,
+        vocabulary: 248_320,
+        embedding: 5120,
+        feed_forward: 17_408,
+        heads: 24,
+        heads_kv: 4,
+        head: 256,
+    };
+    let state = State { kernel: 4, inner: 6144, state: 128, heads: 48, groups: 16 };
+    let all = Sizes { layers: sizes.layers + 1, ..sizes };
+    let mut sheet = qwen35_sheet("qwen35", "qwen36-27b-mtp", all, state);
+    sheet.key("nextn_predict_layers", 1_u32);
+    for layer in 0..sizes.layers {
+        sheet.layer(layer);
+        qwen35_mixer(&mut sheet, sizes, state, layer);
+        sheet.feed_forward(sizes.embedding, sizes.feed_forward, "");
+    }
+    prediction_layer(&mut sheet, sizes);
+    sheet.feed_forward(sizes.embedding, sizes.feed_forward, "");
+    sheet.draft
+}
+
 fn qwen35() -> DraftHeader {
     let sizes = Sizes {
         layers: 32,
@@ -374,6 +415,14 @@ fn qwen35() -> DraftHeader {
 }
 
 fn qwen35_moe() -> DraftHeader {
+    qwen35_moe_sheet("qwen35-35b", false)
+}
+
+fn qwen35_moe_mtp() -> DraftHeader {
+    qwen35_moe_sheet("qwen35-35b-mtp", true)
+}
+
+fn qwen35_moe_sheet(name: &str, predicts: bool) -> DraftHeader {
     const EXPERTS: u32 = 256;
     const WIDTH: u32 = 512;
     let sizes = Sizes {
@@ -386,12 +435,20 @@ fn qwen35_moe() -> DraftHeader {
         heads_kv: 2,
         head: 256,
     };
-    let mut sheet = qwen35_sheet("qwen35moe", "qwen35-35b", sizes, QWEN35_STATE);
+    let all = Sizes { layers: sizes.layers + u32::from(predicts), ..sizes };
+    let mut sheet = qwen35_sheet("qwen35moe", name, all, QWEN35_STATE);
+    if predicts {
+        sheet.key("nextn_predict_layers", 1_u32);
+    }
     sheet.expert_keys(EXPERTS, 8, WIDTH);
     sheet.key("expert_shared_feed_forward_length", WIDTH);
-    for layer in 0..sizes.layers {
-        sheet.layer(layer);
-        qwen35_mixer(&mut sheet, sizes, QWEN35_STATE, layer);
+    for layer in 0..all.layers {
+        if layer < sizes.layers {
+            sheet.layer(layer);
+            qwen35_mixer(&mut sheet, sizes, QWEN35_STATE, layer);
+        } else {
+            prediction_layer(&mut sheet, sizes);
+        }
         sheet.experts(sizes.embedding, WIDTH, EXPERTS);
         sheet.tensor("ffn_gate_inp_shexp.weight", F32, &[sizes.embedding]);
         sheet.feed_forward(sizes.embedding, WIDTH, "_shexp");

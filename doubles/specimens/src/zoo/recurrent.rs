@@ -3,11 +3,13 @@
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F32, Q8_0};
 
+use super::hybrids::prediction_layer;
 use super::{MOST, SPARED, Sheet, Sizes, Specimen};
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Specimen] = &[
     Specimen("qwen3-next", "Qwen3 Next 80B-A3B, Q4_K_M, gated delta net in three layers of four", Some(79_674), qwen3_next),
+    Specimen("qwen3-next-mtp", "Qwen3 Next 80B-A3B, Q4_K_M, the same with a layer that predicts", Some(81_300), qwen3_next_mtp),
     Specimen("mamba2", "Mamba 2 2.7B, Q4_K_M, no attention at all", Some(2702), mamba2),
     Specimen("granite-h-tiny", "Granite 4.0 H Tiny, Q4_K_M, Mamba with four layers of attention", Some(6939), granite_h_tiny),
     Specimen("mamba-3b", "Mamba 2.8B, Q4_K_M, no attention at all", Some(2768), mamba),
@@ -113,6 +115,14 @@ fn granite_h_tiny() -> DraftHeader {
 
 /// Every fourth layer attends, with gated queries; the others are gated delta nets.
 fn qwen3_next() -> DraftHeader {
+    qwen3_next_sheet("qwen3-next", false)
+}
+
+fn qwen3_next_mtp() -> DraftHeader {
+    qwen3_next_sheet("qwen3-next-mtp", true)
+}
+
+fn qwen3_next_sheet(name: &str, predicts: bool) -> DraftHeader {
     const EXPERTS: u32 = 512;
     const WIDTH: u32 = 512;
     let sizes = Sizes {
@@ -126,28 +136,41 @@ fn qwen3_next() -> DraftHeader {
         head: 256,
     };
     let state = State { kernel: 4, inner: 4096, state: 128, heads: 32, groups: 16 };
-    let mut sheet = Sheet::decoder("qwen3next", "qwen3-next", sizes, Some(SPARED));
+    let all = Sizes { layers: sizes.layers + u32::from(predicts), ..sizes };
+    let mut sheet = Sheet::decoder("qwen3next", name, all, Some(SPARED));
     let embedding = sizes.embedding;
     sheet.key("attention.head_count_kv", sizes.heads_kv);
     sheet.expert_keys(EXPERTS, 10, WIDTH);
     sheet.key("expert_shared_feed_forward_length", WIDTH);
     keys(&mut sheet, state);
-    for layer in 0..sizes.layers {
-        sheet.layer(layer);
-        sheet.norm("attn_norm", embedding);
-        sheet.norm("post_attention_norm", embedding);
-        if layer % 4 == 3 {
-            sheet.attention(sizes, 2);
-            sheet.head_norms(sizes.head);
+    if predicts {
+        sheet.key("nextn_predict_layers", 1_u32);
+    }
+    for layer in 0..all.layers {
+        if layer < sizes.layers {
+            next_mixer(&mut sheet, sizes, state, layer);
         } else {
-            delta_net(&mut sheet, embedding, state);
-            sheet.tensor("ssm_ba.weight", Q8_0, &[embedding, 2 * state.heads]);
+            prediction_layer(&mut sheet, sizes);
         }
         sheet.experts(embedding, WIDTH, EXPERTS);
         sheet.tensor("ffn_gate_inp_shexp.weight", F32, &[embedding]);
         sheet.feed_forward(embedding, WIDTH, "_shexp");
     }
     sheet.draft
+}
+
+fn next_mixer(sheet: &mut Sheet, sizes: Sizes, state: State, layer: u32) {
+    let embedding = sizes.embedding;
+    sheet.layer(layer);
+    sheet.norm("attn_norm", embedding);
+    sheet.norm("post_attention_norm", embedding);
+    if layer % 4 == 3 {
+        sheet.attention(sizes, 2);
+        sheet.head_norms(sizes.head);
+    } else {
+        delta_net(sheet, embedding, state);
+        sheet.tensor("ssm_ba.weight", Q8_0, &[embedding, 2 * state.heads]);
+    }
 }
 
 /// What gated delta nets of all versions have, but for the way to their gates.
