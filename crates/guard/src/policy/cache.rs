@@ -156,6 +156,21 @@ mod tests {
         assert_eq!(sizes[28..], [23; 36]);
     }
 
+    /// What guard printed on an H200 before the speeds were measured.
+    #[test]
+    fn measured_caches_have_as_many_positions_on_the_card() {
+        let file = include_str!("../../../../data/measured/h200-spill-depth-0.5.0.json");
+        let file: serde_json::Value = serde_json::from_str(file).unwrap();
+        let cases = file["cases"].as_array().unwrap();
+        assert_eq!(cases.len(), 6);
+        for case in cases {
+            let cache = layout(case["layout"].as_str().unwrap());
+            let room = case["card_mib"].as_u64().unwrap() * MIB;
+            let head = CacheHead::within(&cache, GRANULE, room).unwrap();
+            assert_eq!(Some(head.positions()), case["positions"].as_u64(), "{}", case["case"]);
+        }
+    }
+
     #[test]
     fn a_granule_with_a_used_position_is_on_the_card() {
         // Tensors of 3 MiB: every second one begins in the middle of a granule.
