@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(blocks.remove(77 << 9), None);
         let mut sum = 0;
         blocks.drain(|value| value % 2 == 0, |value| sum += value);
-        assert_eq!(sum, (0..10_000).step_by(2).sum());
+        assert_eq!(sum, (0..10_000).step_by(2).sum::<u64>());
         assert_eq!((blocks.find(4 << 9), blocks.find(5 << 9)), (None, Some(5)));
     }
 }
