@@ -80,6 +80,15 @@ function Depth({ depth }: { depth: Model["depth"] }) {
 function Turn({ model }: { model: Model }) {
   const outlook = model.outlook;
   if (outlook?.stops) return <>leaves: {clip(outlook.stops.text, 200)}</>;
+  if (model.state === "failed") {
+    const cause = clip(without(model.name, model.last_failure?.text ?? ""), 240);
+    return (
+      <>
+        <span class="bad">{cause}</span>
+        {model.pinned && " (pinned)"}
+      </>
+    );
+  }
   if (model.pinned) {
     return (
       <>
@@ -93,7 +102,6 @@ function Turn({ model }: { model: Model }) {
       </>
     );
   }
-  if (model.state === "failed") return <span class="bad">{clip(without(model.name, model.last_failure?.text ?? ""), 240)}</span>;
   const expires = outlook?.expires !== undefined && (
     <>
       {", at the latest in "}

@@ -39,12 +39,15 @@ struct CommandTraits {
     share: Option<&'static str>,
     /// Flags whose numbers, multiplied, are the cards that it computes on.
     cards: &'static [&'static [&'static str]],
+    /// Its start measures free memory, to size its cache or to check itself; memory that changes meanwhile makes it fail
+    /// or take a wrong amount.
+    measures_free: bool,
     /// What it takes beside that part, by its flags and on so many cards.
     beside: fn(&[String], usize) -> Option<SglangReserve>,
 }
 
 const fn row(kind: CommandKind, words: &'static [&'static str], check: &'static str) -> CommandTraits {
-    CommandTraits { kind, words, check, share: None, cards: &[], beside: |_, _| None }
+    CommandTraits { kind, words, check, share: None, cards: &[], measures_free: false, beside: |_, _| None }
 }
 
 /// Paths as each server has them: `vllm/entrypoints/openai/api_server.py`, `sglang/srt/entrypoints/http_server.py`,
@@ -54,6 +57,8 @@ const KINDS: [CommandTraits; 11] = [
         // `vllm/v1/worker/utils.py:request_memory`: it refuses to start with less, and takes no more for its cache.
         share: Some("--gpu-memory-utilization"),
         cards: &[&["--tensor-parallel-size", "-tp"], &["--pipeline-parallel-size", "-pp"]],
+        // `vllm/v1/worker/gpu_worker.py:determine_available_memory`: "Error in memory profiling".
+        measures_free: true,
         ..row(CommandKind::Vllm, &["vllm", "vllm.entrypoints.openai.api_server"], "/health")
     },
     CommandTraits {
@@ -62,6 +67,8 @@ const KINDS: [CommandTraits; 11] = [
             &["--tp-size", "--tensor-parallel-size", "--tp"],
             &["--pp-size", "--pipeline-parallel-size", "--pp"],
         ],
+        // `sglang/srt/model_executor/model_runner.py:profile_max_num_token`.
+        measures_free: true,
         // That part is for weights and cache alone.
         beside: |argv, cards| Some(SglangReserve::of(argv, cards)),
         ..row(CommandKind::Sglang, &["sglang", "sglang.launch_server"], "/health")
@@ -69,6 +76,8 @@ const KINDS: [CommandTraits; 11] = [
     CommandTraits {
         share: Some("--cuda-memory-fraction"),
         cards: &[&["--num-shard"]],
+        // `server/text_generation_server/models/flash_causal_lm.py:warmup`.
+        measures_free: true,
         ..row(CommandKind::Tgi, &["text-generation-launcher"], "/health")
     },
     row(CommandKind::Tei, &["text-embeddings-router"], "/health"),
@@ -99,6 +108,11 @@ impl CommandKind {
     /// The path that answers 200 once it is ready.
     pub fn check(self) -> &'static str {
         self.traits().check
+    }
+
+    /// True if its start measures the free memory of its cards.
+    pub fn measures_free(self) -> bool {
+        self.traits().measures_free
     }
 
     /// The way in which it frees memory while it is idle, and stays up.

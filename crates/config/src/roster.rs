@@ -182,6 +182,11 @@ impl ConfiguredModel {
         kind.freeing(argv)
     }
 
+    /// True if its engine's start measures the free memory of its cards.
+    pub fn measures_free(&self) -> bool {
+        self.command_kind().is_some_and(|(kind, _)| kind.measures_free())
+    }
+
     fn command_kind(&self) -> Option<(CommandKind, &[String])> {
         let Launch::Command { argv, .. } = &self.launch else { return None };
         Some((self.kind.or_else(|| CommandKind::of(argv))?, argv))

@@ -30,6 +30,9 @@ pub enum SchedulerEffect {
     GiveUpLoad { model: ModelId, reason: Box<Reason> },
     /// Check on a fresh connection that the engine answers. Answer with HealthChecked within two seconds.
     CheckHealth { run: RunId },
+    /// Send the engine small requests of your own: those of clients fail. Answer with Probed, in any case after half a
+    /// minute.
+    Probe { run: RunId },
     /// End an engine. Answer with Ended once its process is gone.
     Stop { run: RunId, how: Stopping },
     /// Wait until the driver has this much back from a run that ended: its last measured memory, or its claim

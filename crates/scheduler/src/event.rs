@@ -9,7 +9,9 @@ use super::depth::RequestDepth;
 use super::spec::ModelSpec;
 use super::time::{ClientId, ModelId, Moment, RequestId};
 
-/// Input from the driver. Events about runs and requests that have ended are ignored.
+/// Input from the driver. Events about runs that have ended are ignored: a task may report after its process is gone.
+/// Requests end exactly once, by an event or by a refusal, so an event for one that has ended is an
+/// [`UnknownRequest`].
 #[derive(Clone, Debug)]
 pub enum SchedulerEvent {
     /// The configuration was read, at start or again. Carries the differences to the one before.
@@ -19,17 +21,20 @@ pub enum SchedulerEvent {
     /// The client left, whether the request was waiting or in flight.
     Abandoned { request: RequestId },
     /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts
-    /// prompt and answer together, if the engine reported them.
-    Finished { request: RequestId, tokens: Option<u64> },
+    /// prompt and answer together, if the engine reported them. `failed` is an error of the engine's own, or a broken
+    /// answer.
+    Finished { request: RequestId, tokens: Option<u64>, failed: bool },
     /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine ended in the meantime.
     DepthMeasured { request: RequestId, run: RunId, depth: Option<RequestDepth> },
     /// A check of the model's files, without a request, found that it cannot run. The reason is shown until a
     /// client requests the model.
     ForecastFailed { model: ModelId, reason: Reason },
     /// The engine closed the connection before the client saw a byte of the answer.
-    Bounced { request: RequestId, client: ClientId },
+    Bounced { request: RequestId },
     /// The answer to [`super::SchedulerEffect::CheckHealth`].
     HealthChecked { run: RunId, health: Health },
+    /// The answer to [`super::SchedulerEffect::Probe`].
+    Probed { run: RunId, outcome: ProbeOutcome },
     /// The answer to [`super::SchedulerEffect::Survey`]; or a new need of a model that waits for room.
     Surveyed { model: ModelId, result: Result<Arc<dyn MemoryModel>, Reason> },
     /// The engine is still loading. `measured` progress (a percentage) restarts the load timeout; mere output
@@ -80,6 +85,11 @@ pub enum SchedulerEvent {
     Shutdown,
 }
 
+/// Error: an event for a request that has ended, or that was not sent to a run. It changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event for request {}, which has ended or is at no engine", .0.0)]
+pub struct UnknownRequest(pub RequestId);
+
 /// Difference between a model's old and new configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigChange {
@@ -89,6 +99,15 @@ pub enum ConfigChange {
     /// Only the terms of admission changed: the run continues under the new ones.
     Retuned(ModelSpec),
     Removed,
+}
+
+/// Result of a probe: small requests of the driver's own, sent while requests of clients fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeOutcome {
+    /// A request was answered, an answer to a client went on meanwhile, or nothing was proven.
+    Lives,
+    /// Each request failed, and no client was sent a byte of an answer meanwhile.
+    Fails,
 }
 
 /// Result of a health check over a new connection.

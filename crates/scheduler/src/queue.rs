@@ -127,6 +127,9 @@ impl Queue {
         if let Some(request) = self.requests.get_mut(&id) {
             // From here on the engine decides how long it takes; the deadline is for waiting only.
             request.place = RequestPlace::Sent(run);
+            // Sent while it was measured, because this run's memory does not grow. If the run drops it, its depth may
+            // matter at the next one.
+            request.measuring = false;
             self.deadlines.remove(&(request.deadline, id));
         }
         Some(id)

@@ -21,8 +21,8 @@ use plimsoll_base::{Bytes, CardId, MemoryModel, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
-use super::event::SchedulerEvent;
-use super::models::ModelTable;
+use super::event::{SchedulerEvent, UnknownRequest};
+use super::models::{ModelTable, RunState};
 use super::placements::Placements;
 use super::queue::{Queue, RequestState};
 use super::runs::Runs;
@@ -32,6 +32,15 @@ use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf,
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
 use crate::place::Ledger;
+
+/// Times of a shutdown.
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    /// Engines that still answer are stopped then.
+    cut_off: Moment,
+    /// Engines that have not ended by then are killed.
+    end: Moment,
+}
 
 // Each part keeps its own invariants (`ModelTable`, `Queue`, `Runs`, `Placements`, `Clock`). `StateRef` gives
 // read-only access.
@@ -62,7 +71,7 @@ use crate::place::Ledger;
 /// let (now, model, request) = (Moment::START, ModelId(0), RequestId(0));
 /// let mut tell = |event| {
 ///     let mut effects = Vec::new();
-///     scheduler.on_event(now, event, &mut effects);
+///     scheduler.on_event(now, event, &mut effects).expect("each event is about a request that lives");
 ///     effects.retain(|effect| !matches!(effect, SchedulerEffect::StateChanged { .. } | SchedulerEffect::WakeAt(_)));
 ///     effects
 /// };
@@ -80,7 +89,7 @@ use crate::place::Ledger;
 ///
 /// let run = *run;
 /// assert_eq!(tell(SchedulerEvent::Ready { run }), [SchedulerEffect::Dispatch { request, run }]);
-/// assert_eq!(tell(SchedulerEvent::Finished { request, tokens: None }), []);
+/// assert_eq!(tell(SchedulerEvent::Finished { request, tokens: None, failed: false }), []);
 ///
 /// assert_eq!(tell(SchedulerEvent::UnloadWanted { model }), [SchedulerEffect::Stop { run, how: Stopping::Graceful }]);
 /// let effects = tell(SchedulerEvent::Ended { run, end: End::Expected });
@@ -97,8 +106,8 @@ pub struct Scheduler {
     budgets: BudgetRequests,
     yielding: Yielding,
     clock: Clock,
-    /// The end of the drain time, once shutdown has begun.
-    closing: Option<Moment>,
+    /// The times of a shutdown, once it has begun.
+    closing: Option<Closing>,
     drained: bool,
     /// No run ends for being idle.
     holds_idle: bool,
@@ -126,11 +135,16 @@ impl Scheduler {
     }
 
     /// Takes an event and appends the actions that follow from it to `effects`.
-    pub fn on_event(&mut self, now: Moment, event: SchedulerEvent, effects: &mut Vec<SchedulerEffect>) {
+    pub fn on_event(
+        &mut self,
+        now: Moment,
+        event: SchedulerEvent,
+        effects: &mut Vec<SchedulerEffect>,
+    ) -> Result<(), UnknownRequest> {
         self.clock.advance(now);
         // The caller's vector is used, so that the fast path allocates nothing.
         std::mem::swap(&mut self.effects, effects);
-        self.handle(event);
+        let handled = self.handle(event);
         self.give_way();
         if self.placements.is_dirty() {
             self.make_room();
@@ -140,20 +154,26 @@ impl Scheduler {
         let shown = &mut self.effects;
         self.models.report_states(|model, state| shown.push(SchedulerEffect::StateChanged { model, state }));
         std::mem::swap(&mut self.effects, effects);
+        handled
     }
 
-    fn handle(&mut self, event: SchedulerEvent) {
+    fn handle(&mut self, event: SchedulerEvent) -> Result<(), UnknownRequest> {
         match event {
             SchedulerEvent::Arrived { request, model, client, priority, deadline } => {
                 let arrived = self.clock.now();
                 self.arrived(request, RequestState::new(model, client, priority, arrived, deadline))
             }
-            SchedulerEvent::Finished { request, tokens } => self.finished(request, tokens),
-            SchedulerEvent::Abandoned { request } => self.over(request, None),
-            SchedulerEvent::DepthMeasured { request, run, depth } => self.depth_measured(request, run, depth),
+            SchedulerEvent::Finished { request, tokens, failed } => {
+                return self.finished(request, tokens, failed);
+            }
+            SchedulerEvent::Abandoned { request } => return self.over(request, None),
+            SchedulerEvent::DepthMeasured { request, run, depth } => {
+                return self.depth_measured(request, run, depth);
+            }
             SchedulerEvent::ForecastFailed { model, reason } => self.forecast_failed(model, reason),
-            SchedulerEvent::Bounced { request, client } => self.bounced(request, client),
+            SchedulerEvent::Bounced { request } => return self.bounced(request),
             SchedulerEvent::HealthChecked { run, health } => self.health_checked(run, health),
+            SchedulerEvent::Probed { run, outcome } => self.probed(run, outcome),
             SchedulerEvent::Configured(changes) => self.configured(changes),
             SchedulerEvent::Surveyed { model, result } => self.surveyed(model, result),
             SchedulerEvent::Progressed { run, measured } => self.progressed(run, measured),
@@ -178,6 +198,7 @@ impl Scheduler {
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }
+        Ok(())
     }
 
     /// The ledger, for reports and audits.
@@ -205,7 +226,8 @@ impl Scheduler {
     pub fn what_if_kept_free(&self, card: &CardId, bytes: Bytes, now: Moment) -> WhatIfKeptFree {
         let mut dry = self.clone();
         let order = SchedulerEvent::YieldWanted { card: card.clone(), bytes, until: Moment::NEVER };
-        dry.on_event(now, order, &mut Vec::new());
+        // No request is named in it.
+        let _ = dry.on_event(now, order, &mut Vec::new());
         let leaving: Vec<RunId> = dry.yielding.on(card).collect();
         let given: Bytes = leaving.iter().map(|run| dry.state().held_by(*run, card)).sum();
         let lacks = dry.ledger().account(card).map_or(Bytes::ZERO, |account| account.overdrawn());
@@ -216,6 +238,14 @@ impl Scheduler {
     /// What may happen to each model next.
     pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
         self.at(now).outlook()
+    }
+
+    /// True while the start of an engine measures the free memory of one of these cards.
+    pub fn is_measured(&self, cards: &[CardId]) -> bool {
+        let measures = |run: &RunState| {
+            run.is_loading() && run.measures_free && run.placement.cards().any(|card| cards.contains(card))
+        };
+        self.models.running().any(|(_, _, run)| measures(run))
     }
 
     /// The run that is sent a request of the model as soon as it arrives; `None` if it may have to wait.

@@ -32,6 +32,8 @@ pub struct ModelSpec {
     /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim
     /// stays as granted.
     pub by_depth: bool,
+    /// Its engine measures free memory while it starts, and fails or takes a wrong amount if that changes meanwhile.
+    pub measures_free: bool,
     /// Load at start, if it fits without stopping another model.
     pub preload: bool,
 }
@@ -52,6 +54,7 @@ impl ModelSpec {
             load_timeout: Duration::from_secs(120),
             stop_timeout: Duration::from_secs(10),
             by_depth: true,
+            measures_free: false,
             preload: false,
         }
     }
@@ -66,7 +69,7 @@ pub struct SchedulerSettings {
     /// Time that a queued model waits before its victims' traffic is cut, and time that a busy new model is
     /// protected before it can be a victim itself.
     pub patience: Duration,
-    /// Time that requests in flight may take to finish at shutdown.
+    /// Time that a shutdown takes at most. Requests in flight may finish until shortly before its end.
     pub drain: Duration,
     /// Maximum number of waiting requests of one model; more are refused.
     pub queue: usize,

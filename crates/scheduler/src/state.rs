@@ -7,6 +7,7 @@ pub(crate) mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
 mod hold;
+mod measuring;
 mod obstacle;
 mod outlook;
 mod slack;

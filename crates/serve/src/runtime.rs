@@ -8,6 +8,7 @@ mod admission;
 mod answer_tally;
 mod board;
 mod downloads;
+mod event_queue;
 mod extension;
 mod fixed_port;
 mod forecast;
@@ -21,10 +22,12 @@ pub(crate) mod model_files;
 mod needs;
 mod operator_log;
 mod private_folder;
+mod probe;
 mod read_ahead;
 mod registry;
 mod reload;
 mod request_log;
+mod requests;
 mod run;
 mod service;
 mod slots;
@@ -51,18 +54,19 @@ use plimsoll_probe::{Reading, Sampler};
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_scheduler::{
     ModelId, ModelState, Moment, RequestId, RunId, Scheduler, SchedulerEffect, SchedulerEvent,
-    SchedulerSnapshot,
+    SchedulerSnapshot, UnknownRequest,
 };
 use serde_json::Value;
-use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 
-use self::admission::AdmissionAnswer;
 use self::board::{Board, Webhook};
 use self::downloads::Downloads;
+use self::event_queue::EventQueue;
 use self::operator_log::OperatorLog;
 use self::read_ahead::ReadAheads;
 use self::registry::ModelRegistry;
 use self::request_log::RequestCounts;
+use self::requests::{AdmissionAnswer, RequestTable};
 use self::slots::WarmSlots;
 use self::status::ModelStatuses;
 use self::traces::Traces;
@@ -160,6 +164,8 @@ pub(crate) struct Runtime {
     /// The last reading of the cards.
     reading: RefCell<Reading>,
     state: RefCell<SchedulerState>,
+    event_queue: EventQueue<(Moment, SchedulerEvent)>,
+    requests: RequestTable,
     /// Empty memory for the effects of the next event.
     effects: Cell<Vec<SchedulerEffect>>,
     pub(crate) statuses: ModelStatuses,
@@ -193,12 +199,10 @@ pub(crate) struct Runtime {
     forecasting: tokio::sync::Mutex<()>,
 }
 
-/// The scheduler, with the models, runs and requests that its numbers refer to.
+/// The scheduler, with the models and runs that its numbers refer to.
 struct SchedulerState {
     scheduler: Scheduler,
     registry: ModelRegistry,
-    /// Requests that the scheduler has not answered yet.
-    waiting: IdMap<RequestId, oneshot::Sender<AdmissionAnswer>>,
     runs: IdMap<RunId, Rc<EngineRun>>,
 }
 
@@ -213,7 +217,6 @@ impl Runtime {
         let state = SchedulerState {
             scheduler: Scheduler::new(settings.scheduler.clone()),
             registry: ModelRegistry::default(),
-            waiting: IdMap::default(),
             runs: IdMap::default(),
         };
         let slots = WarmSlots::new(settings.warm, settings.engine_user.is_some());
@@ -232,6 +235,8 @@ impl Runtime {
             reloading: Mutex::default(),
             reading: RefCell::default(),
             state: RefCell::new(state),
+            event_queue: EventQueue::default(),
+            requests: RequestTable::default(),
             effects: Cell::default(),
             statuses: ModelStatuses::default(),
             extensions,
@@ -291,11 +296,20 @@ impl Runtime {
 
     /// The same at a time that the caller has just read.
     fn submit_at(&self, now: Moment, event: SchedulerEvent) {
+        self.event_queue.submit((now, event), |(now, event)| self.handle(now, event));
+    }
+
+    fn handle(&self, now: Moment, event: SchedulerEvent) {
         let mut effects = self.effects.take();
         let mut state = self.state.borrow_mut();
-        state.scheduler.on_event(now, event, &mut effects);
+        if let SchedulerEvent::Ended { run, .. } = &event {
+            // In the same moment for both, so that the scheduler names no run that is not there.
+            state.runs.remove(run);
+        }
+        let handled = state.scheduler.on_event(now, event, &mut effects);
         // Effects look up runs and models themselves.
         drop(state);
+        self.report_stray(handled);
         let runtime = self.me();
         for mut effect in effects.drain(..) {
             self.name_holders_in(&mut effect);
@@ -314,8 +328,7 @@ impl Runtime {
         self.board.touch();
     }
 
-    /// Carries out one effect. It never submits an event itself, because effects would then be carried out in
-    /// the wrong order; events come back from tasks.
+    /// Carries out one effect. An event that this leads to is handled after all effects of the present one.
     fn carry_out(&self, effect: &SchedulerEffect) {
         self.log_effect(effect);
         match effect {
@@ -344,6 +357,7 @@ impl Runtime {
                 spawn_local(run::live(self.me(), run));
             }
             SchedulerEffect::CheckHealth { run } => drop(spawn_local(health::check(self.me(), *run))),
+            SchedulerEffect::Probe { run } => drop(spawn_local(probe::probe(self.me(), *run))),
             SchedulerEffect::Stop { run, how } => {
                 if let Some(run) = self.run(*run) {
                     run.stop(*how);
@@ -380,7 +394,10 @@ impl Runtime {
         let runtime = self.me();
         spawn_local(async move {
             run.wake().await;
-            runtime.answer(request, AdmissionAnswer::Go(run));
+            // The client may have left meanwhile.
+            if runtime.requests.is_open(request) {
+                runtime.answer(request, AdmissionAnswer::Go(run));
+            }
         });
     }
 
@@ -408,12 +425,15 @@ impl Runtime {
         self.state.borrow().scheduler.snapshot(self.now())
     }
 
-    /// Answers a request, unless its client has left.
+    /// Tells a client what the scheduler says of its request.
     fn answer(&self, request: RequestId, answer: AdmissionAnswer) {
-        let waiting = self.state.borrow_mut().waiting.remove(&request);
-        if let Some(waiting) = waiting {
-            // The receiver is gone if the client left in this moment; its ticket reports that.
-            let _ = waiting.send(answer);
+        self.report_stray(self.requests.tell(request, answer));
+    }
+
+    /// Reports a request that one side thinks has ended and the other does not.
+    fn report_stray(&self, handled: Result<(), UnknownRequest>) {
+        if let Err(stray) = handled {
+            tracing::error!("a bug in plimsoll: {stray}");
         }
     }
 

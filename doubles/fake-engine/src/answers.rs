@@ -11,6 +11,9 @@ use crate::args::Args;
 
 pub(crate) const LOADING: &str =
     r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#;
+/// llama-server, once its backend answers every graph with an error (`server-context.cpp: update_slots @ b11063`).
+pub(crate) const COMPUTE_ERROR: &str =
+    r#"{"error":{"message":"Compute error.","type":"server_error","code":500}}"#;
 pub(crate) const INVALID_KEY: &str =
     r#"{"error":{"message":"Invalid API Key","type":"authentication_error","code":401}}"#;
 pub(crate) const NOT_FOUND: &str =

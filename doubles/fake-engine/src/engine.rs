@@ -37,6 +37,7 @@ pub(crate) struct Engine {
     pub(crate) idle: Notify,
     /// The thread that computes waits for a debugger.
     pub(crate) hangs: Cell<bool>,
+    poisoned: Cell<bool>,
     /// Requests that it works on at once; the others wait. None for no limit.
     pub(crate) slots: Option<Semaphore>,
     pub(crate) cache: PromptCache,
@@ -148,10 +149,35 @@ impl Engine {
         let signature = format!(r#"{{"model":{model},"port":{port},"pid":{pid}}}"#);
         let slots = (args.script.slots > 0).then(|| Semaphore::new(args.script.slots));
         let (booking, stats, idle) = (OnceCell::new(), Stats::default(), Notify::new());
-        let hangs = Cell::new(false);
+        let (hangs, poisoned) = (Cell::new(false), Cell::new(false));
         let cache = PromptCache::default();
         let process = answers::process();
-        Self { args, port, pid, process, model, signature, booking, stats, idle, hangs, slots, cache }
+        Self {
+            args,
+            port,
+            pid,
+            process,
+            model,
+            signature,
+            booking,
+            stats,
+            idle,
+            hangs,
+            poisoned,
+            slots,
+            cache,
+        }
+    }
+
+    /// True once the script's error that stays is there.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        if let Some(Fault::Poisoned { after, .. }) = self.args.script.fail
+            && !self.poisoned.get()
+            && self.stats.begun.get() >= after
+        {
+            self.poisoned.set(self.args.script.strikes());
+        }
+        self.poisoned.get()
     }
 
     /// Lets the requests in flight finish, then takes as long as the script says.

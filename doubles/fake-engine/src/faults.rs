@@ -67,6 +67,13 @@ pub(crate) enum Fault {
         torn: bool,
     },
     HangMidRequest,
+    /// After so many answers, each request is answered with an error, or its connection is closed; `/health` is well.
+    Poisoned {
+        after: u64,
+        drops: bool,
+    },
+    /// Answers each request deeper than this many tokens with an error, before it has a slot, and serves all others.
+    ErrorAtDepth(u64),
     /// Closes the connection of each request deeper than this many tokens, and serves all others.
     DropAtDepth(u64),
     PortTaken,
@@ -194,6 +201,8 @@ impl Fault {
                 Self::CrashMidStream { events: parse(value()?)?, torn: value() == Some("torn") }
             }
             "drop_at_depth" => Self::DropAtDepth(parse(value()?)?),
+            "error_at_depth" => Self::ErrorAtDepth(parse(value()?)?),
+            "poisoned" => Self::Poisoned { after: parse(value()?)?, drops: value() == Some("drops") },
             "hang_mid_request" => Self::HangMidRequest,
             "port_taken" => Self::PortTaken,
             _ => return None,
@@ -245,6 +254,10 @@ mod tests {
     fn faults_carry_their_operands() {
         assert_eq!(script("fail=oom_at_depth=9").unwrap().fail, Some(Fault::OomAtDepth(9)));
         assert_eq!(script("fail=signal_at_load:KILL").unwrap().fail, Some(Fault::SignalAtLoad(Signal::KILL)));
+        assert_eq!(
+            script("fail=poisoned:2:drops").unwrap().fail,
+            Some(Fault::Poisoned { after: 2, drops: true })
+        );
         let torn = Fault::CrashMidStream { events: 2, torn: true };
         assert_eq!(script("fail=crash_mid_stream:2:torn").unwrap().fail, Some(torn));
     }

@@ -147,6 +147,9 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
         path if path.starts_with("/slots/") => return act(engine, connection, request).await,
         _ => return post_plain(engine, connection, request, tokens).await,
     };
+    if matches!(engine.args.script.fail, Some(Fault::ErrorAtDepth(most)) if tokens > most) {
+        return fail(connection, false).await;
+    }
     let _dive = Dive::start(engine, tokens).await;
     if !engine.args.script.prompt.is_zero() {
         let time = engine.cache.compute(&request.body, engine.args.script.prompt);
@@ -246,6 +249,9 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
     if !script.delay.is_zero() {
         unless_gone(connection, sleep(script.delay)).await?;
     }
+    if engine.is_poisoned() {
+        return fail(connection, matches!(script.fail, Some(Fault::Poisoned { drops: true, .. }))).await;
+    }
     match script.fail {
         Some(Fault::OomAtDepth(most)) if tokens > most && script.strikes() => abort(engine, connection).await,
         Some(Fault::HangMidRequest) if script.strikes() => {
@@ -254,6 +260,14 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
         Some(Fault::DropAtDepth(most)) if tokens > most => Err(io::ErrorKind::ConnectionAborted.into()),
         _ => Ok(()),
     }
+}
+
+/// Ends a request without what was asked for.
+async fn fail(connection: &mut Connection, drops: bool) -> io::Result<()> {
+    if !drops {
+        connection.answer(500, JSON, answers::COMPUTE_ERROR, false).await?;
+    }
+    Err(io::ErrorKind::ConnectionAborted.into())
 }
 
 /// Aborts as ggml does, and ends or hangs as the script says.

@@ -171,8 +171,8 @@ pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
             if asked.as_ref().is_err_and(|error| error.has_code("model_not_running")) {
                 return done(format_args!("{model} is not loaded"));
             }
-            asked?;
-            done(format_args!("{model} will be unloaded once its current answers are finished"))
+            let note = asked?["note"].as_str().map_or_else(String::new, |note| format!("; {note}"));
+            done(format_args!("{model} will be unloaded once its current answers are finished{note}"))
         }
         None => {
             arguments.server.ask(Method::POST, "/api/models/unload", &Value::Null)?;

@@ -66,10 +66,9 @@ pub(super) struct Serve {
     /// The most models that are loaded at a time, whatever memory is free, as with `--models-max`. Default: `0`, memory
     /// alone limits them.
     pub(super) models_max: Option<usize>,
-    /// Time for which a loaded model may keep another model waiting before it stops accepting requests, e.g.
-    /// `10s`.
+    /// Time for which a loaded model may keep another model waiting before it stops accepting requests. Default: `5s`.
     pub(super) patience: Option<Length>,
-    /// Longest wait of a request in the queue, e.g. `10m`.
+    /// Longest wait of a request in the queue. Default: `10m`.
     pub(super) wait: Option<Length>,
     /// Time after which a streaming request that waits for its model gets status 200 and a comment, and time
     /// between two comments; with `0`, it gets the status of its answer. Default: `5s`.
@@ -210,7 +209,7 @@ pub(super) struct ModelTable {
     pub(super) preload: bool,
     /// The model is served, but not shown in the list of models.
     pub(super) unlisted: bool,
-    /// Concurrent requests.
+    /// Requests that the engine gets at a time; more wait in the server. Default: no limit.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) concurrency: Option<NonZeroU32>,
     /// Hosts of a fleet that may serve the model at a time. A further one loads it when a request comes while each has four
@@ -223,12 +222,12 @@ pub(super) struct ModelTable {
     /// Requests after which the engine ends and is started anew, against memory that an engine loses over time.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) max_requests: Option<NonZeroU32>,
-    /// Longest time for loading the model, e.g. `10m`.
+    /// Time that a load may go on without progress; an engine that only prints lines has ten times as long. Default: `120s`.
     pub(super) load_timeout: Option<Length>,
     /// With `warm` under `[serve]`: the model's prompts are saved too. Default: true.
     #[serde(default = "yes")]
     pub(super) warm: bool,
-    /// Time that the engine has to exit before it is killed, e.g. `10s`.
+    /// Time that the engine has to exit before it is killed. Default: `10s`.
     pub(super) stop_timeout: Option<Length>,
     /// The model's name in requests to the program, if it differs from the name here.
     pub(super) upstream_name: Option<String>,

@@ -32,6 +32,7 @@ mod nobody;
 mod operator;
 mod orders;
 mod ports;
+mod probed;
 mod read_ahead;
 #[path = "../pages/real.rs"]
 mod real;

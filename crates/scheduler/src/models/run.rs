@@ -9,13 +9,12 @@ use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId, Share}
 use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
 use crate::occupancy::Occupancy;
-use crate::time::{ClientId, Moment, RequestId};
+use crate::time::{Moment, RequestId};
 
 /// A load that shows progress only by log output is ended after this many load timeouts.
 const TALK_LIMIT: u32 = 10;
-/// Clients in a row that must go without an answer before a run is suspect although its health check
-/// succeeds.
-const SUSPECT_CLIENTS: usize = 3;
+/// Time between two probes of a run.
+const PROBE_PAUSE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(crate) struct RunState {
@@ -49,6 +48,8 @@ pub(crate) struct RunState {
     pub(crate) preloaded: bool,
     /// Port that its engine always listens on.
     pub(crate) port: Option<u16>,
+    /// Its engine measures free memory while it loads.
+    pub(crate) measures_free: bool,
     pub(crate) started: Moment,
     pub(crate) ready_at: Option<Moment>,
     /// The cards when it was started.
@@ -56,8 +57,7 @@ pub(crate) struct RunState {
     pub(crate) load_check: Vec<LoadCheck>,
     /// Requests that wait for the result of a health check.
     held: Vec<RequestId>,
-    /// Clients in a row that got no answer.
-    unanswered: Vec<ClientId>,
+    probe: RunProbe,
 }
 
 /// Memory figures of one card when the run was started.
@@ -94,6 +94,16 @@ pub(crate) enum RunSleep {
     Asleep,
     /// Another process has memory of its claim, so that the next request may not wake it.
     Lent,
+}
+
+/// Small requests of the driver's own that show whether the run answers at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunProbe {
+    /// A failed request starts one, from this time on.
+    Allowed {
+        from: Moment,
+    },
+    UnderWay,
 }
 
 /// Cause of a drain.
@@ -154,12 +164,13 @@ impl RunState {
             killed_for: None,
             preloaded: false,
             port: None,
+            measures_free: false,
             started: Moment::START,
             ready_at: None,
             start: Vec::new(),
             load_check: Vec::new(),
             held: Vec::new(),
-            unanswered: Vec::new(),
+            probe: RunProbe::Allowed { from: Moment::START },
         }
     }
 
@@ -267,25 +278,25 @@ impl RunState {
     }
 
     /// Takes a request that got no answer. Returns true if a health check has to be started.
-    pub(crate) fn unanswered(&mut self, request: RequestId, client: ClientId) -> bool {
-        // A client that repeats a malformed request proves nothing about the engine.
-        if !self.unanswered.contains(&client) {
-            self.unanswered.push(client);
-        }
+    pub(crate) fn unanswered(&mut self, request: RequestId) -> bool {
         self.held.push(request);
         // One check answers for all requests that wait for it.
         self.held.len() == 1
     }
 
-    /// Takes a complete answer, which proves the engine alive.
-    pub(crate) fn answered(&mut self) {
-        self.unanswered.clear();
+    /// Begins a probe; false if none may begin now.
+    pub(crate) fn begin_probe(&mut self, now: Moment) -> bool {
+        let begins = matches!(self.probe, RunProbe::Allowed { from } if from <= now)
+            && self.is_ready()
+            && self.suspect.is_none();
+        if begins {
+            self.probe = RunProbe::UnderWay;
+        }
+        begins
     }
 
-    /// True if so many clients in a row got no answer that a successful health check proves nothing: in
-    /// llama.cpp #13281, `/health` answers while the slots hang.
-    pub(crate) fn fails_everybody(&self) -> bool {
-        self.unanswered.len() >= SUSPECT_CLIENTS
+    pub(crate) fn end_probe(&mut self, now: Moment) {
+        self.probe = RunProbe::Allowed { from: now + PROBE_PAUSE };
     }
 
     /// True while its health is checked, or after it has failed.

@@ -14,7 +14,7 @@ use crate::occupancy::Occupancy;
 use crate::place::DemandCache;
 use crate::queue::RequestLine;
 use crate::spec::ModelSpec;
-use crate::time::Moment;
+use crate::time::{ModelId, Moment};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ModelSlot {
@@ -102,6 +102,8 @@ pub(crate) enum RoomObstacle {
     Unread,
     /// Memory that is kept free on these cards for a time, and memory of these runs: it needs all of that.
     Held { kept: Vec<CardId>, runs: Vec<RunId> },
+    /// A start measures the free memory of its cards, or will: of this model, where one is to be named.
+    Motion { of: Option<ModelId> },
     /// Models before it get the memory.
     Turn,
     /// Other requests of the model itself.

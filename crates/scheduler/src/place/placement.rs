@@ -84,6 +84,7 @@ pub struct Reservations {
     shares: Vec<Share>,
     runs: usize,
     ports: Vec<u16>,
+    calm: Vec<CardId>,
 }
 
 impl Reservations {
@@ -104,6 +105,16 @@ impl Reservations {
     /// Reserves the port of a model.
     pub fn reserve_port(&mut self, port: Option<u16>) {
         self.ports.extend(port);
+    }
+
+    /// Lets nothing start on these cards, because a model waits for them to be calm.
+    pub(crate) fn keep_calm(&mut self, placement: &Placement) {
+        self.calm.extend(placement.cards().cloned());
+    }
+
+    /// True if a model that comes before waits for one of these cards to be calm.
+    pub(crate) fn is_kept_calm(&self, placement: &Placement) -> bool {
+        placement.cards().any(|card| self.calm.contains(card))
     }
 
     pub(crate) fn on(&self, card: &CardId) -> Bytes {

@@ -3,14 +3,17 @@
 
 use std::time::Duration;
 
-use super::Scheduler;
+use super::{Closing, Scheduler};
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::event::ConfigChange;
 use crate::failures::FailureRecord;
-use crate::models::{ModelSlot, PartingCause, RequestedState};
+use crate::models::{ModelSlot, PartingCause, RequestedState, RunPhase};
 use crate::refusal;
 use crate::spec::ModelSpec;
 use crate::time::{ModelId, Moment};
+
+/// Part of a shutdown's time in which engines end by themselves, after the last answers.
+const END_WITHIN: Duration = Duration::from_secs(5);
 
 impl Scheduler {
     pub(super) fn configured(&mut self, changes: Vec<(ModelId, ConfigChange)>) {
@@ -134,9 +137,21 @@ impl Scheduler {
         if self.closing.is_some() {
             return;
         }
-        let end = self.clock.now() + self.settings.drain;
-        self.closing = Some(end);
-        self.arm(end);
+        let (now, whole) = (self.clock.now(), self.settings.drain);
+        let closing =
+            Closing { cut_off: now + whole.saturating_sub(END_WITHIN.min(whole / 2)), end: now + whole };
+        self.closing = Some(closing);
+        self.arm(closing.cut_off);
+        for id in self.models.ids() {
+            // One that was told to stop before may have had more time than the shutdown has.
+            if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut())
+                && let RunPhase::Stopping { until } = &mut run.phase
+            {
+                *until = closing.end.min(*until);
+                let until = *until;
+                self.arm(until);
+            }
+        }
         for id in self.models.ids() {
             self.withdraw(id, &refusal::shutting_down(), PartingCause::Hand);
             // A survey under way will be ignored, so its model would be shown as queued for ever.

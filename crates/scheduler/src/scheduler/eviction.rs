@@ -87,7 +87,20 @@ impl Scheduler {
         self.set_obstacle(id, obstacle);
         let RoomVerdict { verdict, barred, .. } = found;
         let pressing = self.models.get(id).is_some_and(ModelSlot::pressing);
+        let is_calm = match &verdict {
+            PlacementVerdict::Fits(placement) => self.state().in_motion(id, placement, reserved).is_none(),
+            _ => true,
+        };
         match verdict {
+            PlacementVerdict::Fits(placement) if !is_calm => {
+                // Those that come after it would keep its cards in motion.
+                if self.models.get(id).is_some_and(|slot| slot.spec.measures_free) {
+                    reserved.keep_calm(&placement);
+                }
+                reserved.reserve(&placement, &barred, self.ledger());
+                reserved.reserve_run(&barred);
+                reserved.reserve_port(self.models.get(id).and_then(|slot| slot.spec.port));
+            }
             PlacementVerdict::Fits(placement)
                 if barred.is_empty() && (!StateRef::needs_reading(&placement) || self.has_reading()) =>
             {
@@ -147,6 +160,10 @@ impl Scheduler {
             PlacementVerdict::FitsAfter { .. } | PlacementVerdict::WaitsFor { .. } => true,
             PlacementVerdict::Never(never) => never.crowded_out,
         };
+        if could_help && self.models.running().any(|(_, _, run)| run.is_loading() && run.measures_free) {
+            // What neighbours free now would lead its engine astray; the search goes on when it is ready.
+            return self.settings.asks;
+        }
         let asks = self.settings.asks && could_help;
         let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) else {
             return false;

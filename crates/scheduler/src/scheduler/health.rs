@@ -1,34 +1,58 @@
-//! Requests that an engine left without an answer, and the health checks that follow.
+//! Requests that an engine failed to answer, and the checks that follow.
 //!
 //! A closed connection may mean a dead engine or one failed request, so a health check over a new connection
-//! decides.
+//! decides about the request. Whether the engine is to be replaced is decided by a probe: small requests of our own.
 
 use plimsoll_base::RunId;
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
-use crate::event::Health;
+use crate::event::{Health, ProbeOutcome, UnknownRequest};
 use crate::refusal;
-use crate::time::{ClientId, ModelId, RequestId};
+use crate::time::{ModelId, RequestId};
 
 impl Scheduler {
-    pub(super) fn bounced(&mut self, id: RequestId, client: ClientId) {
-        let Some((request, run_id)) = self.queue.hold(id) else {
-            return;
-        };
+    pub(super) fn bounced(&mut self, id: RequestId) -> Result<(), UnknownRequest> {
+        let (request, run_id) = self.queue.hold(id).ok_or(UnknownRequest(id))?;
         self.leave_depth(request.model, run_id, id, None);
         let run = self.models.get_mut(request.model);
         let Some(run) = run.and_then(|slot| slot.run_mut(run_id)) else {
             // The run ended before its death was noticed here.
-            return self.release_held(id);
+            self.release_held(id);
+            return Ok(());
         };
         run.land();
-        let check = run.unanswered(id, client);
+        let check = run.unanswered(id);
         // No further check is needed for a run that is taken for dead already.
-        if run.suspect.is_some() || run.fails_everybody() {
+        if run.suspect.is_some() {
             self.suspect(request.model, run_id);
         } else if check {
             self.emit(SchedulerEffect::CheckHealth { run: run_id });
+        }
+        self.probe(run_id);
+        Ok(())
+    }
+
+    // DECISION: requests of clients that fail only start a probe, and its own requests decide. A client that sends what
+    // the engine cannot digest, or several that do, prove nothing about the engine. In llama.cpp #13281 and with a CUDA
+    // error that stays, `/health` answers while each request fails.
+    /// Starts a probe of a run that failed a request, unless one is under way or was a moment ago.
+    pub(super) fn probe(&mut self, run_id: RunId) {
+        let now = self.clock.now();
+        let run = self.living_mut(run_id).and_then(|(_, slot)| slot.run_mut(run_id));
+        if run.is_some_and(|run| run.begin_probe(now)) {
+            self.emit(SchedulerEffect::Probe { run: run_id });
+        }
+    }
+
+    pub(super) fn probed(&mut self, run_id: RunId, outcome: ProbeOutcome) {
+        let now = self.clock.now();
+        let Some((model, slot)) = self.living_mut(run_id) else { return };
+        let Some(run) = slot.run_mut(run_id) else { return };
+        run.end_probe(now);
+        // A process that was told to stop fails in any case.
+        if outcome == ProbeOutcome::Fails && run.is_ready() {
+            self.suspect(model, run_id);
         }
     }
 
@@ -64,8 +88,6 @@ impl Scheduler {
 
     /// Takes a run for dead: it gets no more requests, and those without an answer wait for the next run.
     fn suspect(&mut self, model: ModelId, run_id: RunId) {
-        // DECISION: several unanswered requests in a row make an engine suspect even if checks succeed
-        // (llama.cpp #13281).
         let now = self.clock.now();
         let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run_mut(run_id)) else {
             return;

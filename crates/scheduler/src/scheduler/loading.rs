@@ -102,6 +102,7 @@ impl Scheduler {
         let Some(room) = slot.room() else { return };
         let (demand, name) = (Arc::clone(&room.demand), Arc::clone(&slot.name));
         let (timeout, preloaded, port) = (slot.spec.load_timeout, !slot.pressing(), slot.spec.port);
+        let measures_free = slot.spec.measures_free;
         let occupancy = self.state().occupancy(id, &*demand, &placement);
         // Kept for the conclusions after the load: they compare the card with this moment.
         let start = self.start_figures(&placement);
@@ -118,6 +119,7 @@ impl Scheduler {
         run.started = now;
         run.preloaded = preloaded;
         run.port = port;
+        run.measures_free = measures_free;
         run.start = start;
         self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {

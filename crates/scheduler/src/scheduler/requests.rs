@@ -6,6 +6,7 @@ use plimsoll_base::{Reason, RunId};
 use super::Scheduler;
 use crate::depth::RequestDepth;
 use crate::effect::{RequestRefusal, SchedulerEffect};
+use crate::event::UnknownRequest;
 use crate::models::{Drain, ModelSlot, RunPhase};
 use crate::queue::{RequestPlace, RequestState};
 use crate::refusal;
@@ -75,21 +76,23 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn finished(&mut self, id: RequestId, tokens: Option<u64>) {
+    pub(super) fn finished(
+        &mut self,
+        id: RequestId,
+        tokens: Option<u64>,
+        failed: bool,
+    ) -> Result<(), UnknownRequest> {
         if let Some(RequestPlace::Sent(run)) = self.queue.get(id).map(|request| request.place)
-            && let Some((_, slot)) = self.living_mut(run)
-            && let Some(run) = &mut slot.run
+            && failed
         {
-            run.answered();
+            self.probe(run);
         }
-        self.over(id, tokens);
+        self.over(id, tokens)
     }
 
     /// Ends a request that was answered, or whose client has left.
-    pub(super) fn over(&mut self, id: RequestId, tokens: Option<u64>) {
-        let Some(request) = self.take_request(id) else {
-            return;
-        };
+    pub(super) fn over(&mut self, id: RequestId, tokens: Option<u64>) -> Result<(), UnknownRequest> {
+        let request = self.take_request(id).ok_or(UnknownRequest(id))?;
         match request.place {
             RequestPlace::Sent(run) => {
                 self.leave_depth(request.model, run, id, tokens);
@@ -99,6 +102,7 @@ impl Scheduler {
             // Its run has no trace of it any more.
             RequestPlace::Held(_) => {}
         }
+        Ok(())
     }
 
     /// Removes a request from every table.
@@ -265,9 +269,16 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn depth_measured(&mut self, id: RequestId, run: RunId, depth: Option<RequestDepth>) {
+    pub(super) fn depth_measured(
+        &mut self,
+        id: RequestId,
+        run: RunId,
+        depth: Option<RequestDepth>,
+    ) -> Result<(), UnknownRequest> {
+        self.queue.get(id).ok_or(UnknownRequest(id))?;
+        // A request that was sent in the meantime, or whose model has another engine, needs no depth of this one.
         let Some(request) = self.queue.depth_measured(id, depth) else {
-            return;
+            return Ok(());
         };
         if let Some(slot) = self.models.get_mut(request.model) {
             let tracked = slot.tracked().filter(|(tracked, _)| tracked.id == run && tracked.takes_requests());
@@ -285,6 +296,7 @@ impl Scheduler {
             }
         }
         self.dispatch_queue(request.model);
+        Ok(())
     }
 
     /// Queues a request again that its run did not answer.

@@ -45,6 +45,7 @@ impl Scheduler {
         run.phase = RunPhase::Ready { since: now, idle_since: now };
         run.ready_at = Some(now);
         run.owed = queued;
+        let measured = run.measures_free;
         slot.load_time = now.since(run.started);
         // The wish is fulfilled; from now on only requests keep the model.
         slot.load_wanted = None;
@@ -53,6 +54,9 @@ impl Scheduler {
         self.models.last_ready = now;
         // A run of unknown need held the whole card while it loaded; now its measured memory is enough.
         self.placements.ledger.settle(run_id);
+        if measured {
+            self.stop_drained();
+        }
         self.measure_queue(id);
         self.dispatch_queue(id);
         self.rested(id);
@@ -89,8 +93,22 @@ impl Scheduler {
         }
     }
 
+    /// Stops the run, once no start on its cards measures their free memory.
     pub(super) fn stop(&mut self, id: ModelId) {
+        let run = self.models.get(id).and_then(|slot| slot.run.as_ref());
+        if self.closing.is_none() && run.is_some_and(|run| self.state().is_measured(&run.placement, run.id)) {
+            return;
+        }
         self.end_process(id, Stopping::Graceful, None);
+    }
+
+    /// Stops the runs whose stop waited for the end of a start that measured free memory.
+    fn stop_drained(&mut self) {
+        let waits = |run: &RunState| run.is_ready() && run.draining.is_some() && run.in_flight() == 0;
+        let waiting = self.models.running().filter(|(_, _, run)| waits(run)).map(|(id, ..)| id);
+        for id in waiting.collect::<Vec<_>>() {
+            self.stop(id);
+        }
     }
 
     /// Kills the run because of its own failure.
@@ -99,12 +117,15 @@ impl Scheduler {
     }
 
     pub(super) fn end_process(&mut self, id: ModelId, how: Stopping, reason: Option<Reason>) {
-        let now = self.clock.now();
+        let (now, closing) = (self.clock.now(), self.closing);
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
         let until = now + slot.spec.stop_timeout.max(SHORTEST_STOP);
+        // A shutdown has an end, whatever a model's own time is.
+        let until = closing.map_or(until, |closing| until.min(closing.end.max(now + SHORTEST_STOP)));
         let Some(run) = &mut slot.run else { return };
+        let measured = run.is_loading() && run.measures_free;
         run.phase = RunPhase::Stopping { until };
         // The first reason stands: a second kill follows from the first.
         run.killed_for = run.killed_for.take().or(reason);
@@ -113,6 +134,9 @@ impl Scheduler {
         self.emit(SchedulerEffect::Stop { run, how });
         self.arm(until);
         self.mark_dirty();
+        if measured {
+            self.stop_drained();
+        }
     }
 
     pub(super) fn ended(&mut self, run_id: RunId, end: End) {
@@ -134,7 +158,11 @@ impl Scheduler {
         match (run.phase, &run.killed_for) {
             (_, Some(reason)) => {
                 let reason = reason.clone();
-                self.load_failed(id, reason);
+                match run.ready_at {
+                    // It had served: the first time, the next load need not wait.
+                    Some(ready_at) => self.failed_serving(id, ready_at, reason),
+                    None => self.load_failed(id, reason),
+                }
             }
             (RunPhase::Stopping { .. }, None) => {
                 if let Some(slot) = self.models.get_mut(id) {
@@ -149,12 +177,14 @@ impl Scheduler {
         for request in held {
             self.release_held(request);
         }
+        if run.measures_free {
+            self.stop_drained();
+        }
         self.mark_dirty();
         self.close();
     }
 
     fn crashed(&mut self, id: ModelId, run: &RunState, ready_at: Moment, end: End) {
-        let now = self.clock.now();
         let found = match &end {
             End::OutOfMemory { shortfall, .. } => Some(self.memory_cause(run, shortfall.as_ref())),
             _ => None,
@@ -169,6 +199,13 @@ impl Scheduler {
                 Some(MemoryCause::Unknown(unknown)) => cause(end).because(unknown),
                 None => cause(end),
             };
+            self.failed_serving(id, ready_at, reason);
+        }
+    }
+
+    fn failed_serving(&mut self, id: ModelId, ready_at: Moment, reason: Reason) {
+        let now = self.clock.now();
+        if let Some(slot) = self.models.get_mut(id) {
             slot.record.run_failed(now, ready_at, reason);
         }
         self.after_crash(id);

@@ -27,7 +27,7 @@ impl Scheduler {
         self.clock.tick();
         self.expire();
         self.end_yields();
-        if self.closing.is_some_and(|at| at <= self.clock.now()) {
+        if self.closing.is_some_and(|closing| closing.cut_off <= self.clock.now()) {
             self.cut_off();
         }
         for id in self.models.ids() {
@@ -71,7 +71,7 @@ impl Scheduler {
             TimerAction::KillAgain => self.end_process(id, Stopping::Kill, None),
             TimerAction::KillSuspect => {
                 let text = format!(
-                    "the engine of model {} dropped a request, did not end by itself, and was killed",
+                    "the engine of model {} failed requests of Plimsoll's own, did not end by itself, and was killed",
                     slot.name
                 );
                 self.kill_for(id, Reason::new("unresponsive", text));
@@ -84,7 +84,7 @@ impl Scheduler {
         }
     }
 
-    /// Stops all runs at the end of the drain time, busy or not.
+    /// Stops all runs, busy or not, when a shutdown gives answers no more time.
     fn cut_off(&mut self) {
         for id in self.models.ids() {
             let run = self.models.get(id).and_then(|slot| slot.run.as_ref());
@@ -101,7 +101,7 @@ impl Scheduler {
         let pins = pins.filter(|until| *until != Moment::NEVER);
         let yields = self.ledger().accounts().iter().filter_map(|account| account.kept());
         let yields = yields.map(|kept| kept.until).filter(|until| *until != Moment::NEVER);
-        let closing = self.closing.filter(|at| *at > self.clock.now());
+        let closing = self.closing.map(|closing| closing.cut_off).filter(|at| *at > self.clock.now());
         runs.chain(self.queue.next_deadline()).chain(closing).chain(pins).chain(yields).min()
     }
 }

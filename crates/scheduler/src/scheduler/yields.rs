@@ -55,12 +55,16 @@ impl Scheduler {
             return;
         }
         let before = self.yielding.runs().count();
+        let waits = |run: &RunState| run.in_flight() == 0 && self.state().is_measured(&run.placement, run.id);
+        let stop_waits = self.models.running().filter(|(_, _, run)| waits(run)).map(|(_, _, run)| run.id);
+        let stop_waits: Vec<RunId> = stop_waits.collect();
         let (models, runs) = (&self.models, &self.runs);
         self.yielding.retain(|run, card| {
             let slot = runs.model_of(run).and_then(|id| models.get(id));
             let needed = slot.is_some_and(|slot| !slot.is_pinned()) && short.contains(card);
             let live = slot.and_then(|slot| slot.run.as_ref()).filter(|live| live.id == run);
-            live.is_some_and(|live| needed || matches!(live.phase, RunPhase::Stopping { .. }))
+            let goes = |live: &RunState| matches!(live.phase, RunPhase::Stopping { .. });
+            live.is_some_and(|live| needed || goes(live) || stop_waits.contains(&run))
         });
         if self.yielding.runs().count() < before {
             self.call_off_drains();

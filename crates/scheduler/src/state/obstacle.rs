@@ -21,6 +21,9 @@ impl StateRef<'_> {
         match (&found.verdict, &found.after_yields) {
             (_, Some(later)) => self.obstacle_of_yields(later, reserved),
             (PlacementVerdict::Fits(_), _) if !found.barred.is_empty() => held(found.barred.clone()),
+            (PlacementVerdict::Fits(placement), _) => {
+                self.in_motion(id, placement, reserved).unwrap_or_default()
+            }
             (PlacementVerdict::FitsAfter { placement, evict: runs }, _)
             | (PlacementVerdict::WaitsFor { placement, busy: runs }, _) => {
                 match self.model(id).is_some_and(|slot| self.on_port_of(slot, runs).is_some()) {
@@ -30,7 +33,7 @@ impl StateRef<'_> {
                 }
             }
             (PlacementVerdict::Later, _) => RoomObstacle::Turn,
-            (PlacementVerdict::Fits(_) | PlacementVerdict::Never(_), _) => RoomObstacle::Unread,
+            (PlacementVerdict::Never(_), _) => RoomObstacle::Unread,
         }
     }
 

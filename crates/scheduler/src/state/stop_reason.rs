@@ -18,10 +18,15 @@ impl StateRef<'_> {
             return Some(Reason::new("shutting_down", "the daemon is shutting down"));
         }
         if state.draining == Some(Drain::Leave) {
-            return state.parts_for.map(parting);
+            let pinned = slot.is_pinned() && state.parts_for == Some(PartingCause::Hand);
+            return state.parts_for.map(|cause| match pinned {
+                true => Reason::new("unloaded", "the model was unloaded by hand, and stays pinned"),
+                false => parting(cause),
+            });
         }
         if state.suspect.is_some() {
-            let text = "the engine left requests unanswered and is considered dead";
+            let text =
+                "the engine failed a health check or a request of Plimsoll's own, and is considered dead";
             return Some(Reason::new("unresponsive", text));
         }
         state.draining?;
@@ -128,7 +133,7 @@ mod tests {
 
     fn tell(scheduler: &mut Scheduler, event: SchedulerEvent) -> Vec<SchedulerEffect> {
         let mut effects = Vec::new();
-        scheduler.on_event(Moment::START, event, &mut effects);
+        scheduler.on_event(Moment::START, event, &mut effects).unwrap();
         effects
     }
 
@@ -163,7 +168,7 @@ mod tests {
         tell(scheduler, SchedulerEvent::Ready { run });
         let request = RequestId(0);
         let tokens = None;
-        tell(scheduler, SchedulerEvent::Finished { request, tokens });
+        tell(scheduler, SchedulerEvent::Finished { request, tokens, failed: false });
         run
     }
 

@@ -120,6 +120,7 @@ impl StateRef<'_> {
             _ if run.leaves() => CardStanding::Leaving,
             _ if slot.is_pinned() => CardStanding::Stays,
             _ if run.draining.is_some() => CardStanding::Leaving,
+            _ if self.is_measured(&run.placement, run.id) => CardStanding::Protected,
             // All clients have left during the load. A preload has no client from the start; the operator
             // wants it.
             RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => CardStanding::Idle,

@@ -87,6 +87,17 @@ impl StateRef<'_> {
                 }
             }
             RoomObstacle::OwnRequests => "memory of the model's other requests".to_owned(),
+            RoomObstacle::Motion { of } => {
+                let other = of.and_then(|model| self.model(model)).map_or("other models", |slot| &*slot.name);
+                match slot.spec.measures_free {
+                    true => {
+                        format!("loads and stops on its card, of {other}: its engine measures free memory")
+                    }
+                    false => {
+                        format!("the start of {other}, whose engine measures the free memory of the card")
+                    }
+                }
+            }
             RoomObstacle::Held { kept, runs } => {
                 let mut names: Vec<&str> = Vec::new();
                 for (_, name, _) in self.holds(runs) {
@@ -113,7 +124,7 @@ impl StateRef<'_> {
     /// The obstacle's parts, each with its figure.
     fn causes(self, id: ModelId, obstacle: &RoomObstacle) -> Vec<Reason> {
         match obstacle {
-            RoomObstacle::Unread | RoomObstacle::OwnRequests => Vec::new(),
+            RoomObstacle::Unread | RoomObstacle::OwnRequests | RoomObstacle::Motion { .. } => Vec::new(),
             RoomObstacle::Turn => self.ahead(id).map(before).collect(),
             RoomObstacle::Held { kept, runs } => {
                 let yields = kept.iter().filter_map(|card| {

@@ -146,17 +146,28 @@ fn shutdown_refuses_what_waits_lets_requests_finish_and_ends_when_nobody_is_left
 }
 
 #[test]
-fn shutdown_stops_busy_runs_when_the_drain_time_is_over_and_kills_what_stays() {
-    let mut desk = Desk::new(&[24], &[8]);
+fn a_shutdown_ends_in_its_time_whatever_answers_go_on_and_whatever_time_an_engine_has_to_stop() {
+    let slow = Duration::from_secs(60);
+    let mut desk = Desk::tuned(&[24], &[8, 8], |id, spec| {
+        spec.stop_timeout = if id == 1 { slow } else { spec.stop_timeout };
+    });
+    let stubborn = desk.loaded(1);
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(1) });
+    assert_eq!(desk.stopped(), [(stubborn, Stopping::Graceful)]);
     let run = desk.loaded(0);
     desk.ask(0);
     desk.send(SchedulerEvent::Shutdown);
     assert_eq!(desk.stopped(), []);
-    desk.pass(30);
-    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
-    desk.pass(10);
-    assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
+    desk.pass(24);
+    assert_eq!(desk.stopped(), []);
+    desk.pass(1);
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)], "the last answers have had their time");
+    desk.pass(4);
+    assert_eq!(desk.stopped(), []);
+    desk.pass(1);
+    assert_eq!(desk.stopped(), [(run, Stopping::Kill), (stubborn, Stopping::Kill)]);
     desk.crashes(run);
+    desk.crashes(stubborn);
     assert!(desk.effects.contains(&SchedulerEffect::Drained));
 }
 

@@ -84,7 +84,7 @@ fn dive(desk: &mut Desk, run: RunId, tokens: u64) -> RequestId {
 }
 
 fn ends(desk: &mut Desk, request: RequestId, tokens: u64) {
-    desk.send(SchedulerEvent::Finished { request, tokens: Some(tokens) });
+    desk.send(SchedulerEvent::Finished { request, tokens: Some(tokens), failed: false });
 }
 
 fn claim(desk: &Desk) -> Bytes {

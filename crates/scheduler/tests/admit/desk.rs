@@ -10,6 +10,7 @@ use plimsoll_base::{
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, ModelState, ModelView, Moment, RequestId,
     RequestRefusal, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSettings, Stopping,
+    UnknownRequest,
 };
 
 pub(crate) const PATIENCE: u64 = 5;
@@ -122,7 +123,7 @@ impl Desk {
 
     pub(crate) fn send(&mut self, event: SchedulerEvent) -> &[SchedulerEffect] {
         self.effects.clear();
-        self.scheduler.on_event(self.now, event, &mut self.effects);
+        self.scheduler.on_event(self.now, event, &mut self.effects).unwrap();
         // A reading that finds the cards as they were changes nothing but its age.
         if let Some(asked) = self.effects.iter().position(|effect| *effect == SchedulerEffect::ReadCards)
             && self.reads
@@ -133,10 +134,18 @@ impl Desk {
             let taken = self.now;
             let free = free.collect();
             let read = SchedulerEvent::CardsRead { free, taken };
-            self.scheduler.on_event(self.now, read, &mut self.effects);
+            self.scheduler.on_event(self.now, read, &mut self.effects).unwrap();
         }
         self.scheduler.ledger().audit().unwrap();
         &self.effects
+    }
+
+    /// Sends an event for a request that has ended, which changes nothing.
+    pub(crate) fn stray(&mut self, event: SchedulerEvent) -> UnknownRequest {
+        self.effects.clear();
+        let refused = self.scheduler.on_event(self.now, event, &mut self.effects);
+        assert_eq!(self.effects, []);
+        refused.unwrap_err()
     }
 
     pub(crate) fn read(&mut self, free: Vec<(CardId, Bytes)>) -> &[SchedulerEffect] {
@@ -179,11 +188,11 @@ impl Desk {
     }
 
     pub(crate) fn finish(&mut self, request: RequestId) -> &[SchedulerEffect] {
-        self.send(SchedulerEvent::Finished { request, tokens: None })
+        self.send(SchedulerEvent::Finished { request, tokens: None, failed: false })
     }
 
     pub(crate) fn bounce(&mut self, request: RequestId) -> &[SchedulerEffect] {
-        self.send(SchedulerEvent::Bounced { request, client: ClientId(request.0) })
+        self.send(SchedulerEvent::Bounced { request })
     }
 
     pub(crate) fn surveyed(&mut self, model: u32) -> &[SchedulerEffect] {

@@ -139,7 +139,7 @@ struct FourModels {
 impl FourModels {
     fn tell(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
-        self.scheduler.on_event(Moment::at(Duration::from_millis(self.now)), event, &mut effects);
+        self.scheduler.on_event(Moment::at(Duration::from_millis(self.now)), event, &mut effects).unwrap();
         self.scheduler.ledger().audit().unwrap();
         for effect in effects {
             self.follow(effect);
@@ -206,7 +206,7 @@ impl FourModels {
             Due::Answered(request) => {
                 let (client, model, _) = self.asked[usize::try_from(request.0).unwrap()];
                 self.minute.answers[usize::try_from(model).unwrap()] += 1;
-                self.tell(SchedulerEvent::Finished { request, tokens: None });
+                self.tell(SchedulerEvent::Finished { request, tokens: None, failed: false });
                 self.later(1, Due::Ask(client));
             }
             Due::Tick => self.tell(SchedulerEvent::Tick),

@@ -22,19 +22,22 @@ fn need() -> impl Strategy<Value = Need> {
         prop::option::weighted(0.6, grows()),
         prop::sample::select(Priority::ALL.to_vec()),
         0_u64..10,
-        prop::option::weighted(0.2, 1_u32..6),
+        (prop::option::weighted(0.2, 1_u32..6), prop::bool::weighted(0.2)),
     )
-        .prop_map(|(gib, pinned, concurrency, ttl, survey_fails, grows, priority, host, most)| Need {
-            gib,
-            pinned,
-            concurrency,
-            ttl,
-            survey_fails,
-            grows,
-            priority,
-            host,
-            most,
-        })
+        .prop_map(
+            |(gib, pinned, concurrency, ttl, survey_fails, grows, priority, host, (most, measures))| Need {
+                gib,
+                pinned,
+                concurrency,
+                ttl,
+                survey_fails,
+                grows,
+                priority,
+                host,
+                most,
+                measures,
+            },
+        )
 }
 
 fn grows() -> impl Strategy<Value = Grows> {
@@ -52,6 +55,7 @@ fn fate() -> impl Strategy<Value = Fate> {
         2 => (0_u64..2_000, 0_u64..5_000, any::<bool>())
             .prop_map(|(load, after, out_of_memory)| Fate::DiesServing { load, after, out_of_memory }),
         1 => (0_u64..2_000).prop_map(|load| Fate::Stubborn { load }),
+        1 => (0_u64..2_000, 0_u64..5_000).prop_map(|(load, after)| Fate::Poisoned { load, after }),
     ]
 }
 
@@ -115,7 +119,7 @@ proptest! {
         let priority = |place: usize| if mixed { Priority::ALL[place % 3] } else { Priority::Normal };
         let needs = sizes.iter().enumerate().map(|(place, gib)| Need {
             gib: Some(*gib), pinned: false, concurrency, ttl: None, survey_fails: false, grows: None,
-            priority: priority(place), host: 0, most: None,
+            priority: priority(place), host: 0, most: None, measures: false,
         });
         let clients: Vec<Client> = clients
             .iter()
@@ -150,7 +154,7 @@ proptest! {
         let count = models.len();
         let needs = models.iter().map(|(gib, grows)| Need {
             gib: Some(*gib), pinned: false, concurrency: None, ttl: None, survey_fails: false, grows: Some(*grows),
-            priority: Priority::Normal, host: 0, most: None,
+            priority: Priority::Normal, host: 0, most: None, measures: false,
         });
         let clients: Vec<Client> = clients
             .iter()

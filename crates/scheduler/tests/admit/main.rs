@@ -12,6 +12,7 @@ mod invariants;
 mod keeping;
 mod max_requests;
 mod measured;
+mod measuring;
 mod neighbours;
 mod offline;
 mod orders;

@@ -85,7 +85,9 @@ proptest! {
             desk.surveyed(model);
             // Only what has room at once is loaded; the rest is given up.
             let Some(run) = desk.started() else {
-                desk.send(SchedulerEvent::Abandoned { request });
+                if desk.refusals().is_empty() {
+                    desk.send(SchedulerEvent::Abandoned { request });
+                }
                 let stopped = desk.stopped();
                 stopped.into_iter().for_each(|(run, _)| desk.gone(run));
                 continue;

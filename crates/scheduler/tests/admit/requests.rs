@@ -2,6 +2,7 @@
 
 use plimsoll_scheduler::{
     ModelId, ModelState, Moment, RequestId, RequestRefusalKind, SchedulerEffect, SchedulerEvent,
+    UnknownRequest,
 };
 
 use crate::desk::Desk;
@@ -55,7 +56,10 @@ fn a_request_that_waits_until_its_deadline_is_refused_with_what_it_waited_for() 
     assert!(refusal.reason.to_string().contains("still loading"), "{}", refusal.reason);
     desk.ready(run);
     assert_eq!(desk.dispatched(), []);
-    assert_eq!(desk.finish(request), []);
+    assert_eq!(
+        desk.stray(SchedulerEvent::Finished { request, tokens: None, failed: false }),
+        UnknownRequest(request)
+    );
 }
 
 #[test]
@@ -101,13 +105,19 @@ fn a_full_queue_and_an_unknown_model_refuse_at_once() {
 }
 
 #[test]
-fn an_event_about_a_request_or_a_run_that_is_over_changes_nothing() {
+fn an_event_about_a_run_that_is_over_changes_nothing_and_one_about_a_request_is_an_error() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     let request = desk.ask(0);
     desk.finish(request);
-    assert_eq!(desk.finish(request), []);
-    assert_eq!(desk.bounce(request), []);
+    for event in [
+        SchedulerEvent::Finished { request, tokens: None, failed: false },
+        SchedulerEvent::Abandoned { request },
+        SchedulerEvent::Bounced { request },
+        SchedulerEvent::DepthMeasured { request, run, depth: None },
+    ] {
+        assert_eq!(desk.stray(event), UnknownRequest(request));
+    }
     desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
     desk.gone(run);
     assert_eq!(desk.ready(run), []);

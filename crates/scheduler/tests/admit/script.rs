@@ -7,6 +7,8 @@ pub(crate) const STOP: u64 = 50;
 /// A reading of the cards, and a health check.
 pub(crate) const READ: u64 = 3;
 pub(crate) const CHECK: u64 = 4;
+/// Small requests to an engine that failed a client's.
+pub(crate) const PROBE: u64 = 700;
 pub(crate) const RETURN: u64 = 100;
 /// Until neighbours have answered, or nobody waits for them any more.
 pub(crate) const ASKED: u64 = 300;
@@ -29,6 +31,11 @@ pub(crate) enum Fate {
         load: u64,
         after: u64,
         out_of_memory: bool,
+    },
+    /// Answers with errors alone, this long after it became ready, until it is killed.
+    Poisoned {
+        load: u64,
+        after: u64,
     },
     /// Serves, and ignores a polite stop.
     Stubborn {
@@ -108,6 +115,8 @@ pub(crate) struct Need {
     pub(crate) host: u64,
     /// Requests after which its engine starts anew.
     pub(crate) most: Option<u32>,
+    /// Its engine measures free memory while it starts.
+    pub(crate) measures: bool,
 }
 
 /// How a model's memory grows with depth, beside what it needs when loaded.

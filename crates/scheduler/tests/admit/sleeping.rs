@@ -157,7 +157,7 @@ fn what_a_sleeping_engine_holds_is_not_taken_for_the_need_of_a_model_of_unknown_
     assert_eq!(desk.dispatched(), [request]);
     desk.holds(run, gib(6));
     assert!(desk.claimed() >= gib(6) && desk.claimed() < gib(7), "{}", desk.claimed());
-    desk.send(SchedulerEvent::Finished { request, tokens: None });
+    desk.send(SchedulerEvent::Finished { request, tokens: None, failed: false });
     desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
     desk.gone(run);
     desk.ask(0);

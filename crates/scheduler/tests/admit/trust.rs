@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, End, Reason, Stage};
 use plimsoll_scheduler::{
-    ClientId, Discrepancy, Health, ModelId, ModelState, RequestId, RequestRefusalKind, RunId,
+    Discrepancy, Health, ModelId, ModelState, ProbeOutcome, RequestId, RequestRefusalKind, RunId,
     SchedulerEffect, SchedulerEvent, Stopping,
 };
 
@@ -16,10 +16,10 @@ fn card(free: u64) -> Vec<(CardId, Bytes)> {
     vec![(CardId::new("card0"), gib(free))]
 }
 
+/// A request of this client that its engine drops.
 fn bounce(desk: &mut Desk, client: u64) -> RequestId {
-    let request = desk.ask(0);
-    let client = ClientId(client);
-    desk.send(SchedulerEvent::Bounced { request, client });
+    let request = desk.ask_as(client, 0, 600);
+    desk.bounce(request);
     request
 }
 
@@ -28,9 +28,19 @@ fn drop_twice(desk: &mut Desk, run: RunId, client: u64) {
     let request = bounce(desk, client);
     desk.health(run, Health::Answers);
     assert_eq!(desk.dispatched(), [request], "it is sent once more");
-    let client = ClientId(client);
-    desk.send(SchedulerEvent::Bounced { request, client });
+    desk.bounce(request);
     desk.health(run, Health::Answers);
+}
+
+fn probes(desk: &Desk) -> usize {
+    desk.effects.iter().filter(|effect| matches!(effect, SchedulerEffect::Probe { .. })).count()
+}
+
+/// An answer that is an error of the engine's own.
+fn fail(desk: &mut Desk) -> usize {
+    let request = desk.ask(0);
+    desk.send(SchedulerEvent::Finished { request, tokens: None, failed: true });
+    probes(desk)
 }
 
 #[test]
@@ -39,7 +49,7 @@ fn a_request_that_a_healthy_engine_drops_is_refused_alone() {
     let run = desk.loaded(0);
     let other = desk.ask(0);
     bounce(&mut desk, 1);
-    assert_eq!(desk.effects, [SchedulerEffect::CheckHealth { run }]);
+    assert_eq!(desk.effects, [SchedulerEffect::CheckHealth { run }, SchedulerEffect::Probe { run }]);
     let meanwhile = desk.ask(0);
     assert_eq!(desk.dispatched(), [meanwhile], "the model goes on serving");
     desk.health(run, Health::Answers);
@@ -56,23 +66,55 @@ fn a_request_that_a_healthy_engine_drops_is_refused_alone() {
 }
 
 #[test]
-fn several_clients_in_a_row_without_an_answer_make_a_run_suspect_whatever_its_health_path_says() {
+fn clients_whose_requests_an_engine_drops_cut_no_answer_of_others() {
     let mut desk = Desk::new(&[10], &[8]);
     let run = desk.loaded(0);
-    for client in [1, 1, 2] {
+    let stream = desk.ask_as(9, 0, 600);
+    for client in 1..=3 {
         drop_twice(&mut desk, run, client);
+        desk.send(SchedulerEvent::Probed { run, outcome: ProbeOutcome::Lives });
+        assert_eq!(desk.state(0), ModelState::Ready, "after {client}");
     }
-    let answered = desk.ask(0);
-    desk.finish(answered);
-    for client in [1, 2] {
-        bounce(&mut desk, client);
-        desk.health(run, Health::Answers);
-        assert_eq!(desk.state(0), ModelState::Ready, "an answer in between clears the count");
-    }
-    bounce(&mut desk, 3);
+    desk.pass(60);
+    assert_eq!((desk.stopped(), desk.state(0)), (vec![], ModelState::Ready));
+    desk.finish(stream);
+}
+
+#[test]
+fn an_engine_that_fails_each_request_of_our_own_is_replaced_whatever_its_health_path_says() {
+    let mut desk = Desk::new(&[10], &[8]);
+    let run = desk.loaded(0);
+    assert_eq!(fail(&mut desk), 1);
+    desk.send(SchedulerEvent::Probed { run, outcome: ProbeOutcome::Fails });
     assert_eq!(desk.state(0), ModelState::Draining);
+    let waits = desk.ask(0);
     desk.pass(2);
     assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
+    assert_eq!(desk.scheduler.stop_reason(run, desk.now).unwrap().code, "unresponsive");
+    desk.ended(run);
+    assert_eq!((desk.refusals().len(), desk.surveys()), (0, 1), "the first time it is loaded again at once");
+    desk.memory_returned(run);
+    desk.surveyed(0);
+    let next = desk.started().unwrap();
+    desk.ready(next);
+    assert_eq!(desk.dispatched(), [waits]);
+}
+
+#[test]
+fn one_probe_at_a_time_and_none_for_five_seconds_after_it() {
+    let mut desk = Desk::new(&[10], &[8]);
+    let run = desk.loaded(0);
+    assert_eq!((fail(&mut desk), fail(&mut desk)), (1, 0));
+    desk.send(SchedulerEvent::Probed { run, outcome: ProbeOutcome::Lives });
+    desk.pass(4);
+    assert_eq!(fail(&mut desk), 0);
+    desk.pass(1);
+    assert_eq!(fail(&mut desk), 1);
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
+    assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
+    desk.send(SchedulerEvent::Probed { run, outcome: ProbeOutcome::Fails });
+    desk.ended(run);
+    assert_eq!(desk.view(0).last_failure, None, "a process that was told to stop fails in any case");
 }
 
 #[test]

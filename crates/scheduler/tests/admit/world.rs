@@ -11,8 +11,8 @@ use plimsoll_base::{
     Bytes, CardId, CardKind, DeclaredSize, End, MemoryModel, Placement, Reason, Stage, UnknownSize,
 };
 use plimsoll_scheduler::{
-    ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, SchedulerEvent,
-    SchedulerSettings,
+    ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, ProbeOutcome, RequestId, RunId, Scheduler,
+    SchedulerEvent, SchedulerSettings,
 };
 
 use self::diving::{Diver, Grower, tokens};
@@ -47,6 +47,8 @@ struct Engine {
     buried: bool,
     /// It has freed all but a little until its next request.
     asleep: bool,
+    /// Each of its answers is an error.
+    poisoned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,8 @@ enum Happening {
     Asked(ModelId),
     Read,
     Checked(RunId),
+    Poisoned(RunId),
+    Probed(RunId),
     Answered(RequestId),
     Sounded(RequestId, RunId, bool),
     /// Sent to an engine that had just died.
@@ -202,6 +206,7 @@ impl World {
             priority: need.priority,
             port: (model < self.on_port).then_some(9000),
             max_requests: need.most,
+            measures_free: need.measures,
             ttl: need.ttl.map(Duration::from_millis),
             preload: model % 2 == 1,
             ..ModelSpec::new(format!("m{model}"))
@@ -293,6 +298,15 @@ impl World {
                     Life::Loading | Life::Ready => Health::Answers,
                 };
                 self.tell(SchedulerEvent::HealthChecked { run, health });
+            }
+            Happening::Poisoned(run) => self.engines.get_mut(&run).unwrap().poisoned = true,
+            Happening::Probed(run) => {
+                let engine = &self.engines[&run];
+                let outcome = match engine.poisoned || engine.stage == Life::Ended {
+                    true => ProbeOutcome::Fails,
+                    false => ProbeOutcome::Lives,
+                };
+                self.tell(SchedulerEvent::Probed { run, outcome });
             }
             Happening::Asked(model) => self.tell(SchedulerEvent::NeighboursAsked { model }),
             Happening::Answered(request) => self.answer(request),
@@ -397,13 +411,15 @@ impl World {
 
     fn answer(&mut self, request: RequestId) {
         let index = usize::try_from(request.0).unwrap();
-        if matches!(self.asked[index].place, Where::InFlight(_)) {
+        if let Where::InFlight(run) = self.asked[index].place {
+            let failed = self.engines[&run].poisoned;
             self.over(index);
             self.answered += 1;
             let tokens = tokens(self.asked[index].prompt);
             self.tell(SchedulerEvent::Finished {
                 request,
                 tokens: request.0.is_multiple_of(2).then_some(tokens),
+                failed,
             });
         }
     }
@@ -420,6 +436,9 @@ impl World {
                 false => End::Crashed { reason: Reason::new("signal", "signal 11") },
             };
             self.later(self.now + after, Happening::Ends(run, end));
+        }
+        if let Fate::Poisoned { after, .. } = self.engines[&run].fate {
+            self.later(self.now + after, Happening::Poisoned(run));
         }
         self.tell(SchedulerEvent::Ready { run });
     }
@@ -467,7 +486,7 @@ impl World {
             let index = usize::try_from(request.0).unwrap();
             if request.0.is_multiple_of(3) {
                 self.over(index);
-                self.tell(SchedulerEvent::Finished { request: *request, tokens: None });
+                self.tell(SchedulerEvent::Finished { request: *request, tokens: None, failed: true });
             } else {
                 self.bounces(*request);
             }
@@ -481,7 +500,7 @@ impl World {
                 diver.leave(request);
             }
             self.asked[index].place = Where::Waiting { since: self.now };
-            self.tell(SchedulerEvent::Bounced { request, client: ClientId(request.0) });
+            self.tell(SchedulerEvent::Bounced { request });
         }
     }
 }

@@ -132,9 +132,15 @@ impl Pass for ServePass {
         }
     }
 
-    fn answers(&mut self, status: StatusCode) {
+    fn answers(&mut self, status: StatusCode, path: &str) {
         if let Self::Run(pass) = self {
-            pass.answers(status);
+            pass.answers(status, path);
+        }
+    }
+
+    fn yields(&self) {
+        if let Self::Run(pass) = self {
+            pass.yields();
         }
     }
 

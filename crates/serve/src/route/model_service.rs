@@ -202,8 +202,11 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
         false
     }
 
-    /// The engine's answer begins with this status.
-    fn answers(&mut self, _: StatusCode) {}
+    /// The engine's answer to a request for this path begins with this status.
+    fn answers(&mut self, _: StatusCode, _path: &str) {}
+
+    /// A piece of the answer has come from the engine.
+    fn yields(&self) {}
 
     /// The first piece of an event stream is there.
     fn streams(&mut self) {}

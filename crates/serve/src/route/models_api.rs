@@ -236,8 +236,17 @@ impl<H: ModelService> HttpServer<H> {
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_running", message));
         }
         self.audit(head, "unload", &listing.name);
+        let is_pinned = self.is_pinned(model);
         self.service.unload(model);
+        if is_pinned {
+            let note = "the model stays pinned: once it is loaded again, no other model displaces it";
+            return Ok(reply::json(&json!({ "success": true, "pinned": true, "note": note })));
+        }
         Ok(success())
+    }
+
+    fn is_pinned(&self, model: ModelId) -> bool {
+        self.service.snapshot().models.iter().any(|view| view.id == model && view.pinned)
     }
 
     /// `?for=SECONDS` limits the pin.
@@ -254,10 +263,9 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     fn unpin(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
-        let is_pinned = || self.service.snapshot().models.iter().any(|view| view.id == model && view.pinned);
-        let was_pinned = is_pinned();
+        let was_pinned = self.is_pinned(model);
         self.service.pin(model, Duration::ZERO);
-        if is_pinned() {
+        if self.is_pinned(model) {
             let message = "the configuration pins the model (`pin = true`)";
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "pinned_by_configuration", message));
         }

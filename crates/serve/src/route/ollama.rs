@@ -211,7 +211,7 @@ impl<H: ModelService> HttpServer<H> {
         let priority = key_use.as_ref().map(KeyUse::priority).unwrap_or_default();
         let wish = RouteOptions { client, priority, ..RouteOptions::default() };
         let mut pass = Rc::clone(&self.service).admit(model, wish, prompt).await?;
-        pass.answers(StatusCode::OK);
+        pass.answers(StatusCode::OK, prompt.path);
         pass.finished(None);
         Ok(())
     }

@@ -139,7 +139,7 @@ impl ProxyRequest {
             return self.tunnel(answer, pass).await;
         }
         if let Some(problem) = self.refused_as_broken(&answer) {
-            pass.answers(problem.status);
+            pass.answers(problem.status, self.target.path());
             pass.finished(None);
             return Err(problem);
         }
@@ -222,7 +222,7 @@ impl ProxyRequest {
         mut pass: P,
     ) -> Result<Response<Relay<P>>, HttpProblem> {
         let UpstreamAnswer { mut head, source, .. } = answer;
-        pass.answers(head.status);
+        pass.answers(head.status, self.target.path());
         let upgrade = head.headers.clone();
         headers::to_client(&mut head.headers);
         headers::keep_upgrade(&upgrade, &mut head.headers);
@@ -255,7 +255,7 @@ impl ProxyRequest {
 
     fn relay<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Response<Relay<P>> {
         let UpstreamAnswer { mut head, source, first } = answer;
-        pass.answers(head.status);
+        pass.answers(head.status, self.target.path());
         headers::to_client(&mut head.headers);
         // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.
         head.version = Version::HTTP_11;

@@ -149,6 +149,7 @@ fn end<P: Pass>(
 impl<P: Pass> OpenRelay<P> {
     fn take(&mut self, data: Bytes) {
         self.tail.feed(&data);
+        self.pass.iter().for_each(P::yields);
         self.key_use.iter_mut().for_each(|key_use| key_use.passed(data.len()));
         match &mut self.guard {
             _ if data.is_empty() => {}

@@ -1,6 +1,6 @@
 //! Admission of a request by the runtime: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! A waiting request holds a ticket, an admitted one a pass. Dropping either ends the request, so a client
+//! A waiting request has a ticket, an admitted one a pass. Both own the request: dropping either ends it, so a client
 //! that disconnects leaves nothing behind.
 
 use std::pin::Pin;
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use plimsoll_base::Reason;
 use plimsoll_scheduler::{
-    ClientId, ModelId, ModelState, RequestDepth, RequestId, RequestRefusal, RequestRefusalKind,
-    SchedulerEvent,
+    ModelId, ModelState, RequestDepth, RequestId, RequestRefusal, RequestRefusalKind, SchedulerEvent,
 };
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Runtime;
+use super::probe::{ProbeKind, is_failure};
 use super::request_log::RequestRecord;
+use super::requests::{AdmissionAnswer, OwnedRequest};
 use super::run::EngineRun;
 use crate::route::{
     AnswerTokens, HttpProblem, Limits, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream,
@@ -27,90 +28,56 @@ const DEATH_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which the cause of a wait is looked at again, at first and after some time.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// Answer of the scheduler to a request.
-pub(super) enum AdmissionAnswer {
-    Go(Rc<EngineRun>),
-    Refused(Box<RequestRefusal>),
-    /// The scheduler needs the depth of the request first.
-    MeasureDepth {
-        run: Rc<EngineRun>,
-        exact: bool,
-    },
-}
-
 /// A request that waits for admission.
 struct AdmissionTicket {
-    runtime: Rc<Runtime>,
-    request: RequestId,
+    request: OwnedRequest,
     model: ModelId,
-    client: ClientId,
-    answer: oneshot::Receiver<AdmissionAnswer>,
+    answers: UnboundedReceiver<AdmissionAnswer>,
     record: Option<RequestRecord>,
-    over: bool,
 }
 
 impl AdmissionTicket {
-    fn take(
-        runtime: &Rc<Runtime>,
-        request: RequestId,
-        model: ModelId,
-        client: ClientId,
-        record: Option<RequestRecord>,
-    ) -> Self {
-        let answer = enlist(runtime, request);
-        Self { runtime: Rc::clone(runtime), request, model, client, answer, record, over: false }
-    }
-
     async fn wait(mut self, prompt: RequestPrompt<'_>) -> Result<RunPass, HttpProblem> {
         let mut answer = self.next_answer().await;
         // The scheduler may ask twice: for a bound, and for an exact count if that does not fit.
-        while let Ok(AdmissionAnswer::MeasureDepth { run, exact }) = answer {
+        while let Some(AdmissionAnswer::MeasureDepth { run, exact }) = answer {
             answer = self.measure_depth(&run, exact, prompt).await;
         }
-        // The scheduler has answered, so dropping the ticket must not report a client that left.
-        self.over = true;
-        let (runtime, request) = (Rc::clone(&self.runtime), self.request);
         let run = match answer {
-            Ok(AdmissionAnswer::Go(run)) => run,
-            Ok(AdmissionAnswer::Refused(mut refusal)) => {
-                runtime.hint(self.model, &mut refusal);
+            Some(AdmissionAnswer::Go(run)) => run,
+            Some(AdmissionAnswer::Refused(mut refusal)) => {
+                self.request.runtime.hint(self.model, &mut refusal);
                 return Err(self.refused(HttpProblem::from(*refusal)));
             }
-            Ok(AdmissionAnswer::MeasureDepth { .. }) | Err(_) => return Err(self.refused(shutting_down())),
+            Some(AdmissionAnswer::MeasureDepth { .. }) | None => return Err(self.refused(shutting_down())),
         };
-        let mut record = self.record.take();
+        let Self { request, model, mut record, .. } = self;
         record.iter_mut().for_each(|record| record.sent_to(&run));
         match run.upstream() {
-            Some(upstream) => Ok(RunPass {
-                counts_tokens: runtime.wants_tokens(&run),
-                runtime,
-                request,
-                run,
-                upstream,
-                client: self.client,
-                record,
-                over: false,
-            }),
+            Some(upstream) => {
+                let counts_tokens = request.runtime.wants_tokens(&run);
+                Ok(RunPass { counts_tokens, request, run, upstream, failed: false, record })
+            }
             // The engine died after the scheduler had sent the request to it.
-            None => Box::pin(bounce(runtime, request, self.model, self.client, prompt, record)).await,
+            None => Box::pin(bounce(request, model, prompt, record)).await,
         }
     }
 
     /// Waits for the next answer, and logs the causes of the wait.
-    async fn next_answer(&mut self) -> Result<AdmissionAnswer, oneshot::error::RecvError> {
-        if let Ok(answer) = self.answer.try_recv() {
-            return Ok(answer);
+    async fn next_answer(&mut self) -> Option<AdmissionAnswer> {
+        if let Ok(answer) = self.answers.try_recv() {
+            return Some(answer);
         }
         let mut pause = LOOK_AGAIN.0;
         while RequestRecord::is_logged() {
             self.record.iter_mut().for_each(RequestRecord::waits);
-            if let Ok(answer) = tokio::time::timeout(pause, &mut self.answer).await {
+            if let Ok(answer) = tokio::time::timeout(pause, self.answers.recv()).await {
                 return answer;
             }
             // A thousand that wait for minutes would otherwise be looked at a thousand times a second.
             pause = (pause * 3 / 2).min(LOOK_AGAIN.1);
         }
-        (&mut self.answer).await
+        self.answers.recv().await
     }
 
     fn refused(&mut self, problem: HttpProblem) -> HttpProblem {
@@ -118,25 +85,25 @@ impl AdmissionTicket {
         problem
     }
 
-    /// Measures the depth of the request and waits on. While an engine counts tokens, the request may still
-    /// be refused.
+    /// Measures the depth of the request and waits on. The request may be refused meanwhile.
     async fn measure_depth(
         &mut self,
         run: &EngineRun,
         exact: bool,
         prompt: RequestPrompt<'_>,
-    ) -> Result<AdmissionAnswer, oneshot::error::RecvError> {
-        // Enlisted before the count, because a refusal at the deadline comes by the same channel.
-        self.answer = enlist(&self.runtime, self.request);
-        let depth = match exact {
-            false => Some(prompt.bound().await),
-            true => tokio::select! {
-                // The deadline may pass while the engine counts.
-                answer = &mut self.answer => return answer,
-                depth = count(run, prompt) => depth,
-            },
+    ) -> Option<AdmissionAnswer> {
+        let measure = async {
+            match exact {
+                false => Some(prompt.bound().await),
+                true => count(run, prompt).await,
+            }
         };
-        self.runtime.submit(SchedulerEvent::DepthMeasured { request: self.request, run: run.id, depth });
+        tokio::select! {
+            // First, because a request that has ended has no depth to report.
+            biased;
+            answer = self.answers.recv() => return answer,
+            depth = measure => self.request.measured(run.id, depth),
+        }
         self.next_answer().await
     }
 }
@@ -146,48 +113,27 @@ async fn count(run: &EngineRun, prompt: RequestPrompt<'_>) -> Option<RequestDept
     upstream.crowd_in(prompt.count(&upstream, &Limits::default())).await
 }
 
-/// Registers for the scheduler's next answer to the request.
-fn enlist(runtime: &Runtime, request: RequestId) -> oneshot::Receiver<AdmissionAnswer> {
-    let (sender, answer) = oneshot::channel();
-    // Registered before the event: the answer may come before this call returns.
-    runtime.state.borrow_mut().waiting.insert(request, sender);
-    answer
-}
-
 /// Reports a request without an answer to the scheduler, which may give it one more try.
 async fn bounce(
-    runtime: Rc<Runtime>,
-    request: RequestId,
+    request: OwnedRequest,
     model: ModelId,
-    client: ClientId,
     prompt: RequestPrompt<'_>,
     record: Option<RequestRecord>,
 ) -> Result<RunPass, HttpProblem> {
-    let ticket = AdmissionTicket::take(&runtime, request, model, client, record);
-    runtime.submit(SchedulerEvent::Bounced { request, client });
-    ticket.wait(prompt).await
-}
-
-impl Drop for AdmissionTicket {
-    fn drop(&mut self) {
-        if !self.over {
-            self.runtime.state.borrow_mut().waiting.remove(&self.request);
-            self.runtime.submit(SchedulerEvent::Abandoned { request: self.request });
-        }
-    }
+    let answers = request.bounced();
+    AdmissionTicket { request, model, answers, record }.wait(prompt).await
 }
 
 /// Permission to send one request to one run.
 pub(crate) struct RunPass {
-    runtime: Rc<Runtime>,
-    request: RequestId,
+    request: OwnedRequest,
     run: Rc<EngineRun>,
     upstream: Rc<Upstream>,
     /// The scheduler or an extension wants to know the tokens.
     counts_tokens: bool,
-    client: ClientId,
+    /// The engine's answer is an error of its own.
+    failed: bool,
     record: Option<RequestRecord>,
-    over: bool,
 }
 
 impl Runtime {
@@ -222,12 +168,13 @@ impl Runtime {
         prompt: RequestPrompt<'_>,
         record: RequestRecord,
     ) -> Result<RunPass, HttpProblem> {
-        let request = self.next_request();
         // Counted from the end of the upload, not from the connection.
         let now = self.moment(record.arrived());
         self.slots.arrived(model, &prompt);
-        let ticket = AdmissionTicket::take(&self, request, model, client, Some(record));
-        let deadline = now + self.settings.wait;
+        // In the table before the event: the answer may come before that returns.
+        let (request, answers) = OwnedRequest::waiting(&self);
+        let ticket = AdmissionTicket { request, model, answers, record: Some(record) };
+        let (request, deadline) = (ticket.request.id, now + self.settings.wait);
         self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline });
         ticket.wait(prompt).await
     }
@@ -239,25 +186,23 @@ impl Runtime {
         let upstream = run.upstream()?;
         let mut record = RequestRecord::begin(self, model, &wish);
         let RouteOptions { client, priority, .. } = wish;
-        let request = self.next_request();
-        let now = self.moment(record.arrived());
+        let owned = OwnedRequest::sent_at_once(self);
+        let (request, now) = (owned.id, self.moment(record.arrived()));
         // The request waits after all where its engine ends before it answers.
         let deadline = now + self.settings.wait;
         self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline });
         record.sent_at_once();
         Some(RunPass {
             counts_tokens: self.wants_tokens(&run),
-            runtime: Rc::clone(self),
-            request,
+            request: owned,
             run,
             upstream,
-            client,
+            failed: false,
             record: Some(record),
-            over: false,
         })
     }
 
-    fn next_request(&self) -> RequestId {
+    pub(super) fn next_request(&self) -> RequestId {
         RequestId(self.next_request.replace(self.next_request.get() + 1))
     }
 
@@ -288,7 +233,13 @@ impl Pass for RunPass {
         &self.upstream
     }
 
-    fn answers(&mut self, status: StatusCode) {
+    fn answers(&mut self, status: StatusCode, path: &str) {
+        self.failed = is_failure(status);
+        if status.is_success()
+            && let Some(kind) = ProbeKind::of(path)
+        {
+            self.run.answered_kind.set(Some(kind));
+        }
         self.record.iter_mut().for_each(|record| record.status(status));
     }
 
@@ -296,45 +247,44 @@ impl Pass for RunPass {
         self.run.stall_limit.clone()
     }
 
+    fn yields(&self) {
+        if !self.failed {
+            self.run.progress.set(self.run.progress.get() + 1);
+        }
+    }
+
     fn streams(&mut self) {
         self.record.iter_mut().for_each(RequestRecord::streams);
     }
 
     fn finished(mut self, tokens: Option<AnswerTokens>) {
-        // Set before the events, which may drop other passes.
-        self.over = true;
         let now = Instant::now();
+        self.yields();
         self.record.iter_mut().for_each(|record| record.finished(tokens, now));
         let tokens = tokens.filter(|_| self.counts_tokens).map(|tokens| tokens.total);
+        let runtime = Rc::clone(&self.request.runtime);
         if let Some(tokens) = tokens {
-            for extension in &self.runtime.extensions {
-                extension.answered(&self.runtime, &self.run, tokens);
+            for extension in &runtime.extensions {
+                extension.answered(&runtime, &self.run, tokens);
             }
         }
-        let now = self.runtime.moment(now);
-        self.runtime.submit_at(now, SchedulerEvent::Finished { request: self.request, tokens });
+        self.request.finished(now, tokens, self.failed);
     }
 
     /// Waits for the death first, so that the request is not sent to the dying run again.
-    async fn bounced(mut self, prompt: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
+    async fn bounced(self, prompt: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         // Reported too early, the bounce would find the run alive and cost a health check.
         let _ = self.fate().await;
-        self.over = true;
-        let (runtime, record) = (Rc::clone(&self.runtime), self.record.take());
-        bounce(runtime, self.request, self.run.model, self.client, prompt, record).await
+        bounce(self.request, self.run.model, prompt, self.record).await
     }
 
     fn broke(mut self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
         self.record.iter_mut().for_each(RequestRecord::broke);
-        Box::pin(async move { engine_died(self.fate().await) })
-    }
-}
-
-impl Drop for RunPass {
-    fn drop(&mut self) {
-        if !self.over {
-            self.runtime.submit(SchedulerEvent::Abandoned { request: self.request });
-        }
+        Box::pin(async move {
+            let fate = self.fate().await;
+            self.request.finished(Instant::now(), None, true);
+            engine_died(fate)
+        })
     }
 }
 

@@ -208,6 +208,7 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
         stop_timeout: entry.stop_timeout.unwrap_or(defaults.stop_timeout),
         preload: entry.preload,
         by_depth: entry.depth_admission,
+        measures_free: entry.measures_free(),
         ..defaults
     })
 }
@@ -271,6 +272,18 @@ mod tests {
             let number = |id: Option<ModelId>| id.map(|id| id.0);
             assert_eq!(number(registry.stand_in(None)), unnamed, "{count} {serve}");
             assert_eq!(number(registry.stand_in(Some("gpt-4.1"))), foreign, "{count} {serve}");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_measures_free_memory_is_known_by_its_command_or_its_kind() {
+        for (section, measures) in [
+            ("cmd = 'vllm serve m --port ${PORT}'", true),
+            ("cmd = 'wrapper --port ${PORT}'\nkind = 'vllm'", true),
+            ("cmd = 'llama-server -m m.gguf --port ${PORT}'\nmemory = '1MiB'", false),
+        ] {
+            let entries = entries(&format!("[models.a]\n{section}"));
+            assert_eq!(spec(&entries[0], &[]).unwrap().measures_free, measures, "{section}");
         }
     }
 

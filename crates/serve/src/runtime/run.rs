@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Runtime;
 use super::launch::{Started, Starter};
+use super::probe::ProbeKind;
 use super::slots::RunSlots;
 use crate::route::{StallLimit, Upstream};
 
@@ -54,6 +55,10 @@ pub(crate) struct EngineRun {
     pub(super) told_beyond: Cell<bool>,
     /// Size of the files from which it reads weights.
     pub(super) file_bytes: Cell<Bytes>,
+    /// The kind of the last request that it answered with success.
+    pub(super) answered_kind: Cell<Option<ProbeKind>>,
+    /// Pieces of good answers that clients were sent.
+    pub(super) progress: Cell<u64>,
     /// Free memory of its cards when its process was started.
     free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
@@ -98,6 +103,8 @@ impl EngineRun {
             arguments: RefCell::default(),
             told_beyond: Cell::default(),
             file_bytes: Cell::default(),
+            answered_kind: Cell::default(),
+            progress: Cell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
             asleep: Cell::new(false),
@@ -225,7 +232,6 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     // No await from here to the report: a request that waits for the end would come back before it.
     let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
     run.over.notify_waiters();
-    runtime.state.borrow_mut().runs.remove(&run.id);
     runtime.statuses.ended(run.model, &verdict.end);
     for extension in &runtime.extensions {
         extension.ended(&runtime, &run, &verdict.end);

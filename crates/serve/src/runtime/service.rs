@@ -189,7 +189,10 @@ impl ModelService for Runtime {
     }
 
     async fn give_way(&self, card: Option<&str>, size: Bytes, time: Duration) -> Result<(), HttpProblem> {
-        if !self.yielding_cards(card, size)?.is_empty() && !size.is_zero() {
+        let cards: Vec<CardId> =
+            self.yielding_cards(card, size)?.into_iter().map(|card| card.id.clone()).collect();
+        let is_measured = self.state.borrow().scheduler.is_measured(&cards);
+        if !cards.is_empty() && !size.is_zero() && !is_measured {
             // Engines that can free memory need not be stopped for it. The others are not kept waiting for them.
             let _ = tokio::time::timeout(FREE_FIRST, self.me().free_idle()).await;
         }

@@ -10,12 +10,12 @@ use plimsoll_scheduler::{
 use super::diving::tokens;
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
 use crate::desk::gib;
-use crate::script::{ASKED, CHECK, COUNT, Fate, READ, RETURN, STOP, SURVEY};
+use crate::script::{ASKED, CHECK, COUNT, Fate, PROBE, READ, RETURN, STOP, SURVEY};
 
 impl World {
     pub(crate) fn tell(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
-        self.scheduler.on_event(moment(self.now), event, &mut effects);
+        self.scheduler.on_event(moment(self.now), event, &mut effects).unwrap();
         self.scheduler.ledger().audit().unwrap();
         for effect in effects {
             self.carry_out(effect);
@@ -60,6 +60,7 @@ impl World {
             }
             SchedulerEffect::ReadCards => self.later(self.now + READ, Happening::Read),
             SchedulerEffect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
+            SchedulerEffect::Probe { run } => self.later(self.now + PROBE, Happening::Probed(run)),
             SchedulerEffect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
             SchedulerEffect::WakeAt(at) => {
                 let at = u64::try_from(at.since_start().as_micros().div_ceil(1000)).unwrap();
@@ -90,6 +91,7 @@ impl World {
         assert!(alive.clone().all(|engine| !shares(engine.model)), "two listen on the port of {model:?}");
         let fate = self.fates[self.lives % self.fates.len()];
         self.lives += 1;
+        self.check_calm(model, &placement);
         let diver = self.diver(model.0, &placement);
         let engine = Engine {
             model,
@@ -102,6 +104,7 @@ impl World {
             host: self.host.clone(),
             buried: false,
             asleep: false,
+            poisoned: false,
         };
         assert!(self.engines.insert(run, engine).is_none(), "{run:?} is used twice");
         for (index, total) in self.totals.iter().enumerate() {
@@ -118,7 +121,10 @@ impl World {
         }
         let crash = End::Crashed { reason: Reason::new("exit", "exit status 1") };
         match fate {
-            Fate::Serves { load } | Fate::Stubborn { load } | Fate::DiesServing { load, .. } => {
+            Fate::Serves { load }
+            | Fate::Stubborn { load }
+            | Fate::Poisoned { load, .. }
+            | Fate::DiesServing { load, .. } => {
                 self.later(self.now + load, Happening::Ready(run));
             }
             Fate::CrashesLoading { after } => self.later(self.now + after, Happening::Ends(run, crash)),
@@ -130,6 +136,17 @@ impl World {
                 let end = End::Unstartable { reason: Reason::new("missing", "no such file"), lasts: true };
                 self.later(self.now, Happening::Ends(run, end));
             }
+        }
+    }
+
+    /// No load begins beside a start that measures free memory, and none that measures beside memory that changes.
+    fn check_calm(&self, model: ModelId, placement: &Placement) {
+        let beside = self.engines.values().filter(|engine| share_a_card(&engine.placement, placement));
+        for engine in beside {
+            let measures = self.need(engine.model.0).measures && engine.stage == Life::Loading;
+            assert!(!measures || engine.told_to_stop, "{model:?} loads while {engine:?} measures");
+            let changes = engine.stage != Life::Ready || engine.told_to_stop;
+            assert!(!changes || !self.need(model.0).measures, "{model:?} measures while {engine:?} changes");
         }
     }
 
@@ -168,8 +185,9 @@ impl World {
     }
 
     fn stop(&mut self, run: RunId, how: Stopping) {
-        let cut_off = self.closing.is_some_and(|since| self.now >= since + 30_000);
-        let engine = self.engines.get_mut(&run).unwrap();
+        let cut_off = self.closing.is_some_and(|since| self.now >= since + 25_000);
+        let engine = &self.engines[&run];
+        let placement = engine.placement.clone();
         assert!(!engine.buried, "a dead run is stopped");
         let busy = !engine.requests.is_empty();
         let (now, model, is_first) = (moment(self.now), engine.model, !engine.told_to_stop);
@@ -182,16 +200,28 @@ impl World {
         );
         match how {
             Stopping::Graceful => {
+                let measures = |other: &Engine| {
+                    let loads = other.stage == Life::Loading && !other.told_to_stop;
+                    loads && self.need(other.model.0).measures && share_a_card(&other.placement, &placement)
+                };
+                let measured = self.engines.iter().any(|(id, other)| *id != run && measures(other));
+                assert!(!measured || self.closing.is_some(), "{model:?} is stopped while another measures");
                 assert!(!busy || cut_off, "a busy run is stopped: {engine:?}");
                 if !matches!(engine.fate, Fate::Stubborn { .. } | Fate::NeverReady) {
                     self.later(self.now + STOP, Happening::Ends(run, End::Expected));
                 }
             }
             Stopping::Kill => {
-                assert!(!busy || cut_off, "a busy run is killed: {engine:?}");
+                let is_dead = engine.poisoned || engine.stage == Life::Ended;
+                assert!(reason != Some("unresponsive") || is_dead, "a healthy run is killed: {engine:?}");
+                assert!(!busy || cut_off || is_dead, "a busy run is killed: {engine:?}");
                 self.later(self.now + 5, Happening::Ends(run, End::Expected));
             }
         }
         self.engines.get_mut(&run).unwrap().told_to_stop = true;
     }
+}
+
+fn share_a_card(one: &Placement, other: &Placement) -> bool {
+    one.shares.iter().any(|share| !share.bytes.is_zero() && !other.on(&share.card).is_zero())
 }
