@@ -12,12 +12,14 @@ mod hyper;
 pub mod split;
 mod tensor;
 pub mod tiny;
+mod token_texts;
 mod traits;
 pub mod types;
 
 pub use error::ModelError;
 pub use hyper::{Experts, HyperParameters, Indexer, Mla, PerLayer, Pooling, Recurrent, SlidingWindow};
 pub use tensor::{Tensor, TensorType};
+pub use token_texts::TokenTexts;
 pub use traits::ModelTraits;
 pub use types::Dialect;
 

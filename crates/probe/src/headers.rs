@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_base::Bytes;
 use plimsoll_model::gguf::{Excerpt, GgufError, HEADER_LIMIT, Header};
 use plimsoll_model::split::siblings;
-use plimsoll_model::{Dialect, Model, ModelError};
+use plimsoll_model::{Dialect, Model, ModelError, TokenTexts};
 
 /// Bytes that are read of a file at once where its vocabulary is passed over.
 const PIECE: usize = 64 << 10;
@@ -49,6 +49,14 @@ pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError
 /// Reads the heads of all files of the set that `path` is the only or the first file of.
 pub fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<FileHead>, ReadModelError> {
     each_file(path, |path| FileHead::read(path, dialect))
+}
+
+/// Reads the vocabulary of a model, which the first of its files has; `None` where none bounds the tokens of a text.
+pub fn read_token_texts(path: &Path, dialect: Dialect) -> Result<Option<TokenTexts>, ReadModelError> {
+    let head = FileHead::read(path, dialect)?;
+    let bytes = head.bytes()?;
+    let header = Header::read(&bytes, head.length, dialect).map_err(wrong_in(path))?;
+    TokenTexts::of(&header).map_err(wrong_in(path))
 }
 
 fn each_file<T>(

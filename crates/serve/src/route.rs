@@ -90,7 +90,7 @@ pub(crate) use model_service::{ModelService, Pass, RouteOptions, no_files};
 pub(crate) use peer::{COPY, DECLINED, FILES, HOP, HOST, MODEL, NEWS, PeerGate, SEAT, no_certificate};
 pub(crate) use peer_port::serve_peers;
 pub(crate) use problem::{HttpProblem, without_engine_words};
-pub(crate) use prompt::{PromptPrefixes, RequestPrompt};
+pub(crate) use prompt::{CertainText, PromptPrefixes, RequestPrompt};
 pub(crate) use rope::Rope;
 pub(crate) use server::{HttpServer, HttpSettings};
 pub(crate) use stream_source::StreamSource;

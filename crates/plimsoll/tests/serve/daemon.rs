@@ -218,7 +218,11 @@ impl Drop for Daemon {
         let _ = self.child.wait();
         if std::thread::panicking() {
             eprintln!("── plimsoll said ──\n{}", self.talk());
+            return;
         }
+        let talk = self.talk();
+        let bug = talk.lines().find(|line| line.contains("a bug in plimsoll"));
+        assert_eq!(bug, None);
     }
 }
 

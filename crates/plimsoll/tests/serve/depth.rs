@@ -267,3 +267,54 @@ fn a_check_says_what_each_model_takes_and_ends_with_status_1_if_one_does_not_fit
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("is refused") && said.contains("hint: use a context of"), "{said}");
 }
+
+#[test]
+fn a_prompt_that_the_context_cannot_hold_is_refused_before_anything_is_stopped_for_it() {
+    let yard = Yard::new();
+    let total = yard.peak + 100 * MIB;
+    let daemon = yard
+        .setup(total, &yard.section("deep", total, 0, ""))
+        .model("other", "200MiB", "", "guard = { mode = \"off\" }")
+        .start();
+    assert_eq!(chat(daemon.address, "other").status, 200);
+    let answer = ask(&daemon, "deep", 20_000);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["code"], "prompt_too_long", "{error}");
+    assert!(error["message"].as_str().unwrap_or_default().contains("holds 16384"), "{error}");
+    assert_eq!(daemon.running(), ["other"], "nothing was stopped for it");
+    assert_eq!(ask(&daemon, "deep", 1000).status, 200);
+    assert_eq!(daemon.running(), ["deep"]);
+}
+
+#[test]
+fn requests_that_are_unloaded_while_their_depth_is_measured_are_all_answered() {
+    let yard = Yard::new();
+    let daemon = yard.serve(yard.peak, &yard.section("deep", yard.peak, 0, ""));
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(6);
+    let going = || std::time::Instant::now() < end;
+    let answered: usize = thread::scope(|scope| {
+        scope.spawn(|| {
+            while going() {
+                post(daemon.address, "/models/unload", &json!({ "model": "deep" }));
+                thread::sleep(std::time::Duration::from_millis(60));
+            }
+        });
+        let client = || {
+            let mut answered = 0;
+            while going() {
+                // An answer that never comes ends the test by the client's own time-out.
+                let status = ask(&daemon, "deep", 1000).status;
+                assert!(matches!(status, 200 | 502 | 503), "{status}");
+                answered += 1;
+            }
+            answered
+        };
+        let clients: Vec<_> = (0..6).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().map(|client| client.join().expect("a client")).sum()
+    });
+    assert!(answered > 6, "{answered}");
+    crate::daemon::until("no request is left", || {
+        daemon.status()["models"][0]["in_flight"] == 0 && daemon.status()["models"][0]["queued"] == 0
+    });
+}

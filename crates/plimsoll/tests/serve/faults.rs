@@ -346,6 +346,20 @@ fn sigterm_lets_the_stream_in_flight_finish_and_leaves_nothing() {
 }
 
 #[test]
+fn sigterm_ends_everything_within_thirty_seconds_whatever_goes_on() {
+    let script = "events=1000 event_ms=100 ignore_term=1";
+    let mut daemon = Setup::new().model("long", "256MiB", script, "stop-timeout = \"60s\"").start();
+    let stream = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("long", true)));
+    until("the request is in flight", || in_flight(&daemon, "long") == 1);
+    let start = Instant::now();
+    daemon.signal("TERM");
+    assert!(daemon.wait().success());
+    let took = start.elapsed();
+    assert!((Duration::from_secs(24)..Duration::from_millis(31_500)).contains(&took), "{took:?}");
+    drop(stream);
+}
+
+#[test]
 fn sigkill_of_the_daemon_leaves_no_engine_and_no_grandchild() {
     let daemon_setup = Setup::new().model("good", "256MiB", "", "");
     let engine = std::path::Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("fake-engine");

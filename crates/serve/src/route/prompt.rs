@@ -21,9 +21,11 @@ use super::upstream::Upstream;
 use crate::task::spawn_blocking;
 
 mod asked;
+mod certain;
 mod prefixes;
 
 use self::asked::PromptParameters;
+pub(crate) use self::certain::CertainText;
 pub(crate) use self::prefixes::PromptPrefixes;
 
 /// Tokens that a chat template may add to the text of the body: its own system prompt and its marks.

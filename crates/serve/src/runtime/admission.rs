@@ -151,8 +151,12 @@ impl Runtime {
             let not_loaded =
                 || HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded");
             let unwanted = (!wish.autoload.unwrap_or_else(|| self.autoloads())).then(not_loaded);
-            // A load may evict another model, for a body that the engine can only refuse.
-            if let Some(problem) = unwanted.or_else(|| prompt.broken()) {
+            // A load may evict another model, for a request that the engine can only refuse.
+            let problem = match unwanted.or_else(|| prompt.broken()) {
+                None => self.overlong(model, &prompt).await,
+                known => known,
+            };
+            if let Some(problem) = problem {
                 record.refused(problem.status);
                 return Err(problem);
             }

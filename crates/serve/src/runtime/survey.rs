@@ -7,6 +7,7 @@ mod asking;
 pub(super) mod host_cache;
 mod local_files;
 pub(crate) mod named;
+mod overlong;
 mod part;
 mod planned;
 mod profile;
