@@ -3,7 +3,7 @@
 //! After the wait, guard answers other processes' requests for idle memory. Guard has no thread of its own,
 //! and many programs make few other driver calls.
 
-use crate::driver::{CuResult, CuStream};
+use crate::driver::{Context, CuResult, CuStream};
 use crate::hooks::hooks;
 use crate::ladder;
 
@@ -16,6 +16,10 @@ hooks! {
 
     fn cuCtxSynchronize = "cuCtxSynchronize" since 2000 () calls real {
         over(real())
+    }
+
+    fn cuCtxSynchronize_v2 = "cuCtxSynchronize" since 13000 (context: Context) calls real {
+        over(real(context))
     }
 }
 

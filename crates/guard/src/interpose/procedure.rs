@@ -3,6 +3,8 @@
 //! The driver is asked first; if guard has a hook for the function, the hook's address is returned instead.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::fmt::Write;
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{standing_for, variants};
@@ -10,11 +12,12 @@ use crate::driver::{SUCCESS, loader};
 use crate::hooks::{Hook, hooks};
 use crate::say::say;
 use crate::settings;
+use crate::text::Text;
 
 /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM.
 const PER_THREAD: u64 = 1 << 1;
-/// The newest CUDA whose ABIs were compared with the table.
-const KNOWN: c_int = 12_080;
+/// The newest CUDA whose ABIs were compared with the table (`data/cuda/entry-points.txt`).
+const KNOWN: c_int = 13_050;
 
 /// Replaces the driver's function by the hook for it.
 ///
@@ -39,9 +42,12 @@ unsafe fn substitute(symbol: *const c_char, function: *mut *mut c_void, version:
 /// newer ones, all up to [`KNOWN`] have one.
 #[cold]
 fn by_version(name: &[u8], theirs: *mut c_void, version: c_int, flags: u64) -> Option<&'static Hook> {
-    // DECISION: if the driver's address differs from `dlsym`'s, the requested version decides the ABI. A
-    // version whose ABI was not checked gets the driver's own function.
+    // DECISION: if the driver's address differs from `dlsym`'s, the requested version decides the ABI. For a version
+    // that is newer than the table, the driver is asked whether it has the same function for the newest known one. If
+    // not, the ABI is new, and the program gets the driver's own function.
     variants(name).next()?;
+    let version =
+        if version > KNOWN && driver_has(name, KNOWN, flags) == Some(theirs) { KNOWN } else { version };
     if version > KNOWN {
         unknown(name, version);
         return None;
@@ -56,6 +62,18 @@ fn by_version(name: &[u8], theirs: *mut c_void, version: c_int, flags: u64) -> O
     let theirs = loader::place(theirs)?.dli_fbase;
     let ours = loader::place(hook.slot.function())?.dli_fbase;
     (theirs == ours).then_some(hook)
+}
+
+/// The driver's function of this name in this version.
+fn driver_has(name: &[u8], version: c_int, flags: u64) -> Option<*mut c_void> {
+    let mut symbol = Text::new();
+    symbol.write_str(core::str::from_utf8(name).ok()?).ok()?;
+    let (mut function, mut status) = (null_mut(), 0);
+    // SAFETY: a C string, and the places are ours.
+    let result = unsafe {
+        real::cuGetProcAddress_v2(symbol.as_c()?.as_ptr(), &raw mut function, version, flags, &raw mut status)
+    };
+    (result == SUCCESS && status == 0).then_some(function)
 }
 
 fn unknown(name: &[u8], version: c_int) {
@@ -92,5 +110,64 @@ hooks! {
             substitute(symbol, function, version, flags);
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// New versions of a function whose parameters did not change.
+    const SAME_PARAMETERS: [(&str, c_int); 1] = [("cuGraphAddNode", 13_040)];
+    /// The version of CUDA with the first functions for per-thread default streams, which have a twin in the table.
+    const PER_THREAD_SINCE: c_int = 7000;
+
+    fn entry_points() -> impl Iterator<Item = (&'static str, Vec<c_int>)> {
+        let lines = include_str!("../../../../data/cuda/entry-points.txt").lines();
+        lines.filter(|line| !line.starts_with('#')).map(|line| {
+            let mut words = line.split(' ');
+            (words.next().unwrap(), words.map(|word| word.parse().unwrap()).collect())
+        })
+    }
+
+    #[test]
+    fn every_abi_of_a_hooked_function_has_a_hook() {
+        let mut newest = 0;
+        for (name, versions) in entry_points() {
+            newest = newest.max(versions.iter().copied().max().unwrap());
+            let since: Vec<c_int> = variants(name.as_bytes()).map(|hook| hook.since).collect();
+            let Some(oldest) = since.iter().min() else { continue };
+            for version in versions {
+                let known = version < *oldest || since.contains(&version) || version == PER_THREAD_SINCE;
+                assert!(known || SAME_PARAMETERS.contains(&(name, version)), "{name} of CUDA {version}");
+            }
+        }
+        assert_eq!(newest, KNOWN);
+    }
+
+    #[test]
+    fn every_function_that_takes_or_returns_memory_is_hooked() {
+        let takes = |name: &str| {
+            let starts = ["cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemHostRegister", "cuArrayCreate"];
+            let whole = [
+                "cuMemCreate",
+                "cuMemRelease",
+                "cuMemMap",
+                "cuMemUnmap",
+                "cuMemPoolCreate",
+                "cuMemPoolDestroy",
+                "cuArray3DCreate",
+                "cuMipmappedArrayCreate",
+                "cuMemGetInfo",
+                "cuCtxCreate",
+                "cuDevicePrimaryCtxRetain",
+            ];
+            starts.iter().any(|start| name.starts_with(start)) || whole.contains(&name)
+        };
+        let taking: Vec<&str> = entry_points().map(|(name, _)| name).filter(|name| takes(name)).collect();
+        assert!(taking.len() > 15, "{taking:?}");
+        for name in taking {
+            assert!(variants(name.as_bytes()).next().is_some(), "{name}");
+        }
     }
 }

@@ -36,6 +36,14 @@ fn a_driver_that_gives_other_addresses_than_dlsym_is_known_by_name_and_version()
 }
 
 #[test]
+fn a_newer_cuda_with_the_same_functions_is_guarded_and_nothing_is_said() {
+    let driver = "cards=1 total=1G distinct=1 driver=15000";
+    let run = Client::new("runtime", "budget=1000").driver(driver).env("CLIENT_CUDA", "15000").run(&WORDS);
+    assert_eq!(run.lines, REFUSED, "{}", run.said);
+    assert!(!run.said.contains("knows CUDA"), "{}", run.said);
+}
+
+#[test]
 fn another_preload_behind_us_still_stands_in_front_of_dlsym() {
     let version = if cfg!(target_arch = "aarch64") { "\"GLIBC_2.17\"" } else { "\"GLIBC_2.2.5\"" };
     let flag = format!("-DVERSION={version}");

@@ -91,7 +91,8 @@ static uint64_t flags;
 
 static void *by_procedure(const char *symbol, const char *name) {
     // The ABI that this program was written for; later ones of the same name take other arguments.
-    int version = strcmp(symbol, "cuCtxCreate_v2") ? 12080 : 3020;
+    const char *newer = getenv("CLIENT_CUDA");
+    int version = strcmp(symbol, "cuCtxCreate_v2") ? newer ? atoi(newer) : 12080 : 3020;
     void *found = NULL;
     int status = -1;
     int rc = get_v2 ? get_v2(name, &found, version, flags, &status) : get_v1(name, &found, version, flags);
