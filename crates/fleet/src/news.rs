@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::keys::KeySpace;
 use super::view::{FleetView, StoreChange};
 
-/// Records in one line, so that no line is long.
+/// Records and bytes of values in one line, so that no line is long. A record alone may be longer.
 const TOGETHER: usize = 256;
+const LONG: usize = 1 << 20;
+/// What stands for a value that no version can read, because it is no text.
+const UNREADABLE: &str = "";
 
 /// One line of the news.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,21 +47,46 @@ impl NewsLine {
         line
     }
 
-    pub fn changes(keys: &KeySpace, changes: &[StoreChange]) -> Self {
-        let told = changes.iter().map(|change| ToldChange {
+    /// Changes in their order, as lines.
+    pub fn changes<'a>(
+        keys: &'a KeySpace,
+        changes: &'a [StoreChange],
+    ) -> impl Iterator<Item = Self> + use<'a> {
+        let told = |change: &StoreChange| ToldChange {
             key: keys.text(&change.key),
             revision: change.revision,
-            // What is no text can be read by no version, and is told as such a value.
-            value: change.value.clone().map(|value| String::from_utf8(value).unwrap_or_default()),
-        });
-        Self::Changes(told.collect())
+            value: change
+                .value
+                .as_deref()
+                .map(|value| str::from_utf8(value).unwrap_or(UNREADABLE).to_owned()),
+        };
+        let size = |change: &StoreChange| change.value.as_ref().map_or(0, Vec::len);
+        let mut left = changes;
+        std::iter::from_fn(move || {
+            let mut bytes = 0_usize;
+            let fits = left.iter().take(TOGETHER).take_while(|change| {
+                let is_first = bytes == 0;
+                bytes = bytes.saturating_add(size(change));
+                is_first || bytes <= LONG
+            });
+            let count = fits.count();
+            let (line, rest) = left.split_at(count);
+            left = rest;
+            (count > 0).then(|| Self::Changes(line.iter().map(told).collect()))
+        })
+    }
+
+    /// Keys of changes whose values are no text. Other hosts are told that such a record is there, and not what it says.
+    pub fn unreadable(keys: &KeySpace, changes: &[StoreChange]) -> Vec<String> {
+        let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
+        let broken = changes.iter().filter(|change| !change.value.as_deref().is_none_or(is_text));
+        broken.map(|change| keys.text(&change.key)).collect()
     }
 
     /// All of a view, as lines.
     pub fn all(keys: &KeySpace, view: &FleetView, cluster: u64, term: u64, depth: u32) -> Vec<u8> {
         let records: Vec<StoreChange> = view.records().collect();
-        let lines = records.chunks(TOGETHER).map(|records| Self::changes(keys, records).write());
-        let lines: Vec<Vec<u8>> = lines.collect();
+        let lines: Vec<Vec<u8>> = Self::changes(keys, &records).map(|line| line.write()).collect();
         let begin = Self::Begin { cluster, term, revision: view.revision, depth, lines: lines.len() };
         let mut all = begin.write();
         lines.iter().for_each(|line| all.extend_from_slice(line));
@@ -116,6 +144,36 @@ mod tests {
         let there = FleetView::at(revision, records);
         assert_eq!((there.revision, &there.drains, &there.unreadable), (900, &view.drains, &view.unreadable));
         assert!(there.drains("h701"), "what cannot be read is left alone there too");
+    }
+
+    #[test]
+    fn a_line_has_a_bounded_number_of_records_and_of_bytes() {
+        let of = |changes: &[StoreChange]| -> Vec<usize> {
+            let keys = keys();
+            let lines = NewsLine::changes(&keys, changes).map(|line| match line {
+                NewsLine::Changes(changes) => changes.len(),
+                other => panic!("{other:?}"),
+            });
+            lines.collect()
+        };
+        let long = |bytes: usize| move |host: usize| change(host, Some(vec![b'x'; bytes]));
+        assert!(of(&[]).is_empty());
+        assert_eq!(of(&(0..600).map(|host| change(host, None)).collect::<Vec<_>>()), [256, 256, 88]);
+        assert_eq!(of(&(0..7).map(long(LONG / 3)).collect::<Vec<_>>()), [3, 3, 1]);
+        assert_eq!(of(&(0..3).map(long(2 * LONG)).collect::<Vec<_>>()), [1, 1, 1], "each goes, alone");
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_named_and_told_as_one_that_cannot_be_read() {
+        let changes = [change(1, Some(b"\xff".to_vec())), change(2, Some(b"{}".to_vec())), change(3, None)];
+        assert_eq!(NewsLine::unreadable(&keys(), &changes), ["/plimsoll/lab/1/drains/h1"]);
+        let mut view = FleetView::default();
+        let keys = keys();
+        for line in NewsLine::changes(&keys, &changes) {
+            let NewsLine::Changes(told) = line else { panic!("{line:?}") };
+            told.into_iter().filter_map(|told| told.change(&keys)).for_each(|change| view.apply(&change));
+        }
+        assert!(view.drains("h1"), "it is there, and its content is in doubt");
     }
 
     #[test]

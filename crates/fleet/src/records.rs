@@ -16,6 +16,8 @@ use serde_json::{Map, Value};
 pub const SCHEMA: u32 = 1;
 /// Longest record that is read: an offer of a thousand models takes 200 KiB.
 const LONGEST: usize = 1 << 20;
+/// Most values in the fields that this version does not know.
+const MOST_UNKNOWN: usize = 1000;
 
 /// A record with its schema and the fields that this version does not know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +39,10 @@ impl<T: Serialize + DeserializeOwned> Record<T> {
         if value.len() > LONGEST {
             return None;
         }
-        serde_json::from_slice(value).ok()
+        let record: Self = serde_json::from_slice(value).ok()?;
+        // An unknown value may take sixteen times its text.
+        let unknown: usize = record.unknown.values().map(values_in).sum();
+        (unknown <= MOST_UNKNOWN).then_some(record)
     }
 
     pub fn write(&self) -> Vec<u8> {
@@ -48,6 +53,14 @@ impl<T: Serialize + DeserializeOwned> Record<T> {
     /// True if this version may write over it.
     pub fn is_known(&self) -> bool {
         self.schema <= SCHEMA
+    }
+}
+
+fn values_in(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values_in).sum(),
+        Value::Object(fields) => fields.values().map(values_in).sum::<usize>(),
+        _ => 0,
     }
 }
 
@@ -204,6 +217,13 @@ mod tests {
             assert_eq!(Record::<Seat>::read(value), None);
             assert_eq!(Record::<HostRecord>::read(value), None);
         }
+        let unknown = |count: usize| format!(r#"{{"schema":1,"leave":true,"x":[{}0]}}"#, "0,".repeat(count));
+        assert!(Record::<Drain>::read(unknown(900).as_bytes()).is_some());
+        assert_eq!(
+            Record::<Drain>::read(unknown(200_000).as_bytes()),
+            None,
+            "its values take many times its text"
+        );
         let deep = "[".repeat(100_000);
         assert_eq!(Record::<OfferList>::read(deep.as_bytes()), None);
     }

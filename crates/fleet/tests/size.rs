@@ -78,8 +78,14 @@ fn measured(hosts: u64, a_host: u64) -> Bytes {
     assert_eq!(view.seats.len() as u64, hosts * a_host);
     let began = std::time::Instant::now();
     let model = models(0, a_host).next().unwrap();
-    let wish =
-        SeatWish { model: &model, only: None, purpose: SeatPurpose::Moved, held: Bytes::ZERO, random: 5 };
+    let wish = SeatWish {
+        model: &model,
+        only: None,
+        near: None,
+        purpose: SeatPurpose::Moved,
+        held: Bytes::ZERO,
+        random: 5,
+    };
     place(&view, &wish).unwrap();
     println!(
         "{hosts} hosts, {} models: {taken} of memory, read in {read:?}, one placement in {:?}",

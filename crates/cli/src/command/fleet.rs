@@ -227,7 +227,10 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
             return print(format!("{model} is seated on {host}\n"));
         }
         let purpose = SeatPurpose::Moved;
-        let wish = SeatWish { model, only: Some(host), purpose, held: Bytes::ZERO, random: 0 };
+        let wish = SeatWish { model, only: Some(host), near: None, purpose, held: Bytes::ZERO, random: 0 };
+        if view.host(host).is_none() {
+            return Err(ErrorReport::input(not_registered(&view, host)));
+        }
         let plan = place(&view, &wish).map_err(|reason| ErrorReport::new(reason.to_string()))?;
         let nonce = format!("move-{}-{attempt}", std::process::id());
         let claim = Claim::new(&view, model, plan, nonce);

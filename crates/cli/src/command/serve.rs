@@ -201,7 +201,7 @@ pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
     let is_input = matches!(
         error,
         DaemonError::Config(_) | DaemonError::NoModel(_) | DaemonError::Listen(Listen::Exposed(_))
-    );
+    ) || matches!(&error, DaemonError::Fleet(error) if error.is_input());
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
 

@@ -238,9 +238,11 @@ impl FleetNode {
         let only = only.as_deref();
         let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
         let purpose = if claim.more { SeatPurpose::Further } else { SeatPurpose::Wanted };
-        let wish = SeatWish { model: &model, only, purpose, held, random };
         let draw = self.draw();
         let nonce = format!("{}-{draw:x}", self.incarnation);
+        // A further seat is for another host.
+        let near = (!claim.waiting.is_empty() && !claim.more).then_some(&*self.settings.name);
+        let wish = SeatWish { model: &model, only, near, purpose, held, random };
         let planned = place(&self.view, &wish).and_then(|plan| {
             let newer =
                 || Reason::new("newer_record", "a later version of the program wrote the model's seat");

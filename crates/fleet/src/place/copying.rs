@@ -121,7 +121,14 @@ mod tests {
     }
 
     fn wish() -> SeatWish<'static> {
-        SeatWish { model: "m", only: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 }
+        SeatWish {
+            model: "m",
+            only: None,
+            near: None,
+            purpose: SeatPurpose::Wanted,
+            held: Bytes::ZERO,
+            random: 0,
+        }
     }
 
     fn chosen(view: &FleetView) -> Option<String> {

@@ -96,12 +96,14 @@ fn a_host_that_writes_before_its_lease_comes_is_caught() {
 
 #[test]
 fn models_with_two_seats_over_commit_nothing() {
+    let mut answered = 0;
     for seed in 1..=8 {
         let settings = WorldSettings { hosts: 5, replicas: 4, seconds: 20, pause: 300, seed, ..SMALL };
         let (world, faults) = faults(settings);
         assert_eq!(faults, checker::Faults::default(), "seed {seed}");
-        assert!(world.answered > 20, "{}", world.answered);
+        answered += world.answered;
     }
+    assert!(answered > 200, "{answered}");
 }
 
 #[test]

@@ -60,8 +60,14 @@ impl Scene {
     }
 
     pub(super) fn claim(&self, model: &str, host: &str) -> Claim {
-        let wish =
-            SeatWish { model, only: Some(host), purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
+        let wish = SeatWish {
+            model,
+            only: Some(host),
+            near: None,
+            purpose: SeatPurpose::Wanted,
+            held: Bytes::ZERO,
+            random: 0,
+        };
         let view = self.view();
         Claim::new(&view, model, place(&view, &wish).unwrap(), "n".to_owned()).unwrap()
     }
@@ -162,8 +168,14 @@ fn a_seat_that_a_later_version_wrote_is_not_written_over() {
     let lease = scene.leases[0];
     scene.store.revoke(lease);
     let view = scene.view();
-    let wish =
-        SeatWish { model: "a", only: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "a",
+        only: None,
+        near: None,
+        purpose: SeatPurpose::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     assert_eq!(Claim::new(&view, "a", place(&view, &wish).unwrap(), "n".to_owned()), None);
 }
 
@@ -173,11 +185,48 @@ fn a_refusal_names_every_host_with_its_reason() {
     scene.seat("a", "h1");
     scene.seat("b", "h1");
     scene.store.put(FleetKey::Drain("h2".to_owned()), Some(Record::new(Drain { leave: false }).write()));
-    let wish =
-        SeatWish { model: "c", only: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "c",
+        only: None,
+        near: None,
+        purpose: SeatPurpose::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     let reason = place(&scene.view(), &wish).unwrap_err();
     let codes: Vec<&str> = reason.because.iter().map(|host| host.code).collect();
     assert_eq!((reason.code, codes), ("no_host", vec!["host_full", "host_drains"]));
+}
+
+#[test]
+fn the_host_that_is_asked_takes_the_model_where_nothing_has_to_leave() {
+    let mut scene = Scene::new(None);
+    let wish = SeatWish {
+        model: "a",
+        only: None,
+        near: None,
+        purpose: SeatPurpose::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
+    let seated = |scene: &Scene, near: &str| {
+        let drawn =
+            (0..20).map(|random| place(&scene.view(), &SeatWish { near: Some(near), random, ..wish }));
+        let hosts = drawn.map(|plan| plan.unwrap().host);
+        hosts.collect::<std::collections::BTreeSet<String>>().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!((seated(&scene, "h1"), seated(&scene, "h2")), (vec!["h1".to_owned()], vec!["h2".to_owned()]));
+    scene.seat("b", "h1");
+    scene.seat("c", "h1");
+    assert_eq!(seated(&scene, "h1"), ["h2"], "it has no room, and the other has");
+    // A named host that cannot is named with its own reason.
+    scene.store.put(FleetKey::Drain("h2".to_owned()), Some(Record::new(Drain { leave: false }).write()));
+    let reason = place(&scene.view(), &SeatWish { only: Some("h2"), ..wish }).unwrap_err();
+    assert_eq!(reason.text, "host 'h2' cannot take model 'a'");
+    assert_eq!(
+        reason.because.iter().map(|one| &*one.text).collect::<Vec<_>>(),
+        ["'h2' accepts no more models"]
+    );
 }
 
 #[test]
@@ -191,8 +240,14 @@ fn a_name_under_which_hosts_have_different_files_is_ambiguous() {
     };
     scene.store.put(FleetKey::Offers("p".to_owned()), Some(Record::new(offer("2")).write()));
     scene.store.put(FleetKey::Offers("o".to_owned()), Some(Record::new(offer("1")).write()));
-    let wish =
-        SeatWish { model: "a", only: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "a",
+        only: None,
+        near: None,
+        purpose: SeatPurpose::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     assert!(place(&scene.view(), &wish).is_ok(), "both hosts have the same file");
     let mut host: Record<HostRecord> = scene.view().hosts["h2"].record.clone();
     host.body.offers = "p".to_owned();
@@ -339,10 +394,16 @@ fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_fo
     assert_eq!(check(&scene.store.history), Faults::default());
     // A new reading of the store does not make it trusted, and time does.
     node.on_event(at(2), read(&scene), &mut effects);
-    let wish =
-        SeatWish { model: "b", only: Some("h1"), purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 };
+    let wish = SeatWish {
+        model: "b",
+        only: Some("h1"),
+        near: None,
+        purpose: SeatPurpose::Wanted,
+        held: Bytes::ZERO,
+        random: 0,
+    };
     let codes: Vec<_> = place(&node.view, &wish).unwrap_err().because.iter().map(|host| host.code).collect();
-    assert_eq!(codes, ["host_distrusted", "other_host"]);
+    assert_eq!(codes, ["host_distrusted"], "of the host that is named");
     node.on_event(at(62), FleetEvent::Tick, &mut effects);
     assert!(place(&node.view, &wish).is_ok());
 }
@@ -353,7 +414,8 @@ fn a_second_seat_is_taken_from_a_host_that_is_not_trusted_and_the_host_is_told_s
     scene.seat("a", "h2");
     let further = |view: &FleetView, host: Option<&str>| {
         let purpose = SeatPurpose::Further;
-        place(view, &SeatWish { model: "a", only: host, purpose, held: Bytes::ZERO, random: 0 }).unwrap()
+        place(view, &SeatWish { model: "a", only: host, near: None, purpose, held: Bytes::ZERO, random: 0 })
+            .unwrap()
     };
     let view = scene.view();
     let plan = further(&view, Some("h1"));

@@ -378,7 +378,8 @@ impl World {
             FleetEffect::Forward { request, host, token, .. } => {
                 let to: usize = host[1..].parse().unwrap();
                 let Some(asked) = self.requests.get_mut(&request) else { return };
-                asked.at = Some((to, token.clone()));
+                // A host that is gone is not asked, so its next life does not break the request.
+                asked.at = self.daemons[to].alive.then(|| (to, token.clone()));
                 let model = asked.model.clone();
                 let pause = ms(1 + self.draw(5));
                 match self.daemons[to].alive {

@@ -85,7 +85,7 @@ pub(crate) fn told(store: &StoreHeader, revision: u64, records: Vec<StoreChange>
 
 /// A line of changes.
 pub(crate) fn changed(changes: &[StoreChange]) -> Vec<u8> {
-    NewsLine::changes(&keys(), changes).write()
+    NewsLine::changes(&keys(), changes).flat_map(|line| line.write()).collect()
 }
 
 fn keys() -> KeySpace {

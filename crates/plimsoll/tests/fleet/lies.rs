@@ -235,3 +235,44 @@ fn a_host_that_lies_about_seats_and_certificates_is_left_and_has_harmed_none() {
     assert!(taken < BOUND, "{taken:?}");
     check_harmless(&fleet, &engines);
 }
+
+/// Resident memory of a host's process, in KiB.
+fn resident(host: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The true records, and then drains of hosts that are none, as fast as they are taken.
+fn flood(store: &str, stream: &mut Listener) -> std::io::Result<()> {
+    let (header, records) = truth(store);
+    stream.write_all(&told(&header, header.revision, records))?;
+    for round in 0.. {
+        let drains = (0..256).map(|number| StoreChange {
+            key: FleetKey::Drain(format!("no-host-{round}-{number}")),
+            revision: header.revision,
+            value: Some(Record::new(Drain { leave: false }).write()),
+        });
+        stream.write_all(&changed(&drains.collect::<Vec<_>>()))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_host_that_sends_news_without_end_takes_no_memory_and_no_lease() {
+    let mut fleet = start();
+    let store = fleet.store.address();
+    let before: Vec<u64> = fleet.hosts.iter().map(resident).collect();
+    let liar = with_liar(&mut fleet, Arc::new(move |_: usize, stream: &mut Listener| flood(&store, stream)));
+    until("the flood has begun", || liar.told() > 0);
+    let mut most = 0;
+    for _ in 0..15 {
+        sleep(Duration::from_secs(1));
+        (0..3).for_each(|host| drop(fleet.answered(host)));
+        let grown =
+            fleet.hosts.iter().zip(&before).map(|(host, before)| resident(host).saturating_sub(*before));
+        most = grown.fold(most, u64::max);
+    }
+    assert!(most < 64 << 10, "{most} KiB");
+    assert!(!talk(&fleet).contains("has ended this host's lease"), "{}", talk(&fleet));
+}

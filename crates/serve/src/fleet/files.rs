@@ -6,7 +6,6 @@
 mod ask;
 mod give;
 mod order;
-mod pace;
 mod place;
 mod stamp;
 mod take;
@@ -24,9 +23,9 @@ use plimsoll_fleet::{FleetEvent, HostCopies, RunningCopy};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-use self::pace::Pace;
 use self::place::FilePlace;
 use self::stamp::FileStamp;
+use super::pace::Pace;
 use super::{FleetError, FleetMember};
 
 /// Bytes of files a second, each way, if the configuration says nothing: a tenth of what a fast network carries.

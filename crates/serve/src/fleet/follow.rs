@@ -41,7 +41,7 @@ impl FleetMember {
                         tracing::debug!("fleet: host '{name}' is not used as a source of news: {ended}");
                     }
                     failed = match (ended, self.is_following.replace(false)) {
-                        (Some(NewsError::Doubted), _) => STORE_ITSELF,
+                        (Some(NewsError::Doubted | NewsError::TooMuch), _) => STORE_ITSELF,
                         // Another one is drawn.
                         (Some(NewsError::Tenure), _) => 1,
                         (_, true) => 0,

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::FleetMember;
 use super::follow::is_restored;
+use super::news_share::NewsShare;
 use super::tell::Telling;
 use crate::route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
 
@@ -29,9 +30,8 @@ const REVOCATIONS: Duration = Duration::from_secs(60);
 const TOLD_REVOCATIONS: Duration = Duration::from_secs(2);
 /// Longest time for which one host is followed: a lie that nothing contradicts ends with it.
 const TENURE: Duration = Duration::from_secs(900);
-/// Longest line, and most bytes of all records: those of 10 000 hosts take 60 MB.
-const LONGEST: usize = 64 << 20;
-const MOST: usize = 512 << 20;
+/// Longest line: a record alone is at most 1 MiB, and twice as long as text within a text.
+const LONGEST: usize = 8 << 20;
 
 /// Why another host is no source.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,8 @@ pub(super) enum NewsError {
     Late,
     #[error("its news contradicts what is known")]
     Doubted,
+    #[error("it sends more than a fleet's store can have to tell")]
+    TooMuch,
     #[error("the source is changed from time to time")]
     Tenure,
     #[error(transparent)]
@@ -70,9 +72,11 @@ impl FleetMember {
     ) -> Result<(), NewsError> {
         self.leaves_source.set(false);
         let applied = self.node.borrow().applied();
+        let stored = self.store.latest().await?.records;
+        let mut share = NewsShare::of(stored);
         let mut lines = HostNews::open(&self.peer(name, address)).await?;
-        let (header, depth, records) =
-            timeout(WHOLE, self.all_of(&mut lines)).await.map_err(|_| NewsError::Silent)??;
+        let all = timeout(WHOLE, self.all_of(&mut lines, &mut share));
+        let (header, depth, records) = all.await.map_err(|_| NewsError::Silent)??;
         // Only the store itself tells that it was restored, and what another host may have seen of it.
         let now = self.store.header().await?;
         if is_restored(&now, seen, applied) {
@@ -94,11 +98,16 @@ impl FleetMember {
         self.is_following.set(true);
         self.told.begin(now, depth + 1);
         let _telling = Telling(Rc::clone(self));
-        self.take_lines(&mut lines, now).await
+        self.take_lines(&mut lines, &mut share, now).await
     }
 
     /// Takes changes until the host is left, or leaves.
-    async fn take_lines(&self, lines: &mut HostNews, store: StoreHeader) -> Result<(), NewsError> {
+    async fn take_lines(
+        &self,
+        lines: &mut HostNews,
+        share: &mut NewsShare,
+        store: StoreHeader,
+    ) -> Result<(), NewsError> {
         let (began, mut looks_at, mut reached) = (Instant::now(), Instant::now(), 0);
         loop {
             if looks_at <= Instant::now() {
@@ -118,6 +127,7 @@ impl FleetMember {
                     false => continue,
                 },
             };
+            share.change(lines.length).await?;
             match line {
                 NewsLine::Changes(told) => {
                     let changes = self.changes_of(told);
@@ -148,7 +158,11 @@ impl FleetMember {
     }
 
     /// All records that a host tells first.
-    async fn all_of(&self, lines: &mut HostNews) -> Result<(StoreHeader, u32, Vec<StoreChange>), NewsError> {
+    async fn all_of(
+        &self,
+        lines: &mut HostNews,
+        share: &mut NewsShare,
+    ) -> Result<(StoreHeader, u32, Vec<StoreChange>), NewsError> {
         let NewsLine::Begin { cluster, term, revision, depth, lines: count } = lines.next().await? else {
             return Err(NewsError::Unreadable);
         };
@@ -158,9 +172,7 @@ impl FleetMember {
         let mut records = Vec::new();
         for _ in 0..count {
             let NewsLine::Changes(told) = lines.next().await? else { return Err(NewsError::Unreadable) };
-            if lines.taken > MOST {
-                return Err(NewsError::Unreadable);
-            }
+            share.record(told.len(), lines.length)?;
             records.extend(self.changes_of(told).into_iter().filter(|record| !is_revocation(record)));
         }
         Ok((StoreHeader { cluster_id: cluster, raft_term: term, revision }, depth, records))
@@ -187,8 +199,8 @@ struct HostNews {
     read: Vec<u8>,
     /// Bytes of `read` without the end of a line.
     searched: usize,
-    /// Bytes of all lines so far.
-    taken: usize,
+    /// Bytes of the last line.
+    length: usize,
 }
 
 impl HostNews {
@@ -203,7 +215,7 @@ impl HostNews {
         if head.status != StatusCode::OK {
             return Err(NewsError::Refused(head.status));
         }
-        Ok(Self { source: StreamSource { wire, body }, read: Vec::new(), searched: 0, taken: 0 })
+        Ok(Self { source: StreamSource { wire, body }, read: Vec::new(), searched: 0, length: 0 })
     }
 
     async fn next(&mut self) -> Result<NewsLine, NewsError> {
@@ -212,12 +224,12 @@ impl HostNews {
             if let Some(end) = news.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=self.searched + end).collect();
                 self.searched = 0;
-                self.taken = self.taken.saturating_add(line.len());
+                self.length = line.len();
                 return NewsLine::read(line.trim_ascii_end()).ok_or(NewsError::Unreadable);
             }
             self.searched = self.read.len();
             if self.read.len() > LONGEST {
-                return Err(NewsError::Unreadable);
+                return Err(NewsError::TooMuch);
             }
             let frame = poll_fn(|context| self.source.poll(context)).await.ok_or(NewsError::Silent)?;
             let frame = frame.map_err(NewsError::Broken)?;

@@ -63,6 +63,16 @@ pub enum FleetError {
     ShortKey(PathBuf),
 }
 
+impl FleetError {
+    /// True for a fault of the configuration, or of a file that it names.
+    pub fn is_input(&self) -> bool {
+        matches!(
+            self,
+            Self::NoKey | Self::TwoProofs | Self::ReadKey { .. } | Self::Bandwidth { .. } | Self::ShortKey(_)
+        )
+    }
+}
+
 impl FleetMember {
     /// The member that the settings describe; `None` for a server of its own.
     pub(crate) fn of(

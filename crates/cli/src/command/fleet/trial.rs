@@ -34,6 +34,7 @@ const LONGEST_ANSWER: usize = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: plimsoll fleet try --once\n\n\
+        Everything is removed at the end but the installed engine, which `plimsoll engine remove` deletes.\n\n\
         Exit status: 0 after an answer or a signal, 1 on failure.")]
 pub(crate) struct Arguments {
     /// End after the first answer

@@ -185,8 +185,14 @@ impl World {
     fn move_model(&mut self, model: &str, host: &str) {
         let view = FleetView::at(self.store.revision, self.store.all());
         let random = self.draw(1000);
-        let wish =
-            SeatWish { model, only: Some(host), purpose: SeatPurpose::Moved, held: Bytes::ZERO, random };
+        let wish = SeatWish {
+            model,
+            only: Some(host),
+            near: None,
+            purpose: SeatPurpose::Moved,
+            held: Bytes::ZERO,
+            random,
+        };
         let is_there = view.seat(model).is_some_and(|seat| seat.record.body.host == host);
         let plan = place(&view, &wish).ok().filter(|_| !is_there);
         if let Some(claim) = plan.and_then(|plan| Claim::new(&view, model, plan, format!("move-{random}"))) {
@@ -206,7 +212,8 @@ impl World {
         for (request, asked) in self.requests.iter_mut().filter(|(_, asked)| asked.ended == 0) {
             if asked.origin == daemon {
                 asked.ended += 1;
-            } else if asked.at.as_ref().is_some_and(|(to, _)| *to == daemon) {
+            } else if asked.at.take_if(|(to, _)| *to == daemon).is_some() {
+                // Once: its next life, which may break as well, was not asked.
                 broken.push((*request, asked.origin, asked.model.clone()));
             }
         }
