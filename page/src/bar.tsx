@@ -129,7 +129,8 @@ function Legend({ card }: { card: Card }) {
   );
 }
 
-export const CardView = memo(function CardView({ card, label }: { card: Card; label: string }) {
+/** A card with its bar. Memory of one that is served can be kept free, also where that is the host's. */
+export const CardView = memo(function CardView({ card, label, isServed }: { card: Card; label: string; isServed: boolean }) {
   const measured = card.used !== null;
   return (
     <article class="card">
@@ -139,7 +140,7 @@ export const CardView = memo(function CardView({ card, label }: { card: Card; la
           {measured ? <b>{bytes(card.used ?? 0)}</b> : <span class="planned">{bytes(card.claimed)} claimed</span>}
           {" / "}
           {bytes(card.total)}
-          {card.id !== "host" && mayOperate() && (
+          {isServed && mayOperate() && (
             <>
               {" "}
               <YieldAction card={card} label={label} />

@@ -83,9 +83,9 @@ function Memory({ names }: { names: Map<string, string> }) {
       </h2>
       <div class="cards">
         {cards.value.map((card) => (
-          <CardView key={card.id} card={card} label={names.get(card.id) ?? card.name} />
+          <CardView key={card.id} card={card} label={names.get(card.id) ?? card.name} isServed={true} />
         ))}
-        {host.value && <CardView key="host" card={hostCard(host.value)} label="Host memory" />}
+        {host.value && <CardView key="host" card={hostCard(host.value)} label="Host memory" isServed={false} />}
       </div>
     </section>
   );

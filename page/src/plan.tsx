@@ -57,6 +57,13 @@ function path(): string {
   return `/api/what-if?${query.toString()}`;
 }
 
+/** The parts of a share. A load claims what was measured before, where that is more than the plan. */
+function terms(said: Answer, share: Share): Term[] {
+  const planned = said.terms?.find((one) => one.card === share.card)?.terms ?? [];
+  const beyond = share.bytes - planned.reduce((total, [, count]) => total + count, 0);
+  return planned.length > 0 && beyond > 0 ? [...planned, ["measured beyond the plan", beyond]] : planned;
+}
+
 function Result({ said }: { said: Answer }) {
   const label = (id: string) => cards.value.find((card) => card.id === id)?.name ?? id;
   const bad = said.fits === "never" || said.fits === "crowded";
@@ -76,7 +83,7 @@ function Result({ said }: { said: Answer }) {
         {said.shares.map((share) => (
           <li key={share.card}>
             <bdi>{clip(label(share.card), 60)}</bdi> <span class="planned">{bytes(share.bytes)}</span>
-            {(said.terms?.find((one) => one.card === share.card)?.terms ?? []).map(([term, count]) => (
+            {terms(said, share).map(([term, count]) => (
               <span key={term} class="planned">
                 {" · "}
                 {term} {bytes(count)}

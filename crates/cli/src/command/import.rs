@@ -10,7 +10,7 @@ use clap::Args;
 use plimsoll_flags::Warning;
 use plimsoll_import::{ImportedConfiguration, import};
 
-use crate::report::{ErrorReport, print_data};
+use crate::report::{ErrorReport, print_data, status};
 use crate::terminal;
 
 const MORE: &str = "\
@@ -21,7 +21,7 @@ Examples: plimsoll import llama-swap.yaml -o plimsoll.toml
 The configuration is written to stdout or FILE. What behaves otherwise, and what has no counterpart, is listed on \
 stderr. `plimsoll serve FILE --check` then shows what each model takes.
 
-Exit status: 0 for success, 1 if a file cannot be written, 2 for bad input.";
+Exit status: 0 for success, 1 if the source has no model or a file cannot be written, 2 for bad input.";
 
 /// Modes of the written file, with and without API keys in it.
 const SECRET: u32 = 0o600;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let mut stderr = terminal::stderr();
     // A closed stderr must not fail an import that is written.
     let _ = stderr.write_all(told(&arguments.source, &imported).as_bytes());
-    Ok(ExitCode::SUCCESS)
+    Ok(status(imported.models > 0))
 }
 
 fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -> Result<(), ErrorReport> {

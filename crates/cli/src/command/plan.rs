@@ -124,6 +124,9 @@ pub(crate) struct Arguments {
 
 /// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+    if let Some(why) = asked::other_program(&arguments.flags) {
+        return Err(ErrorReport::input(ErrorReport::new(why)));
+    }
     let (flags, program) = asked::flags(&arguments.sources(), &arguments.flags);
     (arguments.flags, arguments.program) = (flags, arguments.program.or(program));
     planned(&arguments).map_err(|report| match report.status() {

@@ -14,6 +14,9 @@ const PIPE: usize = 80;
 /// Narrower than this, words are cut rather than wrapped; wider, lines are hard to read.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=110;
 
+/// Blanks before the rest of a line that was broken.
+const INDENT: usize = 6;
+
 /// What a text is printed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paper(usize);
@@ -35,6 +38,14 @@ impl Paper {
         self.0
     }
 
+    /// A text that is shown on stdout, with lines that fit a terminal. Another program gets whole lines.
+    pub(crate) fn fitted(text: &str) -> String {
+        match columns() {
+            Some(columns) => fitted_to(text, usize::from(columns)),
+            None => text.to_owned(),
+        }
+    }
+
     /// Writes a line, broken at the width; later parts are indented.
     pub(super) fn line(self, text: &str, indent: usize, out: &mut String) -> fmt::Result {
         for line in wrapped(text, self.0, indent) {
@@ -50,6 +61,11 @@ impl Paper {
         out.replace_range(start..start + "warning".len(), &coloured("warning", AnsiColor::Yellow));
         Ok(())
     }
+}
+
+fn fitted_to(text: &str, columns: usize) -> String {
+    let lines = text.lines().flat_map(|line| wrapped(line, columns.max(*WIDTHS.start()), INDENT));
+    lines.map(|line| line + "\n").collect()
 }
 
 /// The words of a verdict that the user hoped for.
@@ -74,6 +90,8 @@ mod tests {
         );
         let mut out = "before\n".to_owned();
         Paper::of(Some(40)).warning("one two three four five six seven eight", &mut out).unwrap();
+        let (long, short) = ("x".repeat(30), "y".repeat(30));
+        assert_eq!(fitted_to(&format!("a\n\n{long} {short}\n"), 40), format!("a\n\n{long}\n      {short}\n"));
         let word = coloured("warning", AnsiColor::Yellow);
         assert_eq!(out, format!("before\n{word}: one two three four five six\n         seven eight\n"));
     }

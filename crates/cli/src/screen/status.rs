@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, counted};
 use serde_json::Value;
 
 use super::soak::lasted;
@@ -13,7 +13,8 @@ pub(crate) fn status(status: &Value) -> String {
     let list = |key: &str| status[key].as_array().map(Vec::as_slice).unwrap_or_default().to_vec();
     let cards = list("cards").iter().map(card).collect::<Vec<_>>();
     let now = status["now"].as_f64();
-    let models = list("models").iter().map(|entry| model(entry, now)).collect::<Vec<_>>();
+    let elsewhere = elsewhere(status);
+    let models = list("models").iter().map(|entry| model(entry, now, &elsewhere)).collect::<Vec<_>>();
     let requests = list("requests").iter().map(|entry| request(entry, now)).collect::<Vec<_>>();
     let table = |head: &[&str], rows: Vec<Vec<String>>| {
         let head = head.iter().map(|&name| name.to_owned()).collect();
@@ -151,7 +152,7 @@ pub(crate) fn server(status: &Value, url: &str) -> String {
         count("abandoned"),
         sum("in_flight"),
         sum("queued"),
-    )
+    ) + &fleet(status)
 }
 
 pub(super) fn time(seconds: f64) -> String {
@@ -167,11 +168,58 @@ fn card(card: &Value) -> Vec<String> {
     std::iter::once(name).chain(sizes.map(|key| size(card[key].as_u64()))).collect()
 }
 
-fn model(model: &Value, now: Option<f64>) -> Vec<String> {
+/// Models that sit on other hosts of the fleet, each with the host.
+pub(super) fn elsewhere(status: &Value) -> Vec<(&str, &str)> {
+    let fleet = &status["fleet"];
+    let hosts = fleet["hosts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let others = hosts.iter().filter(|host| host["name"] != fleet["host"]);
+    let models = others.flat_map(|host| {
+        let models = host["models"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let name = host["name"].as_str().unwrap_or("?");
+        models.iter().filter_map(move |model| Some((model["model"].as_str()?, name)))
+    });
+    models.collect()
+}
+
+/// The fleet as the server knows it: its hosts, their memory and models. Nothing where there is none.
+fn fleet(status: &Value) -> String {
+    let fleet = &status["fleet"];
+    let Some(hosts) = fleet["hosts"].as_array() else { return String::new() };
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let known =
+        fleet["more"].as_u64().unwrap_or_default().saturating_add(hosts.len().try_into().unwrap_or(0));
+    let store =
+        if fleet["store_answers"] == true { "the store answers" } else { "the store does not answer" };
+    let passed = fleet["passed_on"].as_u64().unwrap_or_default();
+    let head = format!(
+        "fleet: host {} of {}; {store}; {} passed on to other hosts\n",
+        text(&fleet["host"]),
+        counted(known, "host"),
+        counted(passed, "request")
+    );
+    let lines = hosts.iter().map(|host| {
+        let models = host["models"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let models: Vec<&str> = models.iter().filter_map(|model| model["model"].as_str()).collect();
+        let models = if models.is_empty() { "no model".to_owned() } else { models.join(", ") };
+        let drain = host["drain"].as_str().map_or_else(String::new, |drain| format!(", {drain}"));
+        let (free, capacity) = (size(host["free"].as_u64()), size(host["capacity"].as_u64()));
+        format!(
+            "  {} at {}: {free} of {capacity} free{drain}; {models}\n",
+            text(&host["name"]),
+            text(&host["address"])
+        )
+    });
+    lines.fold(head, |head, line| head + &line) + "\n"
+}
+
+fn model(model: &Value, now: Option<f64>, elsewhere: &[(&str, &str)]) -> Vec<String> {
+    let is_loaded = !matches!(model["state"].as_str(), Some("unloaded" | "failed"));
+    let host = elsewhere.iter().find(|(name, _)| !is_loaded && model["name"] == *name);
+    let state = host.map_or_else(|| state(model, now), |(_, host)| format!("on {host}"));
     let idle = now.zip(model["last_used"].as_f64()).map(|(now, used)| last_used(model, now - used));
     vec![
         model["name"].as_str().unwrap_or("?").to_owned(),
-        state(model, now),
+        state,
         size(claimed(model)),
         size(measured(model)),
         requests(model),
@@ -279,6 +327,32 @@ chat   ready, pinned  9216 MiB         -  1 running, 2 waiting        now
 code        unloaded         -         -                     -          -
 ";
         assert_eq!(super::status(&status), expected);
+    }
+
+    #[test]
+    fn a_fleet_is_shown_by_its_hosts_and_a_model_by_the_host_on_which_it_is() {
+        let host = |name: &str, drain: Option<&str>, models: &[&str]| {
+            let models: Vec<_> = models.iter().map(|model| json!({ "model": model })).collect();
+            json!({ "name": name, "address": "h:7079", "capacity": 8 << 20, "free": 3 << 20, "drain": drain, "models": models })
+        };
+        let status = json!({
+            "models": [{ "name": "chat", "state": "failed" }, { "name": "code", "state": "ready" }],
+            "fleet": { "host": "box-1", "store_answers": true, "passed_on": 7, "more": 0,
+                "hosts": [host("box-1", None, &["code"]), host("box-2", Some("drains"), &["chat", "code"])] },
+        });
+        let expected = "\
+fleet: host box-1 of 2 hosts; the store answers; 7 requests passed on to other hosts
+  box-1 at h:7079: 3 MiB of 8 MiB free; code
+  box-2 at h:7079: 3 MiB of 8 MiB free, drains; chat, code
+
+";
+        assert!(super::server(&status, "u").ends_with(expected), "{}", super::server(&status, "u"));
+        let shown = super::status(&status);
+        assert!(
+            shown.contains("on box-2") && shown.contains("ready") && !shown.contains("failed"),
+            "{shown}"
+        );
+        assert!(!super::server(&json!({}), "u").contains("fleet"));
     }
 
     #[test]

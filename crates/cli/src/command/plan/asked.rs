@@ -135,6 +135,25 @@ pub(super) fn described(specs: &[CardSpec]) -> Vec<Card> {
     cards
 }
 
+/// Why a command line of another program is not planned; `None` for one of llama.cpp's that are known.
+pub(super) fn other_program(words: &[String]) -> Option<String> {
+    let first = words.first().filter(|first| !first.starts_with('-') && !first.ends_with(".gguf"))?;
+    if ProgramKind::from_name(first).is_some() {
+        return None;
+    }
+    let (name, names) = (first.rsplit('/').next().unwrap_or(first), ProgramKind::NAMES);
+    Some(match name {
+        "llama-bench" => "`llama-bench` loads the model anew for each test, with flags of its own, so its command line is not \
+            planned\nhint: plan one of its tests by the flags of llama-server: `-p 512 -n 128 -d 1024` needs `-c 1664`; -ngl, \
+            -ub, -ctk, -ctv and -fa are the same"
+            .to_owned(),
+        _ => format!(
+            "`plan` computes the memory of llama.cpp's programs ({names}), and `{name}` is none of them\nhint: `plimsoll watch \
+            -- COMMAND` measures what a program takes; `memory = \"SIZE\"` in a model's section tells it to `plimsoll serve`"
+        ),
+    })
+}
+
 /// The engine's flags after those that stand outside of them for the model, and without the program's name before them;
 /// and the program that was named there.
 pub(super) fn flags(model: &[String], after: &[String]) -> (Vec<String>, Option<ProgramKind>) {
@@ -171,6 +190,18 @@ mod tests {
         ] {
             assert_eq!(flags(given, &words(after)), (words(found), program), "{after}");
         }
+    }
+
+    #[test]
+    fn another_program_is_named_with_what_to_do_instead() {
+        let said =
+            |text: &str| other_program(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        for planned in ["", "-m m.gguf", "m.gguf -c 5", "/x/llama-server -m m.gguf", "library -m m.gguf"] {
+            assert_eq!(said(planned), None, "{planned}");
+        }
+        assert!(said("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1664`"));
+        let vllm = said("vllm serve org/model").unwrap();
+        assert!(vllm.contains("`vllm` is none of them") && vllm.contains("plimsoll watch"), "{vllm}");
     }
 
     #[test]

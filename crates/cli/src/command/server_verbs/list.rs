@@ -54,7 +54,7 @@ impl List {
             if clears {
                 terminal::clear_screen().map_err(ErrorReport::of("cannot write to stdout"))?;
             }
-            print_as(self.json.as_deref(), &status, || text(&printable(&status)))?;
+            print_as(self.json.as_deref(), &status, || screen::Paper::fitted(&text(&printable(&status))))?;
             if !self.watch {
                 return Ok(ExitCode::SUCCESS);
             }

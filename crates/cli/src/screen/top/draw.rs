@@ -1,6 +1,7 @@
 //! Drawing of `plimsoll top` on a terminal's buffer.
 
 use plimsoll_base::Bytes;
+use plimsoll_report::wrapped;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -19,8 +20,16 @@ const MODEL_KEYS: &str = "  l load  u unload  p pin";
 /// Colours of neighbouring holders.
 const COLOURS: [Color; 5] = [Color::Cyan, Color::Green, Color::Blue, Color::Magenta, Color::Yellow];
 
+/// Most lines of a sentence below the list.
+const MOST_LINES: u16 = 5;
 /// A narrower terminal shows shorter figures.
 const NARROW: u16 = 64;
+
+/// Lines of a sentence, which may be a refusal with its causes.
+fn lines_of(text: &str, width: u16) -> u16 {
+    let lines = if text.is_empty() { 0 } else { wrapped(text, width.max(1).into(), 0).len() };
+    u16::try_from(lines).unwrap_or(MOST_LINES).min(MOST_LINES)
+}
 
 /// Two sizes in GiB with one decimal.
 fn in_gib(used: u64, total: u64) -> String {
@@ -35,9 +44,11 @@ impl TopScreen {
         let note = self.selected_row().map(|row| row.note.as_str()).unwrap_or_default();
         // The list comes first where there is little room: cards and the note share what it leaves.
         let cards = u16::try_from(self.view.cards.len()).unwrap_or(u16::MAX).min(area.height / 3);
-        let note_height = if note.is_empty() || area.height < 10 { 0 } else { 2 };
+        let note_height = if area.height < 10 { 0 } else { lines_of(note, area.width) };
+        let last_line = self.last_line();
+        let last_height = if area.height < 10 { 1 } else { lines_of(&last_line, area.width).max(1) };
         let gap = u16::from(area.height > 8);
-        let left = area.height.saturating_sub(2 + cards + gap + note_height);
+        let left = area.height.saturating_sub(1 + last_height + cards + gap + note_height);
         // The list and its heading come before the lines below, which get a blank line above them.
         let rows = u16::try_from(self.rows().len() + 1).unwrap_or(u16::MAX).clamp(2, left.max(2));
         let log = left.saturating_sub(rows);
@@ -48,7 +59,7 @@ impl TopScreen {
             Constraint::Length(rows),
             Constraint::Length(log),
             Constraint::Length(note_height),
-            Constraint::Length(1),
+            Constraint::Length(last_height),
         ]);
         let [head, bars, _, list, log, below, last] = parts.areas(area);
         for (line, row) in
@@ -60,7 +71,7 @@ impl TopScreen {
         self.bars(frame, bars);
         self.list(frame, list);
         frame.render_widget(Paragraph::new(note).wrap(Wrap { trim: true }), below);
-        frame.render_widget(Line::raw(self.last_line()), last);
+        frame.render_widget(Paragraph::new(last_line).wrap(Wrap { trim: true }), last);
     }
 
     fn heading(&self) -> String {

@@ -169,7 +169,8 @@ fn an_unload_says_its_consequence_first() {
     assert_eq!(press(&mut screen, KeyCode::Char('u')), Some(TopEffect::Draw));
     let question =
         "unload chat: frees 8192 MiB once its 2 current answers are finished. y to unload, any other key to";
-    assert!(drawn(&screen, 100, 20)[19].starts_with(question), "{:?}", drawn(&screen, 100, 20));
+    let lines = drawn(&screen, 100, 20);
+    assert_eq!((&*lines[18], &*lines[19]), (question, "keep it"), "all of it is read");
     assert_eq!(press(&mut screen, KeyCode::Char('n')), Some(TopEffect::Draw));
     press(&mut screen, KeyCode::Char('u'));
     assert_eq!(press(&mut screen, KeyCode::Char('y')), send(TopVerb::Unload));

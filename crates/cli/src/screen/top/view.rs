@@ -4,7 +4,7 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_probe::{Machine, Reading};
 use serde_json::Value;
 
-use crate::screen::status::{ago, claimed, last_used, measured, requests, size, state};
+use crate::screen::status::{ago, claimed, elsewhere, last_used, measured, requests, size, state};
 
 /// What the screen shows at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +64,7 @@ impl TopView {
         let list = |key: &str| status[key].as_array().map(Vec::as_slice).unwrap_or_default();
         let now = status["now"].as_f64();
         let mut rows: Vec<TopRow> = list("models").iter().map(|model| model_row(model, now)).collect();
-        let fleet = TopFleet::of(&status["fleet"]);
+        let fleet = TopFleet::of(status);
         rows.iter_mut().for_each(|row| fleet.place(row));
         let sum = |key: &str| {
             list("models").iter().filter_map(|model| model[key].as_u64()).fold(0, u64::saturating_add)
@@ -131,14 +131,10 @@ struct TopFleet<'a> {
 }
 
 impl<'a> TopFleet<'a> {
-    fn of(fleet: &'a Value) -> Self {
+    fn of(status: &'a Value) -> Self {
+        let fleet = &status["fleet"];
         let all = fleet["hosts"].as_array().map(Vec::as_slice).unwrap_or_default();
         let others = || all.iter().filter(|host| host["name"] != fleet["host"]);
-        let models = |host: &'a Value| {
-            let models = host["models"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let name = host["name"].as_str().unwrap_or("?");
-            models.iter().filter_map(move |model| Some((model["model"].as_str()?, name)))
-        };
         let known =
             fleet["more"].as_u64().unwrap_or_default().saturating_add(all.len().try_into().unwrap_or(0));
         let heading = match fleet["store_answers"].as_bool() {
@@ -146,11 +142,7 @@ impl<'a> TopFleet<'a> {
             Some(true) => format!("; fleet of {known}"),
             Some(false) => format!("; fleet of {known}, store silent"),
         };
-        Self {
-            heading,
-            hosts: others().map(fleet_host).collect(),
-            elsewhere: others().flat_map(models).collect(),
-        }
+        Self { heading, hosts: others().map(fleet_host).collect(), elsewhere: elsewhere(status) }
     }
 
     /// Says of a model that is not loaded here on which host it lies.
