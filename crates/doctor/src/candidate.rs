@@ -7,9 +7,8 @@ use super::cause::{Cause, SubCause};
 
 /// A cause below this confidence is not named.
 pub(super) const TELLING: f64 = 0.28;
-/// Upper bound for verdicts without a printed refusal or a number of it: the words of a report are its
-/// author's view.
-pub(super) const MOST_INDIRECT: f64 = 0.79;
+/// Upper bound for a cause that the log does not prove: it rests on words, on names, or on what usually is so.
+pub(super) const MOST_INDIRECT: f64 = 0.7;
 
 /// A possible cause with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,11 +19,12 @@ pub struct DiagnosisCandidate {
 }
 
 impl DiagnosisCandidate {
-    /// The cause under its published code: a kill by the kernel is a shortage of host memory. Rules and
-    /// classifier weigh it as `not_oom`, as the reports that they were tried on are filed.
+    /// The cause under its published code: a kill is of a shortage of host memory. Rules and classifier weigh it as
+    /// `not_oom`, as the reports that they were tried on are filed.
     pub(super) fn named(&self) -> Cause {
+        const KILLS: [SubCause; 3] = [SubCause::HostKilled, SubCause::GroupLimit, SubCause::Killed];
         match (self.cause, self.sub_cause) {
-            (Cause::NotOom, Some(SubCause::HostKilled)) => Cause::HostOom,
+            (Cause::NotOom, Some(sub_cause)) if KILLS.contains(&sub_cause) => Cause::HostOom,
             (cause, _) => cause,
         }
     }

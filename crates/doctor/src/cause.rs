@@ -96,6 +96,14 @@ named! {
         Fragmentation = "fragmentation": "the free memory is in small blocks",
         AddressReservation = "va_reservation": "address space could not be reserved; no memory was requested",
         AllocationLimit = "allocation_limit": "one allocation is larger than the driver allows",
+        CommitLimit = "commit_limit": "Windows backs the memory of a card with main memory and the page file, and \
+            these are full",
+        CapacityMisreported = "capacity_misreported": "the run time of the card offers less memory than the kernel has \
+            for it",
+        BesideFree = "refused_beside_free_memory": "less was requested than was free, and the log does not show why it \
+            was refused",
+        Unexplained = "out_of_memory": "memory of the card ran out, and the log does not show for what",
+        Released = "neighbour_released": "another process released memory of the card while the program measured it",
         ContainerLimit = "container_limit": "the container's memory limit includes GPU memory",
         Override = "tensor_override": "tensors were assigned to a buffer type that cannot hold them",
         PipelineCopies = "pipeline_copies": "pipeline parallelism keeps several copies of the buffers",

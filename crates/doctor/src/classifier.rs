@@ -10,7 +10,7 @@ use plimsoll_base::{Order, Reason};
 
 use super::candidate::percent;
 use super::cause::Cause;
-use super::facts::{LineOrigin, Quote};
+use super::facts::{Facts, LineOrigin, Quote};
 use super::formats::is_word;
 use super::log_prefix::without_prefix;
 use super::program::LogProgram;
@@ -37,7 +37,7 @@ pub(super) struct TextClassifier<'a> {
 
 impl<'a> TextClassifier<'a> {
     /// `None` if the text is too short or has another subject.
-    pub(super) fn of(report: &'a [(LineOrigin, String)], program: Option<LogProgram>) -> Option<Self> {
+    pub(super) fn of(report: &'a [(LineOrigin, String)], facts: &Facts) -> Option<Self> {
         // DECISION: prose is judged by this classifier and by no rules. Logs above 64 KiB, and engines that
         // died under `serve`, are judged by rules alone, because their text is not a problem report.
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
@@ -60,7 +60,7 @@ impl<'a> TextClassifier<'a> {
         // Unit length makes a short report as loud as a long one (`norm='l2'`).
         let length = counts.values().map(|count| count * count).sum::<f64>().sqrt();
         counts.values_mut().for_each(|count| *count /= length);
-        let shares = shares(&counts, program);
+        let shares = shares(&counts, facts);
         Some(Self { report, counts, shares })
     }
 
@@ -174,8 +174,10 @@ fn row(line: &'static str) -> Option<(&'static str, WordWeights)> {
     Some((word, WordWeights { frequency, weights }))
 }
 
-/// Softmax over the weighted sums of the causes that the program can have.
-fn shares(counts: &BTreeMap<&'static str, f64>, program: Option<LogProgram>) -> Vec<(Cause, f64)> {
+/// Softmax over the weighted sums of the causes that the program can have, and that the log does not exclude.
+fn shares(counts: &BTreeMap<&'static str, f64>, facts: &Facts) -> Vec<(Cause, f64)> {
+    let was_refused = facts.torch.is_some() || !facts.refusals.is_empty();
+    let program = LogProgram::of(facts);
     let mut sums = KNOWN.bias.clone();
     for (word, count) in counts {
         for (sum, weight) in sums.iter_mut().zip(&KNOWN.words[word].weights) {
@@ -188,7 +190,10 @@ fn shares(counts: &BTreeMap<&'static str, f64>, program: Option<LogProgram>) -> 
     let odds = |(cause, sum): (&Cause, &f64)| if can_have(*cause) { libm::exp(sum - most) } else { 0.0 };
     let odds: Vec<f64> = KNOWN.causes.iter().zip(&sums).map(odds).collect();
     let whole: f64 = odds.iter().sum();
-    KNOWN.causes.iter().copied().zip(odds.iter().map(|odds| odds / whole)).collect()
+    // What the log excludes makes no other cause likelier.
+    let is_denied = |cause| facts.rules_out(cause) || cause == Cause::NotOom && was_refused;
+    let share = |(cause, odds): (Cause, &f64)| (cause, if is_denied(cause) { 0.0 } else { odds / whole });
+    KNOWN.causes.iter().copied().zip(&odds).map(share).collect()
 }
 
 /// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes.
@@ -233,7 +238,7 @@ mod tests {
         let text = "We start the job on card 1.\nnvidia-smi shows a process on every gpu, and a small context of each rank on gpu 0, although \
                     CUDA_VISIBLE_DEVICES is set to another device.\nThe first device fills up.";
         let report = report(text);
-        let text = TextClassifier::of(&report, None).unwrap();
+        let text = TextClassifier::of(&report, &Facts::default()).unwrap();
         let (cause, share) = text.most();
         assert_eq!(cause, Cause::WrongDeviceContext, "{share}");
         assert_eq!(text.quotes(cause)[0].line, 2);
@@ -246,15 +251,19 @@ mod tests {
     fn a_text_of_something_else_is_like_nothing() {
         let bread = "Mix the flour with water and let the dough rest for an hour; then shape two loaves, heat the oven, and bake them until the crust \
                      is brown. While they cool, clean the table and start the machine. It does not matter how long you wait, but it is best on the same day.";
-        assert!(TextClassifier::of(&report(bread), None).is_none());
+        assert!(TextClassifier::of(&report(bread), &Facts::default()).is_none());
         assert!(
-            TextClassifier::of(&report(&format!("{bread} And see that its GPU has memory.")), None).is_some()
+            TextClassifier::of(
+                &report(&format!("{bread} And see that its GPU has memory.")),
+                &Facts::default()
+            )
+            .is_some()
         );
     }
 
     #[test]
     fn a_few_words_are_like_nothing() {
-        assert!(TextClassifier::of(&report("CUDA error: out of memory"), None).is_none());
-        assert!(TextClassifier::of(&[], None).is_none());
+        assert!(TextClassifier::of(&report("CUDA error: out of memory"), &Facts::default()).is_none());
+        assert!(TextClassifier::of(&[], &Facts::default()).is_none());
     }
 }

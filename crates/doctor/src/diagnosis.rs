@@ -14,9 +14,8 @@ use super::ensemble::combine;
 use super::facts::{Facts, LoadStage, Quote};
 use super::healthy::{is_bare, is_healthy, is_of_machine};
 use super::pattern::Pattern;
-use super::program::LogProgram;
 use super::remedy;
-use super::rules::{self, DiagnosisRule, EvidenceWeight, RuleFinding};
+use super::rules::{self, EvidenceWeight, RuleFinding, RuleHit};
 
 // DECISION: findings are added as log odds for each cause, and `none of these` has a fixed weight.
 /// The weight of `none of these`, in nats.
@@ -65,13 +64,12 @@ pub(super) fn by_rules(facts: &Facts) -> Diagnosis {
     judged(facts, false)
 }
 
-type RuleHit = (&'static DiagnosisRule, RuleFinding);
-
 fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
-    let found = rules::all().filter_map(|rule| Some((rule, (rule.test)(facts)?)));
-    let found: Vec<RuleHit> = found.filter(|(_, finding)| !is_of_prose(finding, facts)).collect();
+    let speaks = |hit: &RuleHit| !is_of_prose(&hit.finding, facts);
+    let mut found: Vec<RuleHit> =
+        rules::hits(facts).filter(|hit| speaks(hit) && !facts.rules_out(hit.finding.cause)).collect();
     // Rules run on every call: there are some 80, and each is a few comparisons.
-    let mut candidates = weigh(found.iter().map(|(_, finding)| finding));
+    let mut candidates = weigh(found.iter().map(|hit| &hit.finding));
     let by_text = classified(facts, &candidates)
         .filter(|_| reads_text)
         .filter(|text| combine(&mut candidates, text, facts));
@@ -80,6 +78,9 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         .copied()
         .filter(|first| first.cause != Cause::Other || first.sub_cause.is_some() && by_text.is_none())
         .filter(|first| first.confidence >= TELLING || by_text.is_some());
+    let rest = rules::unexplained(facts).filter(|rest| named.is_none() && speaks(rest));
+    let named = named.or_else(|| weigh(rest.iter().map(|rest| &rest.finding)).first().copied());
+    found.extend(rest);
     // `other` by a rule names a mechanism, such as a refused reservation of addresses. Without a named cause
     // it only says that nothing is known, so its confidence is zero.
     let verdict =
@@ -87,8 +88,8 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
     // A hundredth is below what the output prints as a whole percent.
     let others = candidates.iter().filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
     let also: Vec<DiagnosisCandidate> = others.copied().take(MOST_ALSO).collect();
-    let speaking = found.iter().filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
-    let by_rule = speaking.flat_map(|(_, finding)| finding.quotes.clone());
+    let speaking = found.iter().filter(|hit| named.is_some() && hit.finding.cause == verdict.cause);
+    let by_rule = speaking.flat_map(|hit| hit.finding.quotes.clone());
     let by_text = by_text.filter(|_| named.is_some()).map(|text| ClassifierMatch::of(&text, verdict.cause));
     let by_word = by_text.iter().flat_map(|text| text.quotes.clone());
     Diagnosis {
@@ -114,7 +115,7 @@ fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option
     let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
     let is_healthy = is_of_machine(&facts.report) || candidates.is_empty() && is_healthy(&facts.report);
     let is_report = facts.guard.is_none() && !at_work && !is_healthy && !is_bare(facts);
-    is_report.then(|| TextClassifier::of(&facts.report, LogProgram::of(facts))).flatten()
+    is_report.then(|| TextClassifier::of(&facts.report, facts)).flatten()
 }
 
 fn first_unique_quotes(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
@@ -182,13 +183,13 @@ fn reason(
     found: &[RuleHit],
     by_text: Option<&ClassifierMatch>,
 ) -> Reason {
-    let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);
-    let reasons = speaking.map(|(rule, finding)| {
+    let speaking = found.iter().filter(|hit| hit.finding.cause == verdict.cause);
+    let reasons = speaking.map(|RuleHit { name, source, finding }| {
         // The JSON has all quotes under `evidence`; the tree is for reading.
         let quotes = first_unique_quotes(finding.quotes.iter().cloned()).into_iter().take(3);
         Reason::new("rule", finding.text.clone())
-            .fact("rule", rule.name)
-            .fact("source", rule.source)
+            .fact("rule", *name)
+            .fact("source", *source)
             .because_all(quotes.map(|quote| Reason::new("line", quote.placed())))
     });
     let others = also.iter().map(|other| {
@@ -208,8 +209,8 @@ fn reason(
 
 /// A load after the last line of the evidence that came to serve requests: the failure is past.
 fn later_start(verdict: &DiagnosisCandidate, found: &[RuleHit], facts: &Facts) -> Option<Reason> {
-    let speaking = found.iter().filter(|(_, finding)| finding.cause == verdict.cause);
-    let last = speaking.flat_map(|(_, finding)| &finding.quotes).max_by_key(|quote| quote.line)?;
+    let speaking = found.iter().filter(|hit| hit.finding.cause == verdict.cause);
+    let last = speaking.flat_map(|hit| &hit.finding.quotes).max_by_key(|quote| quote.line)?;
     let load = &facts.seen(Pattern::NewAttempt)?.last;
     let serves = &facts.seen(Pattern::Serves)?.last;
     let is_later = |one: &Quote, other: &Quote| one.origin == other.origin && one.line > other.line;

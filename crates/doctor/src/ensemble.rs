@@ -71,7 +71,7 @@ mod tests {
     fn no_cause_is_likelier_than_the_verdict_and_all_are_shares_of_a_whole() {
         let words = "gpu driver model cache batch server process memory device card";
         let report = [(LineOrigin::default(), words.to_owned())];
-        let text = TextClassifier::of(&report, None).unwrap();
+        let text = TextClassifier::of(&report, &Facts::default()).unwrap();
         assert!(text.most().1 < 0.45, "{:?}", text.most());
         let ruled = |cause, confidence| DiagnosisCandidate { cause, sub_cause: None, confidence };
         for known in [&[0.48, 0.48][..], &[0.49, 0.3, 0.2], &[0.45], &[]] {

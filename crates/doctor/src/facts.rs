@@ -3,6 +3,7 @@
 //! The diagnosis rules read these facts and never the raw log. A missing fact is `None`; nothing is assumed.
 
 mod derived;
+mod fit;
 mod kinds;
 mod share;
 
@@ -39,13 +40,17 @@ pub struct Facts {
     pub(crate) frame: Option<TracebackFrame>,
     /// vLLM's check of the free memory before it loads.
     pub(crate) startup: Option<StartupCheck>,
-    /// ollama's estimate before it loads.
-    pub(crate) estimate: Option<OllamaEstimate>,
+    /// The engine's estimate before it loads.
+    pub(crate) estimate: Option<LoadEstimate>,
     card_sizes: Vec<Bytes>,
     /// Free memory of the emptiest card before the program allocated.
     pub(crate) card_free: Option<Bytes>,
     /// Free memory of each card, by its number, before the last load.
     pub(crate) cards_free: BTreeMap<u64, Bytes>,
+    /// Memory of the largest card, as the kernel counts it.
+    pub(crate) kernel_vram: Option<Bytes>,
+    /// The most that Metal had allocated, and what it recommends at most.
+    pub(crate) working_set: Option<(Bytes, Bytes)>,
     /// The fullest card of an nvidia-smi table.
     pub(crate) usage: Option<CardUsage>,
     pub(crate) holders: Vec<CardHolder>,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::classifier::words;
 use super::facts::{Facts, LineOrigin, LineSource};
-use super::formats::{is_word, known_words};
+use super::formats::{is_word, known_words, rows_in};
 use super::log_prefix::{unit_of, without_prefix};
 use super::pattern::Pattern;
 
@@ -21,21 +21,30 @@ const UNITS: usize = 3;
 /// True for a program's output without a word of failure, and for the kernel's log. What a user tells of beside a log is a
 /// failure in any case.
 pub(super) fn is_healthy(report: &[(LineOrigin, String)]) -> bool {
-    let (mut all, mut grammar, mut fails) = (0_usize, 0_usize, false);
-    for line in lines(report) {
-        // The end that a user or a service manager asks for.
-        let is_asked_for = line.contains("15/TERM") || line.contains("SIGTERM");
-        for word in words(without_prefix(line)) {
-            all += 1;
-            grammar += usize::from(is_word("grammar", &word));
-            let of_failure = || known_words("failure").iter().any(|(start, _)| word.starts_with(start));
-            fails |= !is_asked_for && of_failure();
-        }
+    // The end that a user or a service manager asks for.
+    let is_asked_for = |line: &str| line.contains("15/TERM") || line.contains("SIGTERM");
+    let of_failure = |word: String| known_words("failure").iter().any(|(start, _)| word.starts_with(start));
+    let mut speaks = lines(report).filter(|line| !is_asked_for(line));
+    let mut fails = || speaks.any(|line| words(without_prefix(line)).any(of_failure));
+    is_output(report) && (!fails() || units(report).contains("kernel"))
+}
+
+/// True for a program's words, of which few are of grammar, and of which nobody tells.
+fn is_output(report: &[(LineOrigin, String)]) -> bool {
+    !is_told(report) && has_little_grammar(lines(report))
+}
+
+fn is_told(report: &[(LineOrigin, String)]) -> bool {
+    report.iter().any(|(origin, text)| origin.source == LineSource::Context && !text.trim().is_empty())
+}
+
+fn has_little_grammar<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
+    let (mut all, mut grammar) = (0_usize, 0_usize);
+    for word in lines.flat_map(|line| words(without_prefix(line))) {
+        all += 1;
+        grammar += usize::from(is_word("grammar", &word));
     }
-    let is_told =
-        report.iter().any(|(origin, text)| origin.source == LineSource::Context && !text.trim().is_empty());
-    let is_output = !is_told && grammar.saturating_mul(PROSE) < all;
-    is_output && (!fails || units(report).contains("kernel"))
+    grammar == 0 || grammar.saturating_mul(PROSE) < all
 }
 
 /// True for the log of a machine: the words of all its units are of no single cause.
@@ -57,11 +66,16 @@ fn lines(report: &[(LineOrigin, String)]) -> impl Iterator<Item = &str> {
 /// True for a program's lines that end in an assertion or a refusal without a size, and that nobody describes: their
 /// words say what the program is, not why it failed.
 pub(super) fn is_bare(facts: &Facts) -> bool {
-    let is_told = |(origin, text): &(LineOrigin, String)| {
-        origin.source == LineSource::Context && !text.trim().is_empty()
-    };
     let asserts = facts.says(Pattern::Assertion) && !facts.ran_out();
-    (facts.is_bare_refusal() || asserts) && !facts.report.iter().any(is_told)
+    // A line with a phrase of the tables is a program's, whatever words of grammar it has.
+    let is_known =
+        |line: &&str| rows_in(without_prefix(line)).iter().any(|row| !row.pattern.only_presence_counts());
+    let is_bare = || {
+        let of_programs = facts.says(Pattern::BareRefused)
+            || has_little_grammar(lines(&facts.report).filter(|line| !is_known(line)));
+        facts.is_bare_refusal() && of_programs
+    };
+    (asserts || is_bare()) && !is_told(&facts.report)
 }
 
 #[cfg(test)]

@@ -36,9 +36,13 @@ patterns! {
     TorchWouldExceed, TorchAllocated, TorchRequested, TorchLimit, TorchFree, VulkanRefused, BufferRefused,
     WeightsRefused, CacheRefused, ComputeRefused, OutputRefused, GraphRefused, UnsizedRefused, OthersSeen,
     CardTwice, CardBusy, CacheFull, VllmStartup, VllmNoBlocks, VllmContext, VllmFlags, VllmWeights,
+    /// vLLM found more free memory after its profiling run than before it.
+    Released,
     OllamaRequired, OllamaHost, Recovered, OutOfMemory,
     // The statement that failed.
     InPool,
+    /// The function of ggml in which a call of the run time failed.
+    InFunction,
     /// The function of a pool, legacy or of virtual memory: every allocation after the load may fail there.
     PoolFunction,
     VaReservation, CublasCreate, CublasInit, CublasFailed, ContextCall, PinCall, LockRefused,
@@ -52,7 +56,13 @@ patterns! {
     Slots,
     /// Sizes of the model that its compute buffer grows with.
     ModelWidth,
-    ModelSize, Breakdown, OllamaCard,
+    ModelSize, Breakdown, OllamaCard, Projected,
+    /// Main memory and swap that ollama finds free.
+    OllamaSystem,
+    /// Metal counts what is allocated, and what it recommends at most.
+    WorkingSet,
+    /// The kernel's own count of a card's memory.
+    KernelVram,
     // The machine.
     NvMap, UnifiedBoard, NvmlQueryAssert, NvmlInitAssert, Xid, OffBus, Camera, KernelMemory, NodeKilled,
     WslRefused, KernelKill,
@@ -63,7 +73,7 @@ patterns! {
     Nameless,
     /// The report says that the card also drives a desktop.
     Desktop,
-    Release, UnifiedSwitch, CardFault, IllegalAccess, DriverFault, DriverMismatch, ProgramFault, WrongBuild,
+    Release, UnifiedSwitch, CardFault, IllegalAccess, DriverFault, DeviceLost, DriverMismatch, ProgramFault, WrongBuild,
     // From here on it only matters that the line is there.
     PortTaken,
     CacheQuantised,
@@ -84,11 +94,19 @@ patterns! {
     FlashOff,
     /// Flash attention is on, so it is no advice.
     FlashOn,
+    // Options that the log has already.
+    ExpertsOnHost, EncoderOnHost, GraphsOff, Eager, LargeAllocations,
+    /// A call that keeps a graph of kernels in memory of the card.
+    GraphMemory,
+    /// The GPU shares the host's memory: an APU, a Mac, an integrated GPU.
+    SharesHost,
+    // The maker of the card, and the interface to it.
+    OfAmd, OfIntel, OfApple, OfNvidia, OnVulkan, OnSycl,
     // The program that writes the log.
     OfOllama,
     /// A line in the form of ollama's log, which seldom says `ollama`.
     OllamaLine,
-    OfVllm, OfSglang, OfComfyUi, OfTgi, OfJax, OfTensorFlow, OfWhisper, OfKobold, OfDiffusion, OfLlama,
+    OfMlx, OfVllm, OfSglang, OfComfyUi, OfTgi, OfJax, OfTensorFlow, OfWhisper, OfKobold, OfDiffusion, OfLlama,
     OfTorch,
 }
 

@@ -10,6 +10,8 @@ use super::pattern::Pattern;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogProgram {
     Ollama,
+    /// MLX on a Mac: mlx_lm, LM Studio's engine for it.
+    Mlx,
     Vllm,
     Sglang,
     ComfyUi,
@@ -29,8 +31,9 @@ pub(super) enum LogProgram {
 }
 
 /// A program before the library that it is made with: ollama prints ggml's lines too, and vLLM PyTorch's.
-const PROGRAMS: [(LogProgram, &str, Pattern); 12] = [
+const PROGRAMS: [(LogProgram, &str, Pattern); 13] = [
     (LogProgram::Ollama, "ollama", Pattern::OfOllama),
+    (LogProgram::Mlx, "mlx", Pattern::OfMlx),
     (LogProgram::Vllm, "vllm", Pattern::OfVllm),
     (LogProgram::Sglang, "sglang", Pattern::OfSglang),
     (LogProgram::ComfyUi, "comfyui", Pattern::OfComfyUi),
@@ -43,6 +46,31 @@ const PROGRAMS: [(LogProgram, &str, Pattern); 12] = [
     (LogProgram::Llama, "llama", Pattern::OfLlama),
     (LogProgram::Torch, "torch", Pattern::OfTorch),
 ];
+
+/// Makers of cards, and interfaces to them, by which hints differ. Builds for AMD print CUDA's words too, and so does a
+/// machine with cards of several makers.
+const CARDS: [(&str, Pattern); 7] = [
+    ("amd", Pattern::OfAmd),
+    ("intel", Pattern::OfIntel),
+    ("apple", Pattern::OfApple),
+    ("vulkan", Pattern::OnVulkan),
+    ("sycl", Pattern::OnSycl),
+    ("nvidia", Pattern::OfNvidia),
+    // CUDA itself, and ROCm, which has its calls.
+    ("cuda", Pattern::OfNvidia),
+];
+
+/// True for a name of the table of remedies that fits the cards of the log; `None` for any other name.
+pub(super) fn is_of_cards(name: &str, facts: &Facts) -> Option<bool> {
+    let (_, pattern) = CARDS.iter().find(|(other, _)| *other == name)?;
+    let others: &[Pattern] = match name {
+        "nvidia" => &[Pattern::OfAmd, Pattern::OfIntel, Pattern::OfApple],
+        "cuda" => &[Pattern::OnVulkan, Pattern::OnSycl, Pattern::OfApple],
+        _ => &[],
+    };
+    let is_rocm = name == "cuda" && facts.says(Pattern::OfAmd);
+    Some((facts.says(*pattern) || is_rocm) && !facts.says_any(others))
+}
 
 impl LogProgram {
     /// The program whose lines are in the log, or that the user names.
@@ -82,8 +110,10 @@ impl LogProgram {
     /// only PyTorch a caching allocator and its query of NVML.
     pub(super) fn can_have(self, cause: Cause) -> bool {
         match cause {
-            Cause::PoolGrowth => !self.uses_torch(),
-            Cause::FragmentationCachingAllocator | Cause::NvmlAssertMasksOom => !self.uses_ggml(),
+            Cause::PoolGrowth => !self.uses_torch() && self != Self::Mlx,
+            Cause::FragmentationCachingAllocator | Cause::NvmlAssertMasksOom => {
+                !self.uses_ggml() && self != Self::Mlx
+            }
             _ => true,
         }
     }

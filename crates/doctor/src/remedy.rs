@@ -61,12 +61,12 @@ fn filled(forms: &str, facts: &Facts) -> Option<String> {
     })
 }
 
-/// The advice without what the log shows to be so already: flash attention that is on, and one slot.
+/// The advice without what the log shows to be so already: options that are given, and one slot.
 fn uncontradicted(text: String, facts: &Facts) -> String {
     let holds = |kind: &str| match kind {
-        "flash" => facts.says(Pattern::FlashOn),
         "dense" => facts.model.is_dense,
-        _ => facts.options.slots == Some(1),
+        "slots" => facts.options.slots == Some(1),
+        option => Pattern::named(option).is_some_and(|option| facts.says(option)),
     };
     let rows = include_str!("omissions.tsv").lines().filter_map(|row| row.split_once('\t'));
     let parts = rows.filter(|(kind, _)| holds(kind)).filter_map(|(_, row)| row.split_once('\t'));
@@ -96,17 +96,14 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     if let Some(share) = facts.small_share().filter(|_| cause == Cause::KvCacheTooLarge) {
         return vec![hint(&share.remedy())];
     }
-    if let Some(hints) = of_part(cause, sub_cause, program, facts) {
+    if let Some(hints) = of_part(cause, program, facts) {
         return hints;
     }
     let of_load =
         [Cause::ModelTooLarge, Cause::KvCacheTooLarge, Cause::ComputeBufferTooLarge].contains(&cause);
     if of_load && facts.says(Pattern::FitGaveUp) {
-        hints.extend(of_code("fit_gave_up", None, facts));
+        hints.extend(of_code("fit_gave_up", program, facts));
     }
-    let makes_f16 = facts.quote(Pattern::MakesCache).is_some_and(|line| line.text.contains("(f16)"));
-    // The log shows that the cache is not quantised.
-    hints.retain(|hint| !makes_f16 || !hint.to_string().starts_with("use an f16 cache"));
     if sub_cause == Some(SubCause::WrongBuild)
         && facts.says_any(&[Pattern::CublasCreate, Pattern::CublasInit, Pattern::CublasFailed])
     {
@@ -114,10 +111,10 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
     }
     match cause {
         // The typed hint comes first: `plan` can compute it for the model at hand.
-        Cause::KvCacheTooLarge if matches!(program, None | Some(LogProgram::Llama)) => {
+        Cause::KvCacheTooLarge if program == Some(LogProgram::Llama) => {
             // llama.cpp refuses a quantised V cache without flash attention.
             if facts.says(Pattern::FlashOff) {
-                hints.extend(of_code("flash_off", None, facts));
+                hints.extend(of_code("flash_off", program, facts));
             } else {
                 match quantised_cache(facts) {
                     Some(QuantisedCache::Whole) => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
@@ -140,28 +137,29 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
         Cause::PoolGrowth if facts.says(Pattern::SeesImage) => {
             hints.splice(0..0, of_code("image_room", program, facts));
         }
+        Cause::PoolGrowth if facts.says(Pattern::GraphMemory) && !facts.says(Pattern::GraphsOff) => {
+            hints.splice(0..0, of_code("cuda_graphs", program, facts));
+        }
         _ => {}
     }
     hints
 }
 
-/// Hints for a part of the load that has remedies of its own, and for memory that was refused beside free memory.
-fn of_part(
-    cause: Cause,
-    sub_cause: Option<SubCause>,
-    program: Option<LogProgram>,
-    facts: &Facts,
-) -> Option<Vec<Hint>> {
-    let is_llama = matches!(program, None | Some(LogProgram::Llama));
+/// Hints for a part of the load that has remedies of its own.
+fn of_part(cause: Cause, program: Option<LogProgram>, facts: &Facts) -> Option<Vec<Hint>> {
+    let is_llama = program == Some(LogProgram::Llama);
+    let lacks_blocks = facts.says(Pattern::VllmNoBlocks) && program == Some(LogProgram::Vllm);
     let code = match cause {
+        Cause::ModelTooLarge | Cause::ComputeBufferTooLarge if lacks_blocks => "no_blocks",
+        // The buffer of an image grows with the image, not with the context.
+        Cause::ComputeBufferTooLarge if facts.refuses_image() => "image_room",
         Cause::KvCacheTooLarge => return Some(vec![hint(&facts.static_share()?.remedy())]),
         Cause::ModelTooLarge if is_llama && facts.refuses_encoder() => "image_encoder",
         Cause::ModelTooLarge if is_llama && facts.says(Pattern::DraftRefused) => "draft_model",
         Cause::FragmentationCachingAllocator if has_expandable(facts) => "expandable_segments",
-        Cause::Other if sub_cause.is_none() && facts.torch.as_ref()?.has_room() => "beside_free_memory",
         _ => return None,
     };
-    Some(of_code(code, None, facts))
+    Some(of_code(code, program, facts))
 }
 
 /// The program was started with expandable segments; PyTorch's error only names them.
@@ -195,6 +193,14 @@ mod tests {
             let last = forms.split(" || ").last().unwrap();
             let others = rows().filter(|row| (row.code, row.program) == (code, program)).count();
             assert!(!last.contains('{') || others > 1, "a log without figures has no remedy: {forms}");
+        }
+        for RemedyRow { code, program, forms } in
+            rows().filter(|row| row.program == "-" && causes.contains(&row.code))
+        {
+            let of_one = ["-ngl", "(-c", "-ub", "-np", "-ctk", "NVRM", "CUDA_VISIBLE", "num_ctx", "--gpu-"];
+            let is_of_one =
+                |form: &str| !form.contains('{') && of_one.iter().any(|words| form.contains(words));
+            assert!(!forms.split(" || ").any(is_of_one), "of one program or maker: {code} {program} {forms}");
         }
         for cause in causes {
             assert!(!of_code(cause, None, &Facts::default()).is_empty(), "{cause}");

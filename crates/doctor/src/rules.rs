@@ -20,11 +20,13 @@ mod fault;
 mod guard;
 mod host;
 mod leak;
+mod lines;
 mod neighbour;
 mod options;
 mod pieces;
 mod pinned;
 mod placement;
+mod room;
 mod torch;
 mod unified;
 mod vllm;
@@ -46,6 +48,11 @@ pub(super) enum EvidenceWeight {
 }
 
 impl EvidenceWeight {
+    fn named(name: &str) -> Option<Self> {
+        let all = [Self::Decisive, Self::Strong, Self::Fair, Self::Weak, Self::Hint];
+        all.into_iter().find(|weight| format!("{weight:?}") == name)
+    }
+
     pub(super) const fn nats(self) -> f64 {
         match self {
             // exp(7) against exp(1.5) for `none of these` is 0.996, and 4.5 nats give 0.95, 2.6 nats 0.75,
@@ -101,16 +108,36 @@ impl RuleFinding {
 }
 
 /// A rule and the source that justifies it.
-pub(super) struct DiagnosisRule {
-    pub(super) name: &'static str,
-    pub(super) source: &'static str,
-    pub(super) test: fn(&Facts) -> Option<RuleFinding>,
+struct DiagnosisRule {
+    name: &'static str,
+    source: &'static str,
+    test: fn(&Facts) -> Option<RuleFinding>,
 }
 
-/// Every rule, by area.
-pub(super) fn all() -> impl Iterator<Item = &'static DiagnosisRule> {
+/// What a rule found in a log.
+pub(super) struct RuleHit {
+    pub(super) name: &'static str,
+    pub(super) source: &'static str,
+    pub(super) finding: RuleFinding,
+}
+
+impl DiagnosisRule {
+    fn hit(&self, facts: &Facts) -> Option<RuleHit> {
+        Some(RuleHit { name: self.name, source: self.source, finding: (self.test)(facts)? })
+    }
+}
+
+/// What is found where no other rule names a cause.
+pub(super) fn unexplained(facts: &Facts) -> Option<RuleHit> {
+    let source = "CUDACHECK of NCCL, Metal and Level Zero print the error without a size";
+    DiagnosisRule { name: "unexplained", source, test: room::unexplained }.hit(facts)
+}
+
+/// What all rules find, by area.
+pub(super) fn hits(facts: &Facts) -> impl Iterator<Item = RuleHit> {
     // The order is that of the reasons in the output, not of their weight.
-    let areas: [&[DiagnosisRule]; 14] = [
+    let areas = [
+        room::RULES,
         card::RULES,
         options::RULES,
         torch::RULES,
@@ -126,5 +153,5 @@ pub(super) fn all() -> impl Iterator<Item = &'static DiagnosisRule> {
         host::RULES,
         benign::RULES,
     ];
-    areas.into_iter().flatten()
+    areas.into_iter().flatten().filter_map(|rule| rule.hit(facts)).chain(lines::hits(facts))
 }

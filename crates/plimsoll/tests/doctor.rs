@@ -134,7 +134,7 @@ fn several_logs_with_different_causes_are_diagnosed_one_by_one() {
 fn several_logs_of_one_failure_have_one_verdict() {
     for (logs, cause) in [
         (["kv_cache_too_large.h200.llama.log", "kv_cache_too_large.llama.log"], "kv_cache_too_large: "),
-        (["not_oom.killed.llama.log", "host_oom.host_oom_killer.dmesg.log"], "host_oom: "),
+        (["host_oom.killed.llama.log", "host_oom.host_oom_killer.dmesg.log"], "host_oom: "),
         (["pool_growth.h200.llama.log", "other.unknown.nothing.log"], "pool_growth: "),
     ] {
         let [one, two] = logs.map(log);

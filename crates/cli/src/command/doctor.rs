@@ -105,7 +105,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
 /// healthy process failed for a reason other than memory.
 fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
     diagnosis.cause == Cause::NotOom
-        || matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
+        || matches!(
+            diagnosis.sub_cause,
+            Some(SubCause::Killed | SubCause::HostKilled | SubCause::GroupLimit | SubCause::NotStarted)
+        )
 }
 
 fn shown_as_json(verdict: &LogVerdict, seen: &[Reason]) -> Result<Value, ErrorReport> {

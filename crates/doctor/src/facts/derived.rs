@@ -5,7 +5,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::{CardChoice, Facts, FailedAllocation, MemoryPlace, PlacedBuffer, Purpose, Quote, Sighting};
+use super::{CardChoice, Facts, FailedAllocation, PlacedBuffer, Purpose, Quote, Sighting};
 use crate::pattern::Pattern;
 
 impl Facts {
@@ -64,6 +64,17 @@ impl Facts {
         self.refusal().is_some_and(is_later) && !self.placed(Purpose::Weights).is_zero()
     }
 
+    /// The program was at an image when a compute buffer was refused.
+    pub(crate) fn refuses_image(&self) -> bool {
+        let is_later = |refusal: &FailedAllocation| {
+            let image = self.seen(Pattern::SeesImage);
+            image.is_some_and(|seen| {
+                seen.first.origin == refusal.quote.origin && seen.first.line < refusal.quote.line
+            })
+        };
+        self.torch.is_none() && self.refusal().is_some_and(is_later)
+    }
+
     /// The largest card that a program printed.
     pub(crate) fn card(&self) -> Option<Bytes> {
         let torch = self.torch.as_ref().and_then(|torch| torch.total);
@@ -88,12 +99,6 @@ impl Facts {
         self.model.file.or(named)
     }
 
-    /// The weights and the cards, where the weights exceed all cards and no option puts them elsewhere.
-    pub(crate) fn weights_beyond_cards(&self) -> Option<(Bytes, Bytes)> {
-        let (weights, cards) = (self.weights()?, self.card().max(self.model.named_cards)?);
-        (!self.model.on_host && weights > cards).then_some((weights, cards))
-    }
-
     /// More than a quarter of a card that others hold, so that the refused request would fit without them: by
     /// the free memory before the engine's first allocation, else by a table of the card's processes.
     pub(crate) fn taken_before(&self) -> Option<Bytes> {
@@ -116,21 +121,6 @@ impl Facts {
         (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
     }
 
-    /// Free memory of the card before the load, and the refused request, where that would have fitted easily.
-    pub(crate) fn vanished(&self) -> Option<(Bytes, Bytes)> {
-        /// More than a context and the rounding of a log's figures.
-        const BESIDE: Bytes = Bytes::gib(1);
-        let on_card =
-            |refusal: &&FailedAllocation| refusal.place == MemoryPlace::Card && !refusal.at_run_time;
-        let refusal = self.refusal().filter(on_card)?;
-        let asked = refusal.asked?;
-        let of_card = refusal.device.and_then(|card| self.cards_free.get(&card).copied());
-        let estimate = self.estimate.as_ref().filter(|estimate| estimate.is_of_one_card);
-        let free = of_card.or(estimate.map(|estimate| estimate.available))?;
-        let fits = asked + self.placed_by_load() + BESIDE <= free;
-        (fits && !self.is_unified() && self.guard.is_none()).then_some((free, asked))
-    }
-
     /// Free memory of the one card after the load, where that is too little for a library's handle.
     pub(crate) fn left_after_load(&self) -> Option<Bytes> {
         let free = self.card_free.filter(|_| self.cards_free.len() <= 1)?;
@@ -139,9 +129,11 @@ impl Facts {
     }
 
     /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some programs print first.
-    fn placed_by_load(&self) -> Bytes {
+    pub(super) fn placed_by_load(&self) -> Bytes {
         let Some(refusal) = self.refusal() else { return Bytes::ZERO };
-        self.load_buffers().map(|buffer| buffer.size).filter(|size| Some(*size) != refusal.asked).sum()
+        let is_refused =
+            |buffer: &PlacedBuffer| Some(buffer.size) == refusal.asked && buffer.purpose == refusal.purpose;
+        self.load_buffers().filter(|buffer| !is_refused(buffer)).map(|buffer| buffer.size).sum()
     }
 
     /// Memory on the cards of earlier loads; a load that failed has given its memory back.
@@ -186,13 +178,12 @@ impl Facts {
         self.was_refused() || self.says(Pattern::OutOfMemory)
     }
 
-    /// Every refusal is of a library that names neither a size nor a buffer, as NCCL does.
+    /// Memory was refused, and no line names a size or a buffer, as of NCCL.
     pub(crate) fn is_bare_refusal(&self) -> bool {
-        let is_bare = |refusal: &FailedAllocation| {
-            let lower = refusal.quote.text.to_ascii_lowercase();
-            refusal.asked.is_none() && refusal.purpose == Purpose::Unknown && lower.contains("cuda failure")
-        };
-        self.says(Pattern::BareRefused) && self.torch.is_none() && self.refusals.iter().all(is_bare)
+        let is_bare =
+            |refusal: &FailedAllocation| refusal.asked.is_none() && refusal.purpose == Purpose::Unknown;
+        let refused = self.says(Pattern::BareRefused) || !self.refusals.is_empty();
+        refused && self.torch.is_none() && self.refusals.iter().all(is_bare)
     }
 
     /// The log gives the size of a refused request.

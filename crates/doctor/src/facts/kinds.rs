@@ -181,11 +181,6 @@ pub(crate) struct TorchRefusal {
 }
 
 impl TorchRefusal {
-    /// True if the card had several times the requested memory.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.asked.is_zero() && self.free.is_some_and(|free| free >= self.asked.scaled(4, 1))
-    }
-
     /// A refusal with only the requested size.
     pub(crate) fn of(asked: Bytes, quote: &Quote) -> Self {
         Self { asked, quote: quote.clone(), ..Self::default() }
@@ -201,13 +196,14 @@ pub(crate) struct StartupCheck {
     pub(crate) quote: Quote,
 }
 
-/// Memory figures that ollama prints before it loads a model.
+/// Memory figures that ollama and llama.cpp print before they load a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OllamaEstimate {
+pub(crate) struct LoadEstimate {
     /// For every layer of the model.
     pub(crate) full: Bytes,
+    /// On all cards, and on the fullest of them.
     pub(crate) available: Bytes,
-    pub(crate) is_of_one_card: bool,
+    pub(crate) least: Bytes,
     pub(crate) weights: Option<Bytes>,
     pub(crate) cache: Option<Bytes>,
     pub(crate) quote: Quote,
@@ -222,6 +218,8 @@ pub(crate) struct HostFacts {
     pub(crate) cached: Option<Bytes>,
     pub(crate) cma_free: Option<Bytes>,
     pub(crate) slab_unreclaimable: Option<Bytes>,
+    /// Free main memory and swap: what Windows may commit.
+    pub(crate) commit: Option<Bytes>,
     /// The lowest MemFree of all readings, with MemAvailable of the same line.
     pub(crate) lowest: Option<(Bytes, Bytes)>,
     pub(crate) highest_free: Option<Bytes>,
@@ -274,8 +272,6 @@ pub(crate) struct ModelFacts {
     pub(crate) embedding: Option<u64>,
     /// The model has no experts (`n_expert = 0`).
     pub(crate) is_dense: bool,
-    /// Part of the model is on the host by an option.
-    pub(crate) on_host: bool,
     /// The report names a training run or its parts.
     pub(crate) trains: bool,
     /// Memory of all cards, by their names.

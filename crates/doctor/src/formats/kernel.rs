@@ -12,6 +12,13 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
         Pattern::Meminfo => meminfo(facts, text),
         Pattern::Buddyinfo => facts.add_blocks(BuddyInfo::read(text)),
         Pattern::FreeCommand => free_command(facts, text),
+        // `amdgpu: 98304M of VRAM memory ready`: `amdgpu_ttm.c:amdgpu_ttm_init`.
+        Pattern::KernelVram => {
+            let before =
+                text.split("M of VRAM memory ready").next().and_then(|before| before.split(' ').next_back());
+            let size = before.and_then(|mib| mib.parse::<u32>().ok()).map(|mib| Bytes::mib(mib.into()));
+            facts.kernel_vram = facts.kernel_vram.max(size);
+        }
         _ => {}
     }
 }

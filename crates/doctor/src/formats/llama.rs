@@ -27,6 +27,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         Pattern::OutputRefused => name_purpose(facts, Purpose::Output, text, quote),
         Pattern::InPool | Pattern::PoolFunction => statement(facts, Purpose::Pool, quote),
         Pattern::VaReservation => statement(facts, Purpose::Address, quote),
+        Pattern::InFunction => statement(facts, Purpose::Unknown, quote),
+        Pattern::WorkingSet => working_set(facts, text),
         Pattern::Recovered => facts.forget_refusals(),
         // Builds of 2024 name no kind for the weights: `CUDA0 buffer size = 702.19 MiB`.
         Pattern::WeightsSize if is_of_other_kind(text) => {}
@@ -97,6 +99,12 @@ fn size_asked(text: &str) -> Option<Bytes> {
         .or_else(|| behind(" from device: ", "failed to allocate "))
         .or_else(|| behind("ytes of memory on device", "allocate "))
         .or_else(|| after(text, "allocation of size "))
+        .or_else(|| {
+            ["buffer, size", "metal buffer of ", "attempting to allocate "]
+                .iter()
+                .find_map(|words| after(text, words))
+        })
+        .or_else(|| behind("radv/amdgpu", " size  "))
 }
 
 fn open(
@@ -156,17 +164,21 @@ fn name_purpose(facts: &mut Facts, purpose: Purpose, text: &str, quote: &Quote) 
         return;
     }
     let asked = size_asked(text);
+    // `failed to allocate Vulkan1 buffer of size`; a build for one card prints no number.
+    let device = card_in(text).filter(|card| text.contains(&format!("{card} buffer")));
     // A cache is made of tensors too, so a later and more precise purpose replaces `weights`.
     if let Some(last) = facts.recent_refusal(quote, CLOSE)
         && (matches!(last.purpose, Purpose::Unknown | Purpose::Weights) || last.purpose == purpose)
     {
         last.purpose = purpose;
         last.asked = last.asked.or(asked);
+        last.device = last.device.or(device);
         return;
     }
     let is_host = text.contains("CPU") || text.contains("_Host");
     let place = if is_host { MemoryPlace::Host } else { MemoryPlace::Card };
-    facts.add_refusal(refused(facts, purpose, place, asked, quote));
+    let refusal = refused(facts, purpose, place, asked, quote);
+    facts.add_refusal(FailedAllocation { device, ..refusal });
 }
 
 /// The statement that ggml prints after `CUDA error: …`; without such an error it means nothing.
@@ -175,12 +187,24 @@ fn statement(facts: &mut Facts, purpose: Purpose, quote: &Quote) {
         && last.at_run_time
         && last.purpose != Purpose::Address
     {
-        last.purpose = purpose;
+        // The function of a failed call follows its error, and tells less than the call.
+        last.purpose = if purpose == Purpose::Unknown { last.purpose } else { purpose };
         // A call's arguments say more than the name of its function.
         if last.statement.is_none() || quote.text.contains("cuMem") {
             last.statement = Some(quote.clone());
         }
     }
+}
+
+/// `allocated buffer, size =  4096.00 MiB, ( 7630.41 /  5461.34)`: `ggml-metal-device.m:ggml_metal_log_allocated_size`.
+fn working_set(facts: &mut Facts, text: &str) {
+    let pair = || {
+        let (allocated, limit) = text.rsplit_once('(')?.1.split_once('/')?;
+        let mib = |figure: &str| Some(all(&format!("{} MiB", figure.trim())).next()?.0);
+        Some((mib(allocated)?, mib(limit.split(')').next()?)?))
+    };
+    facts.working_set = facts.working_set.max(pair());
+    facts.add_card_size(after(text, "recommendedmaxworkingsetsize"));
 }
 
 fn is_of_other_kind(text: &str) -> bool {

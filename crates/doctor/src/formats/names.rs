@@ -17,7 +17,6 @@ pub(super) fn read(facts: &mut Facts, text: &str) {
     let model = &mut facts.model;
     model.parameters = parameters(&lower).or(model.parameters);
     model.bits = bits(&lower).or(model.bits);
-    model.on_host |= has_any("on_host", &lower);
     model.trains |= has_any("trains", &lower);
     model.named_cards = cards(&lower).or(model.named_cards);
     // Boards first: a board's memory is the host's, so it must not count as a card's size.
@@ -132,8 +131,7 @@ mod tests {
     fn a_model_and_its_cards_are_sized_by_their_names() {
         let facts = named("Llama-3-70B in fp16 on 2x RTX 4090");
         assert_eq!(facts.model.named_cards, Some(Bytes::gib(48)));
-        assert!(facts.weights() > Some(Bytes::gib(128)) && facts.weights_beyond_cards().is_some());
-        assert!(named("an 8B model at fp8 on an A100").weights_beyond_cards().is_none());
+        assert!(facts.weights() > Some(Bytes::gib(128)));
         assert_eq!(named("2xL40 48 GB").card(), Some(Bytes::gib(48)));
     }
 }

@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, OllamaEstimate, Quote};
+use crate::facts::{Facts, LoadEstimate, Quote};
 use crate::pattern::Pattern;
 use crate::sizes::{after, all, behind, count_after};
 
@@ -14,6 +14,25 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
             }
         }
         Pattern::OllamaCard => card(facts, text),
+        // `msg="system memory" total="31.9 GiB" free="20.1 GiB" free_swap="4.0 GiB"`: `llm/server.go:NewLlamaServer`.
+        Pattern::OllamaSystem => {
+            let free = after(text, " free=").zip(after(text, "free_swap="));
+            facts.host.commit = free.map(|(free, swap)| free + swap).or(facts.host.commit);
+        }
+        // `projected to use 20798 MiB of device memory vs. 31827 MiB of free device memory`:
+        // `common/fit.cpp:common_params_fit_impl`.
+        Pattern::Projected => {
+            let (full, free) = (after(text, "projected to use "), after(text, "device memory vs. "));
+            let of = |(full, available)| LoadEstimate {
+                full,
+                available,
+                least: available,
+                weights: None,
+                cache: None,
+                quote: quote.clone(),
+            };
+            facts.estimate = full.zip(free).map(of).or_else(|| facts.estimate.take());
+        }
         _ => {}
     }
 }
@@ -21,19 +40,19 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
 /// `msg="new model will fit in available VRAM in single GPU, loading" … available=24512036864 required="13.3 GiB"` of
 /// `server/sched.go:pickBestFullFitByLibrary`, or `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`:
 /// `llm/memory.go:log`.
-fn estimate(text: &str, quote: &Quote) -> Option<OllamaEstimate> {
+fn estimate(text: &str, quote: &Quote) -> Option<LoadEstimate> {
     if let Some(available) = count_after(text, "available=").map(Bytes::new) {
         let full = after(text, "required=")?;
-        let (is_of_one_card, quote) = (true, quote.clone());
-        return Some(OllamaEstimate { full, available, is_of_one_card, weights: None, cache: None, quote });
+        let (least, quote) = (available, quote.clone());
+        return Some(LoadEstimate { full, available, least, weights: None, cache: None, quote });
     }
     let cards = behind(text, "memory.available=")?;
     // Several cards stand in one bracket, and the model may use all of them.
     let cards = cards.split(']').next().unwrap_or(cards);
-    Some(OllamaEstimate {
+    Some(LoadEstimate {
         full: after(text, "memory.required.full=")?,
         available: all(cards).map(|(size, _)| size).sum(),
-        is_of_one_card: all(cards).count() == 1,
+        least: all(cards).map(|(size, _)| size).min()?,
         weights: after(text, "memory.weights.total="),
         cache: after(text, "memory.required.kv="),
         quote: quote.clone(),

@@ -59,9 +59,17 @@ impl Iterator for Hits<'_> {
 }
 
 fn is_whole(row: &PatternRow, block: &[u8], start: usize, end: usize) -> bool {
-    let in_word = start > 0 && block[start - 1].is_ascii_alphanumeric();
+    let in_word = start > 0 && block[start - 1].is_ascii_alphanumeric() && !ends_colour(&block[..start]);
     let goes_on = block.get(end).is_some_and(u8::is_ascii_alphanumeric);
     !(row.starts_word && in_word || row.ends_word && goes_on)
+}
+
+/// `ESC [ 0 ; 31 m`: a colour, which ends in a letter.
+fn ends_colour(before: &[u8]) -> bool {
+    let parameter = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
+    let Some(before) = before.strip_suffix(b"m") else { return false };
+    let digits = before.iter().rev().take(16).take_while(|byte| parameter(byte)).count();
+    before[..before.len() - digits].ends_with(b"\x1b[")
 }
 
 /// The rows whose phrase is in `line`, one per pattern, in the order of the patterns.

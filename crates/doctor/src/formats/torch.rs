@@ -105,6 +105,8 @@ fn parts(facts: &mut Facts, text: &str) {
     }
     // The newer sentence puts the total before `of which`, not after its number.
     torch.total = torch.total.or_else(|| total_behind(text));
+    // Some drivers of integrated cards count less as free than is in use, which wraps around.
+    torch.free = torch.free.filter(|free| torch.total.is_none_or(|total| *free <= total));
     torch.others = others.or(torch.others);
     torch.named = named.max(torch.named);
     torch.idle = idle_of(torch, reserved, cached).or(torch.idle);

@@ -45,7 +45,6 @@ mod tests {
             "board",
             "bits",
             "ambiguous",
-            "on_host",
             "trains",
             "series",
             "hides",

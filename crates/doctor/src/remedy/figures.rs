@@ -4,6 +4,7 @@ use plimsoll_base::Bytes;
 
 use crate::facts::{Facts, FailedAllocation, Purpose, Quote};
 use crate::pattern::Pattern;
+use crate::program::is_of_cards;
 
 /// The context of each slot is rounded down to this, as llama.cpp rounds it up to it.
 const TOKENS: u64 = 256;
@@ -62,9 +63,47 @@ pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
             let hundredths = free.get().checked_mul(100)?.checked_div(total.get())?;
             (1..100).contains(&hundredths).then(|| format!("0.{hundredths:02}"))
         }
-        "legacy" => (!has_paged_pool(facts)).then(|| "ggml's legacy pool".to_owned()),
-        _ => None,
+        "legacy" => {
+            let is_replaced = is_of_cards("nvidia", facts) == Some(true) && !has_paged_pool(facts);
+            is_replaced.then(|| "ggml's legacy pool".to_owned())
+        }
+        "f16" => f16_fits(facts).then(String::new),
+        // Neither a card that the weights fill nor a share of nearly all has more to give.
+        "raise" => {
+            let is_full = facts
+                .model
+                .weights
+                .zip(facts.card())
+                .is_some_and(|(weights, card)| weights.scaled(20, 19) >= card);
+            (!is_full && facts.options.utilization.is_none_or(|share| share < 0.95)).then(String::new)
+        }
+        _ => match name.strip_prefix("is ") {
+            Some(fact) => facts.says(Pattern::named(fact)?).then(String::new),
+            None => of_cards(name, facts).map(str::to_owned),
+        },
     }
+}
+
+/// A figure that differs between makers of cards, by the first row that fits.
+fn of_cards(name: &str, facts: &Facts) -> Option<&'static str> {
+    include_str!("../cards.tsv").lines().find_map(|row| {
+        let (figure, rest) = row.split_once('\t')?;
+        let (cards, text) = rest.split_once('\t')?;
+        (figure == name && is_of_cards(cards, facts) == Some(true)).then_some(text)
+    })
+}
+
+/// The quantised cache of the log would fit as f16, into what is free above the load.
+fn f16_fits(facts: &Facts) -> bool {
+    let line = facts.quote(Pattern::MakesCache).map(|line| line.text).unwrap_or_default();
+    // Blocks of 32 values take 34 bytes as q8_0, and at least 18 as the smaller types: `ggml-common.h:block_q4_0`.
+    let block = if line.contains("(q8_0)") { 34 } else { 18 };
+    let fits = || {
+        let (cache, free) = (needed(facts, Purpose::Cache)?, facts.free_before()?);
+        let load: Bytes = facts.load_buffers().map(|buffer| buffer.size).sum();
+        Some(load + cache.scaled(64, block).checked_sub(cache)? <= free)
+    };
+    !line.contains("(f16)") && fits() == Some(true)
 }
 
 /// The log shows ggml's pool of virtual memory, which `--pool ours` does not replace.
@@ -92,11 +131,8 @@ fn needed(facts: &Facts, purpose: Purpose) -> Option<Bytes> {
 
 /// Free memory of the card at the refusal: what was free at the start, less what the load had placed.
 fn room(facts: &Facts) -> Option<Bytes> {
-    let refusal = facts.refusal()?;
-    // Of several cards, the log may not say which refused, or how much was free on it.
-    let is_one = facts.cards_free.len() <= 1 && facts.load_buffers().all(|buffer| buffer.device == 0);
-    let card = refusal.device.or(is_one.then_some(0))?;
-    let free = facts.cards_free.get(&card).copied().or(facts.card_free.filter(|_| is_one && card == 0))?;
+    let (refusal, free) = (facts.refusal()?, facts.free_before()?);
+    let card = refusal.device.unwrap_or_default();
     // An image encoder comes after all buffers of its model.
     let encoder = facts.refuses_encoder();
     let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute].into_iter();

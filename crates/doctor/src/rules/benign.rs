@@ -14,7 +14,6 @@ rules! {
     recovered: "llama-context.cpp retries without pipeline parallelism";
     program_fault: "a CUDA kernel of the program checked its input and found it invalid";
     no_size_at_all: "no card has 16 TiB of memory, so the number is an address or an integer overflow";
-    arena_full: "ggml.c:ggml_new_object: the arena's size is fixed when it is created";
     other_complaint: "GGML_ASSERT of ggml.h and Python's own exceptions print these messages";
     not_on_the_card: "llama.cpp and ollama print how many layers are offloaded";
     not_about_memory: "server.cpp, common/arg.cpp and glibc's loader print these messages";
@@ -60,20 +59,16 @@ fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
     (asked >= NO_SIZE).then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [quote.clone()]))
 }
 
-fn arena_full(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::ArenaFull)?;
-    let text = "a ggml arena of fixed size is full; no device refused memory";
-    let alone = facts.refusals.is_empty() && facts.torch.is_none();
-    alone.then(|| RuleFinding::new(Cause::NotOom, Strong, text, [line]))
-}
-
 /// An assertion or exception that does not mention memory, in a log without a refusal.
 fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
     // `GGML_ASSERT(buffer)` follows a refusal that the log may lack.
     let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
     let line = facts.quote(Pattern::Assertion).or_else(|| facts.quote(Pattern::Exception))?;
-    let explained =
-        facts.ran_out() || facts.startup.is_some() || facts.says(Pattern::VllmContext) || is_of_a_card(facts);
+    let explained = facts.ran_out()
+        || facts.startup.is_some()
+        || facts.says(Pattern::VllmContext)
+        || facts.is_beyond_working_set()
+        || is_of_a_card(facts);
     let text = "the program exited with an error of its own; no allocation failed";
     let speaks = !explained && !about_memory.iter().any(|words| line.text.contains(words));
     // An assertion ends the process, so it is the failure; an exception may be caught.
@@ -98,7 +93,7 @@ fn all_on_host(facts: &Facts) -> Option<Quote> {
 
 /// The card or its driver failed.
 fn is_of_a_card(facts: &Facts) -> bool {
-    let faults = [Pattern::DriverFault, Pattern::IllegalAccess, Pattern::OffBus];
+    let faults = [Pattern::DriverFault, Pattern::DeviceLost, Pattern::IllegalAccess, Pattern::OffBus];
     facts.says_any(&faults) || !of_driver(facts).is_empty() || !facts.xids.is_empty()
 }
 
@@ -131,7 +126,10 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     if facts.ran_out() || facts.says(Pattern::UnsizedRefused) {
         return None;
     }
-    let mut seen = ENDS.into_iter();
+    // A model that could not be read is what a card that failed leaves behind, too.
+    let mut seen = ENDS
+        .into_iter()
+        .filter(|(.., sub_cause, _)| *sub_cause != SubCause::ModelFile || !is_of_a_card(facts));
     let (quote, sub_cause, text) =
         seen.find_map(|(pattern, sub_cause, text)| Some((facts.quote(pattern)?, sub_cause, text)))?;
     // An import that failed may be caught, and the program may go on without the module.

@@ -15,15 +15,10 @@ rules! {
     address_reservation: "ggml-cuda.cu reserves CUDA_POOL_VMM_MAX_SIZE (32 GiB) of address space";
     refused_at_run_time: "ggml-cuda.cu allocates its buffers before the first request";
     refused_at_stage: "llama.cpp logs weights, cache, graph and serving in this order";
-    stops_at_stage: "llama.cpp logs each buffer after it is allocated, so the buffer after the last logged \
-        one failed";
     counted_too_large: "ExLlama and transformers estimate the memory before they load";
-    no_layers_fit: "llm/memory.go of ollama checks each card";
-    bare_refusal: "CUDACHECK of NCCL prints the error without a size";
-    tensor_refused: "TensorFlow, XLA, ONNX Runtime and CuPy print these error messages";
 }
 
-fn cause_of(purpose: Purpose) -> Option<Cause> {
+pub(super) fn cause_of(purpose: Purpose) -> Option<Cause> {
     Some(match purpose {
         Purpose::Weights => Cause::ModelTooLarge,
         Purpose::Cache => Cause::KvCacheTooLarge,
@@ -40,6 +35,9 @@ pub(super) fn requested(refusal: &FailedAllocation) -> String {
     }
 }
 
+/// A buffer below this has room on a card that nothing else fills.
+const SMALL: Bytes = Bytes::mib(256);
+
 /// The engine names the buffer. On unified memory the kernel may refuse for other reasons than size.
 fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
@@ -50,7 +48,7 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let weight = match refusal.purpose {
         _ if facts.is_unified() || facts.says(Pattern::AllocationLimit) => Fair,
         _ if straw(facts).is_some_and(|(_, other, _)| other != cause) => Fair,
-        Purpose::Weights if facts.taken_before().is_some() || facts.vanished().is_some() => Fair,
+        Purpose::Weights if facts.taken_before().is_some() => Fair,
         Purpose::Weights => Strong,
         Purpose::Output => Fair,
         // A legacy pool calls cudaMalloc from its first operation on, so on a full card it fails without
@@ -71,7 +69,11 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let text = format!("{} for {purpose}", requested(refusal));
     let sub_cause = copies.as_ref().map(|_| SubCause::PipelineCopies);
     let quotes = refusal.quotes().chain(copies);
-    Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause))
+    let finding = RuleFinding::new(cause, weight, text, quotes).by(sub_cause);
+    // By the log's figures there was just enough, so something that it does not list took the rest; and a small buffer is not
+    // what fills a card of which nothing is known.
+    let is_small = facts.card().is_none() && refusal.asked.is_some_and(|asked| asked < SMALL);
+    Some(if is_small || facts.request_fit().is_some() { finding.indirect() } else { finding })
 }
 
 /// Only the pool of virtual memory calls cuMemCreate, and only a program at work has used its pool before.
@@ -104,12 +106,14 @@ fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     let (asked, card) = (refusal.asked?, facts.card().unwrap_or(Bytes::gib(80)));
     let unnamed = matches!(refusal.purpose, Purpose::Unknown | Purpose::Compute);
     let text = format!(
-        "{asked} were requested at once on a card with at most {card}: this is a compute graph with \
-            its copies, not weights"
+        "{asked} were requested at once on a card with at most {card}: this is rather a compute graph with its \
+            copies than weights"
     );
+    let copies = facts.says(Pattern::PipelineCopies).then_some(SubCause::PipelineCopies);
     (unnamed && asked >= card * 2).then(|| {
         RuleFinding::new(Cause::ComputeBufferTooLarge, Strong, text, [refusal.quote.clone()])
-            .by(SubCause::PipelineCopies)
+            .by(copies)
+            .indirect()
     })
 }
 
@@ -141,6 +145,8 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
         // Shared memory is refused for reasons of its own.
         _ if placed && facts.is_unified() => Weak,
         _ if placed => Fair,
+        // A function of ggml that no table lists: whether the load was over is not known.
+        _ if refusal.statement.is_some() => Weak,
         _ => return None,
     };
     // PyTorch has rules of its own, and cuBLAS fails on a card that it does not fit.
@@ -171,22 +177,6 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
     open.then(|| RuleFinding::new(cause, Fair, text, [refusal.quote.clone()]))
 }
 
-/// The log is cut before the line that names the failed buffer: it is the one that comes next.
-fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
-    let last = facts.buffers.iter().rfind(|buffer| buffer.on_card)?;
-    let stage = facts.progress.stage;
-    let quiet = facts.refusals.is_empty() && facts.torch.is_none() && stage < LoadStage::Serving;
-    let failed = facts.says_any(&[Pattern::OutOfMemory, Pattern::Died, Pattern::Exception]);
-    let (cause, what) = match last.purpose {
-        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the engine allocated the KV cache"),
-        Purpose::Compute => (Cause::PoolGrowth, "the engine allocated all buffers"),
-        _ => return None,
-    };
-    let text = format!("the log ends after {what}, so the next allocation failed");
-    let quotes = facts.quotes(&[Pattern::CacheSize, Pattern::ComputeSize]);
-    (quiet && failed).then(|| RuleFinding::new(cause, Weak, text, quotes))
-}
-
 fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
@@ -197,24 +187,4 @@ fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
         false => Strong,
     };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
-}
-
-/// ollama prints it for each card that it looks at, and may find another.
-fn no_layers_fit(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::NoLayersFit).filter(|_| facts.buffers.is_empty())?;
-    let text = "one of the cards has no room for a single layer of the model";
-    Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [line]))
-}
-
-fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch.is_none())?;
-    let text = "the allocation of a tensor was refused during the computation";
-    Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
-}
-
-/// NCCL prints no size and no card, so this says nothing of the cause.
-fn bare_refusal(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::BareRefused).filter(|_| facts.is_bare_refusal())?;
-    let text = "the driver refused memory, and no line shows how much was requested or what fills the card";
-    Some(RuleFinding::new(Cause::Other, Weak, text, [line]).indirect())
 }

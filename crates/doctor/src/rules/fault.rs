@@ -1,6 +1,6 @@
 //! Rules for faults of cards, drivers and builds, which more memory would not fix.
 
-use super::EvidenceWeight::{Decisive, Fair, Hint, Strong};
+use super::EvidenceWeight::{Decisive, Fair, Hint, Strong, Weak};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, Quote};
@@ -9,7 +9,6 @@ use crate::pattern::Pattern;
 rules! {
     xid_of_hardware: "NVIDIA documents these Xid errors for the bus, the memory or the firmware";
     driver_fault: "NVRM and the CUDA runtime report these errors";
-    library_failed: "cuBLAS: cublasStatus_t";
     driver_mismatch: "the CUDA runtime and NVML report these errors";
     memory_fault: "CUDA reports an illegal memory access, and the kernel's log shows it as Xid 31";
     unknown_status: "CUDA and HIP report out of memory with another error code than this one";
@@ -30,17 +29,20 @@ fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
 
 fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
     let off = facts.quote(Pattern::OffBus);
+    if let (None, None, Some(lost)) =
+        (&off, facts.quote(Pattern::DriverFault), facts.quote(Pattern::DeviceLost))
+    {
+        // Vulkan and Level Zero lose a device after a fault, a time-out, and where memory ran out.
+        let text = "the device was lost: the driver reset it, after a fault or because memory ran out";
+        // A load fills the card.
+        let weight = if facts.says(Pattern::ModelFile) { Weak } else { Fair };
+        let finding = RuleFinding::new(Cause::DriverOrHw, weight, text, [lost]).indirect();
+        return (!facts.ran_out()).then_some(finding);
+    }
     // A card that fell off the bus is proven by the kernel; other words may follow from a program's fault.
     let weight = if off.is_some() { Decisive } else { Strong };
     let quote = off.or_else(|| facts.quote(Pattern::DriverFault))?;
     Some(RuleFinding::new(Cause::DriverOrHw, weight, "the card or its driver stopped responding", [quote]))
-}
-
-fn library_failed(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::CublasFailed).filter(|_| !facts.ran_out())?;
-    let text =
-        "a library call failed, and no memory was refused: the library may not support this card or driver";
-    Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::WrongBuild))
 }
 
 /// Lines about a wrong or missing driver. Without a visible card ggml also fails to pin memory, and goes on

@@ -3,18 +3,14 @@
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
-use crate::facts::{Facts, MemoryPlace, Purpose, Quote};
+use crate::facts::{Facts, MemoryPlace, NO_SIZE, Purpose, Quote};
 use crate::pattern::Pattern;
 
 rules! {
     host_killed: "mm/oom_kill.c";
-    node_killed: "Ray's memory_monitor counts the memory of the whole node, including page cache";
-    wsl_refused: "in WSL2, dxgkio_make_resident of dxgkrnl returns -ENOMEM even for requests smaller than \
-        the card's memory";
     killed_without_a_word: "a shell prints `Killed` after SIGKILL, which the kernel sends when memory runs \
         out";
     host_refused: "ggml-backend.cpp (CPU buffers) and C++ (std::bad_alloc) print these messages";
-    shared_memory_full: "PyTorch's DataLoader uses shared memory in /dev/shm";
     allocation_limit: "ggml-vulkan.cpp checks maxMemoryAllocationSize and maxBufferSize";
     override_of_buffers: "llama-model.cpp stops if a buffer type cannot hold its tensors";
 }
@@ -48,10 +44,12 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     // On a unified board GPU memory is host memory, so the kill may be for the model.
     let (cause, weight) = match facts.is_unified() {
         true => (Cause::ModelTooLarge, Fair),
-        false => (Cause::NotOom, Strong),
+        false if sub_cause == SubCause::Killed => (Cause::NotOom, Strong),
+        false => (Cause::NotOom, Decisive),
     };
     let quotes = named.into_iter().chain([line]);
-    Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause))
+    let finding = RuleFinding::new(cause, weight, text, quotes).by(sub_cause);
+    Some(if sub_cause == SubCause::Killed { finding.indirect() } else { finding })
 }
 
 /// `Out of memory: Killed process 4242 (llama-server) total-vm:…`: `mm/oom_kill.c:__oom_kill_process`.
@@ -66,18 +64,6 @@ fn killed_by_kernel(facts: &Facts, why: &str) -> String {
 
 const KILLED: &str = "the process printed no error before it was killed: the kernel killed it because host \
     memory ran out, or a user killed it";
-
-fn node_killed(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::NodeKilled)?;
-    let text = "Ray's memory monitor killed a worker because its node ran low on memory";
-    Some(RuleFinding::new(Cause::Other, Strong, text, [line]).by(SubCause::HostMemory))
-}
-
-fn wsl_refused(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::WslRefused)?;
-    let text = "WSL's driver refused to make memory resident, no matter how much is free on the card";
-    Some(RuleFinding::new(Cause::Other, Strong, text, [line]))
-}
 
 fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
     // A shell prints `Killed` and the kernel `SIGKILL`; in small letters it is a word of a sentence.
@@ -94,8 +80,8 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
         return Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]));
     }
     Some(match facts.is_unified() {
-        true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]),
-        false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed),
+        true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]).indirect(),
+        false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed).indirect(),
     })
 }
 
@@ -112,21 +98,20 @@ fn host_refused(facts: &Facts) -> Option<RuleFinding> {
     if named || facts.says(Pattern::PinCall) {
         return None;
     }
-    let text = "a buffer in host memory was refused; the card is not involved";
-    Some(RuleFinding::new(Cause::Other, Strong, text, [refusal.quote.clone()]).by(SubCause::HostMemory))
-}
-
-fn shared_memory_full(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::SharedMemoryFull)?;
-    let text = "the host's shared memory (/dev/shm) is too small or full; the card is not involved";
-    Some(RuleFinding::new(Cause::Other, Strong, text, [line]).by(SubCause::HostMemory))
+    let lower = refusal.quote.text.to_ascii_lowercase();
+    let (text, sub_cause) = match lower.contains("1455") || lower.contains("paging file") {
+        true => ("Windows had no page file left to back the memory", SubCause::CommitLimit),
+        false => ("a buffer in host memory was refused; the card is not involved", SubCause::HostMemory),
+    };
+    Some(RuleFinding::new(Cause::Other, Strong, text, [refusal.quote.clone()]).by(sub_cause))
 }
 
 fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
     // Vulkan prints the same limit for pinned memory, which is optional.
     let line = facts.quote(Pattern::AllocationLimit).filter(|line| !line.text.contains("pinned memory"))?;
+    let is_size = facts.refusal().and_then(|refusal| refusal.asked).is_none_or(|asked| asked < NO_SIZE);
     let text = "one allocation is larger than the driver allows, no matter how much is free";
-    Some(RuleFinding::new(Cause::Other, Decisive, text, [line]).by(SubCause::AllocationLimit))
+    is_size.then(|| RuleFinding::new(Cause::Other, Decisive, text, [line]).by(SubCause::AllocationLimit))
 }
 
 /// No device refused memory and no size is printed: the buffer could not be made at all.

@@ -12,7 +12,6 @@ rules! {
     readings_rise: "the measured memory rises from each reading to the next";
     grows_each_round: "memory grows by a MiB or more with each request or image";
     kernel_slab: "/proc/meminfo shows SUnreclaim above a fifth of MemTotal";
-    kept_alive: "`ollama ps` shows that a model stays loaded for some minutes after its last request";
 }
 
 /// At least three readings, each above the one before, the last half as large again as the first.
@@ -41,10 +40,4 @@ fn kernel_slab(facts: &Facts) -> Option<RuleFinding> {
     let quotes = facts.quotes(&[Pattern::Meminfo]);
     let text = format!("the kernel holds {slab} that it cannot reclaim (SUnreclaim)");
     large.then(|| RuleFinding::new(Cause::Leak, Decisive, text, quotes).by(SubCause::KernelSlab))
-}
-
-fn kept_alive(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::KeptAlive).filter(|_| !facts.ran_out())?;
-    let text = "ollama keeps the model loaded until it has been idle for some minutes";
-    Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::KeepAlive))
 }

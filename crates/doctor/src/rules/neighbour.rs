@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::EvidenceWeight::{Fair, Strong, Weak};
+use super::EvidenceWeight::{self, Fair, Strong, Weak};
 use super::RuleFinding;
 use super::card::has_grown;
 use crate::cause::Cause;
@@ -13,13 +13,11 @@ rules! {
     listed_processes: "the process table of nvidia-smi shows these processes";
     used_by_nobody: "nvidia-smi shows a full card, but its table does not list the processes that hold the \
         memory";
-    nameless_holder: "nvidia-smi prints `Unknown Error` or `[Not Found]` for an exited process";
     large_holder: "`rocm-smi --showpids` or nvidia-smi shows a process that holds a quarter of the card's \
         memory or more";
     unworded: "PyTorch reports each refusal of its own allocator, so a CUDA error without such a report \
         comes from a CUDA context or from pinned memory";
     no_room_for_context: "a CUDA context needs several hundred MiB";
-    taken_since: "llama.cpp and ollama print the free memory before a load";
     taken_before: "llama.cpp prints `using device … - N MiB free` when it starts";
     small_victim: "the buffers of a camera (libargus) take tens of MiB";
     others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
@@ -60,12 +58,6 @@ fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
         usage.used, usage.total
     );
     nobody.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [usage.quote.clone()]))
-}
-
-fn nameless_holder(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::Nameless)?;
-    let text = "a process that has exited still holds GPU memory";
-    Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, [line]))
 }
 
 /// Without a refusal, a table of processes is shown for the one that holds the memory.
@@ -120,20 +112,7 @@ fn taken_before(facts: &Facts) -> Option<RuleFinding> {
     quotes.push(facts.refusal()?.quote.clone());
     quotes.extend(facts.holders.iter().max_by_key(|holder| holder.used).map(|holder| holder.quote.clone()));
     let text = format!("others hold {taken} of the card, and the refused request fits without them");
-    Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
-}
-
-/// The request would have fitted into what was free before the load.
-fn taken_since(facts: &Facts) -> Option<RuleFinding> {
-    let (free, asked) = facts.vanished()?;
-    let estimate = facts.estimate.as_ref().map(|estimate| estimate.quote.clone());
-    let quotes = facts.quote(Pattern::CardFree).into_iter().chain(estimate);
-    let quotes = quotes.chain(facts.refusal().map(|refusal| refusal.quote.clone()));
-    let text = format!(
-        "{asked} were refused, although {free} were free before the load: another process has taken memory since, or \
-        that figure was late"
-    );
-    Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
+    Some(of_neighbour(facts, Strong, text, quotes))
 }
 
 /// A camera needs little, so a refusal means that another process holds nearly everything.
@@ -142,6 +121,17 @@ fn small_victim(facts: &Facts) -> Option<RuleFinding> {
     let starved = facts.says_any(&[Pattern::NvMap, Pattern::OutOfMemory]);
     let text = "a request for a camera's buffers, which take tens of MiB, was refused";
     starved.then(|| RuleFinding::new(Cause::ForeignProcess, Strong, text, [line]))
+}
+
+/// Another process holds memory. Where the GPU shares the host's memory, any use of it counts, so nothing is proven.
+pub(super) fn of_neighbour(
+    facts: &Facts,
+    weight: EvidenceWeight,
+    text: String,
+    quotes: impl IntoIterator<Item = Quote>,
+) -> RuleFinding {
+    let finding = RuleFinding::new(Cause::ForeignProcess, weight, text, quotes);
+    if facts.says(Pattern::SharesHost) { finding.indirect() } else { finding }
 }
 
 /// An engine that measures its card before and after reports that another process allocated.

@@ -7,11 +7,9 @@ use super::RuleFinding;
 use super::torch::{ROUNDING, SENTENCE, fills_by_batch, is_full_of_tensors};
 use crate::cause::Cause;
 use crate::facts::{Facts, Purpose};
-use crate::pattern::Pattern;
 
 rules! {
     idle_in_pieces: SENTENCE;
-    blocks_between: "torch.cuda.memory_snapshot and memory_summary show the blocks";
 }
 
 /// Idle and free memory would do, free memory alone does not, and the live tensors leave room.
@@ -52,14 +50,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
             in the allocator",
         torch.asked
     );
-    fits.then(|| RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]))
-}
-
-/// A snapshot of the allocator that lists idle blocks.
-fn blocks_between(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts.quote(Pattern::TorchSnapshot)?;
-    // A snapshot in a report is cut off mostly, so that the line alone does not show its neighbours.
-    let text = "the allocator's snapshot lists idle blocks, and the allocator cannot release those that lie between \
-        blocks in use";
-    Some(RuleFinding::new(Cause::FragmentationCachingAllocator, Strong, text, [line]))
+    let finding = RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]);
+    // Idle memory alone could not have held it: what is free may not lie beside it.
+    let finding = if idle < torch.asked { finding.indirect() } else { finding };
+    fits.then_some(finding)
 }

@@ -36,7 +36,9 @@ fn is_limit(line: &Quote) -> bool {
 
 fn pinned_refused(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::PinnedRefused).filter(is_limit)?;
-    Some(RuleFinding::new(Cause::HostPinnedLimit, Strong, "pinned host memory was refused", [line]))
+    let finding = RuleFinding::new(Cause::HostPinnedLimit, Strong, "pinned host memory was refused", [line]);
+    // ggml-vulkan goes on without, and names the card's memory as often as the host's.
+    Some(if !facts.refusals.is_empty() { finding.indirect() } else { finding })
 }
 
 fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {

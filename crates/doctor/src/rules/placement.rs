@@ -6,11 +6,9 @@ use super::EvidenceWeight::{Fair, Strong};
 use super::RuleFinding;
 use crate::cause::Cause;
 use crate::facts::{CardHolder, Facts};
-use crate::pattern::Pattern;
 
 rules! {
     context_on_each_card: "nvidia-smi shows a process with an empty context on a second card";
-    card_twice: "init.cc of NCCL compares the PCI bus IDs of the ranks";
     choice_missed: "the selected card is not the card that refused the memory";
 }
 
@@ -39,12 +37,6 @@ fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
     let siblings = all.iter().filter(same).filter(|other| other.used <= CONTEXT).count();
     let owner = all.iter().filter(same).any(|other| other.used >= stray.used * 3);
     all.iter().any(|other| twin(&other)) || (is_context && siblings >= 1 && owner)
-}
-
-fn card_twice(facts: &Facts) -> Option<RuleFinding> {
-    let quote = facts.quote(Pattern::CardTwice)?;
-    let text = "two ranks use the same card, but each rank needs a separate card";
-    Some(RuleFinding::new(Cause::WrongDeviceContext, Strong, text, [quote]))
 }
 
 /// A hidden card has no number, so a refusal of a card beyond the selection is of another one.

@@ -7,6 +7,7 @@ use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{self, Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
+use super::neighbour::of_neighbour;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, FailedAllocation, NO_SIZE, Purpose, Quote, TorchRefusal};
 use crate::pattern::Pattern;
@@ -16,10 +17,9 @@ pub(super) const SENTENCE: &str = "PyTorch's CUDACachingAllocator.cpp prints the
 
 rules! {
     held_by_others: SENTENCE;
-    not_the_card: "judged from the sizes: the request is far smaller than the free memory";
+    not_the_card: "judged from the sizes: the request is smaller than the free memory";
     live_tensors: SENTENCE;
     frame_alone: "the last frame of the traceback requested the refused memory";
-    request_alone: "a request of a GiB or more is usually an intermediate result, not a weight";
     nvml_query_assertion: "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only";
 }
 
@@ -34,13 +34,6 @@ pub(super) const ROUNDING: Bytes = Bytes::mib(64);
 
 fn is_loading(torch: &TorchRefusal) -> bool {
     torch.frame.as_ref().is_some_and(|frame| frame.purpose == Purpose::Weights)
-}
-
-/// True if the card was full. The free size was read after the refusal, and the driver keeps some memory, so
-/// less than a twentieth of the card counts as none.
-fn is_short(torch: &TorchRefusal) -> bool {
-    let free = torch.free.unwrap_or(Bytes::ZERO);
-    free < torch.asked || torch.total.is_some_and(|total| free.scaled(20, 1) < total)
 }
 
 /// Live tensors fill nearly all of the card, so fragmentation is not the reason.
@@ -60,7 +53,7 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
     let alone = ours(torch).is_some_and(|ours| ours + torch.asked + CONTEXT <= total);
     let much = others.scaled(5, 1) >= total;
     let many = (much || alone) && others >= Bytes::gib(1);
-    let enough = is_short(torch) && torch.asked <= free + others;
+    let enough = !torch.has_room() && torch.asked <= free + others;
     let weight = match (much, torch.others.is_some()) {
         // On a card by mistake, a program meets the processes that belong there.
         _ if facts.choice_missed().is_some() => Fair,
@@ -72,7 +65,7 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
         "other processes hold {others} of the card's {total}; {free} are free, but the program requested {}",
         torch.asked
     );
-    (many && enough).then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [torch.quote.clone()]))
+    (many && enough).then(|| of_neighbour(facts, weight, text, [torch.quote.clone()]))
 }
 
 /// Memory of other processes. Without a size of this process, a named process may be this one under another
@@ -104,7 +97,7 @@ fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
     Some(used.saturating_sub(ours + context))
 }
 
-/// Rule: if four times the request is free, the card's memory is not the cause.
+/// Rule: if more than the request is free, the card's memory is not the cause.
 fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch.as_ref()?;
     let free = torch.free.filter(|_| torch.has_room())?;
@@ -113,8 +106,9 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     Some(match () {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Strong, text, quotes),
         () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
+        () if facts.misreported().is_some() => return None,
         // The driver, a limit of the host or a lack of its memory may be the reason: the log does not show which.
-        () => RuleFinding::new(Cause::Other, Fair, text, quotes),
+        () => RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::BesideFree).indirect(),
     })
 }
 
@@ -135,7 +129,7 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     if torch.asked.is_zero()
         || torch.asked >= NO_SIZE
         || (in_pieces && !of_batch && !is_full_of_tensors(torch) && !little)
-        || !is_short(torch)
+        || torch.has_room()
         || foreign
     {
         return None;
@@ -155,7 +149,10 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     // More than the card in tensors: the driver of Windows had already moved some to the host.
     let spilled = (allocated > total).then_some(SubCause::DriverSpill);
     let quotes = [Some(torch.quote.clone()), frame].into_iter().flatten();
-    Some(RuleFinding::new(cause, weight, text, quotes).by(spilled))
+    let finding = RuleFinding::new(cause, weight, text, quotes).by(spilled);
+    // Only a frame proves what was requested; sizes say what it usually is.
+    let is_shown = torch.frame.is_some() || captures_graphs(torch);
+    Some(if is_shown { finding } else { finding.indirect() })
 }
 
 /// Kind of the tensors that fill the card: by the frame that made the request, else by the request's size.
@@ -241,21 +238,6 @@ fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
         _ => (Cause::ComputeBufferTooLarge, "memory ran out during the computation"),
     };
     Some(RuleFinding::new(cause, Fair, text, [frame.quote.clone()]))
-}
-
-/// Only the size of the request is known, or the request exceeds every card.
-fn request_alone(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch.as_ref()?;
-    let alone = torch.total.is_none() && torch.frame.is_none();
-    let weight = match torch.asked {
-        asked if asked >= NO_SIZE => return None,
-        // No card has 200 GiB for one tensor; a broadcast product can ask for it.
-        asked if asked >= Bytes::gib(200) => Strong,
-        _ => Weak,
-    };
-    let text = format!("the program requested {} at once", torch.asked);
-    (alone && torch.asked >= Bytes::gib(1))
-        .then(|| RuleFinding::new(Cause::ComputeBufferTooLarge, weight, text, [torch.quote.clone()]))
 }
 
 /// The query fails on Tegra and in sandboxes; PyTorch makes it only to word a refusal.

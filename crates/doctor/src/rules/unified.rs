@@ -31,9 +31,10 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
     if facts.says(Pattern::TacticSkipped) && facts.refusals.is_empty() {
         return None;
     }
+    let is_alone = facts.refusals.is_empty() && facts.torch.is_none();
     let weight = match facts.says_any(&[Pattern::NvmlQueryAssert, Pattern::Camera]) {
         true => Fair,
-        false if facts.refusals.is_empty() && facts.torch.is_none() => Strong,
+        false if is_alone => Strong,
         false => Decisive,
     };
     let mut text =
@@ -44,7 +45,9 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
     let others = facts.quotes(&[Pattern::Release, Pattern::Meminfo, Pattern::DropCaches]);
     let quotes = [line].into_iter().chain(refusal).chain(others);
-    Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(mechanism(facts)))
+    let finding = RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(mechanism(facts));
+    // TensorRT and cameras go on after such a line, and nothing shows a failure.
+    Some(if is_alone && !facts.says(Pattern::OutOfMemory) { finding.indirect() } else { finding })
 }
 
 fn requested(facts: &Facts) -> Option<Bytes> {

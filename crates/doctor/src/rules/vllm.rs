@@ -4,6 +4,7 @@ use plimsoll_base::{Bytes, round_u64};
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;
+use super::neighbour::of_neighbour;
 use crate::cause::{Cause, SubCause};
 use crate::facts::Facts;
 use crate::pattern::Pattern;
@@ -11,8 +12,6 @@ use crate::sizes::in_float;
 
 rules! {
     startup_share: "request_memory in vllm/v1/worker prints these sizes";
-    context_beyond_cache: "check_enough_kv_cache_memory of vLLM prints this message";
-    cache_full: "alloc_for_extend of SGLang and the scheduler of vLLM print this message";
     small_share: "determine_num_available_blocks of vLLM gives the KV cache the part of its share that weights and \
         activations leave free";
     small_static_share: "profile_max_num_token of SGLang gives the KV cache the part of its share that the weights leave free";
@@ -32,28 +31,18 @@ fn startup_share(facts: &Facts) -> Option<RuleFinding> {
     let quotes = [startup.quote.clone()];
     Some(match () {
         () if facts.is_unified() => {
-            RuleFinding::new(Cause::UnifiedMemoryRefused, Decisive, text, quotes).by(SubCause::PageCache)
+            let finding =
+                RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes).by(SubCause::PageCache);
+            // Only the kernel's figures tell the page cache from a neighbour.
+            let is_shown = facts.host.available.is_some_and(|available| available >= wanted);
+            if is_shown { finding } else { finding.indirect() }
         }
         // A context and a desktop take so little; another engine takes more.
         () if taken.scaled(8, 1) <= total && short.scaled(20, 1) <= total => {
             RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::Baseline)
         }
-        () => RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes),
+        () => of_neighbour(facts, Strong, text, quotes),
     })
-}
-
-fn context_beyond_cache(facts: &Facts) -> Option<RuleFinding> {
-    let quote = facts.quote(Pattern::VllmContext)?;
-    let text = "the context needs more KV cache than fits into the configured share of the card";
-    Some(RuleFinding::new(Cause::KvCacheTooLarge, Decisive, text, [quote]))
-}
-
-/// The cache was allocated, and requests have filled it: the card itself refused nothing.
-fn cache_full(facts: &Facts) -> Option<RuleFinding> {
-    let quote = facts.quote(Pattern::CacheFull)?;
-    let text = "the KV cache holds fewer tokens than the concurrent requests need";
-    let alone = facts.torch.is_none() && facts.refusals.is_empty();
-    alone.then(|| RuleFinding::new(Cause::KvCacheTooLarge, Strong, text, [quote]))
 }
 
 /// Weights and activations exceed the share of the card, but not nine tenths of the card.

@@ -88,7 +88,7 @@ fn an_oom_carries_size_stage_and_the_true_line() {
     assert_eq!(
         reason.to_string(),
         format!(
-            "alpha: the engine ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the run-time pool grew after the load, and no memory was left for its growth (75 %)\n    hint: leave memory free after the load: use a shorter context, fewer layers on the card, or an f16 cache in builds that convert a quantised cache to f16\n    hint: plimsoll run --pool ours -- CMD replaces ggml's legacy pool; plimsoll plan -- FLAGS shows how large the pool grows"
+            "alpha: the engine ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the run-time pool grew after the load, and no memory was left for its growth (70 %)\n    hint: leave memory free after the load: use a shorter context (-c), fewer layers on the card (-ngl), or a smaller micro-batch (-ub)\n    hint: plimsoll run --pool ours -- CMD replaces ggml's legacy pool; plimsoll plan -- FLAGS shows how large the pool grows"
         )
     );
 }

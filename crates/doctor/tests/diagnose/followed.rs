@@ -1,6 +1,6 @@
 //! Tests of hints that are followed by the figures of their own logs: what they advise fits, and is of the program.
 
-use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, diagnose};
+use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 
 fn judged(log: &str) -> Diagnosis {
     let mut reader = LogReader::new();
@@ -223,7 +223,7 @@ fn a_refusal_beside_free_memory_is_not_laid_on_the_host() {
     let log = "ComfyUI version: 0.3.46\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 15.92 GiB of which 13.60 GiB is free. Of the allocated memory 1.83 GiB is allocated by PyTorch, and 2.00 MiB is reserved by PyTorch but unallocated.\n";
     let (cause, hints) = said(log);
     let said = judged(log);
-    assert_eq!((cause, said.sub_cause), (Cause::Other, None), "{}", said.reason);
+    assert_eq!((cause, said.sub_cause), (Cause::Other, Some(SubCause::BesideFree)), "{}", said.reason);
     assert!(
         said.reason.to_string().contains("14 MiB were requested and 13926 MiB are free"),
         "{}",
@@ -239,14 +239,14 @@ fn an_estimate_of_ollama_that_fits_explains_no_refusal() {
         ggml_backend_cuda_buffer_type_alloc_buffer: allocating 10240.00 MiB on device 0: cudaMalloc failed: out of memory\n\
         alloc_tensor_range: failed to allocate CUDA0 buffer of size 10737418240\n";
     let said = judged(text);
-    assert_eq!(said.cause, Cause::ForeignProcess, "{}", said.reason);
+    assert_eq!((said.cause, said.sub_cause), (Cause::Other, Some(SubCause::BesideFree)), "{}", said.reason);
     let text = "time=2026-01-03T10:00:01Z level=INFO source=sched.go:777 msg=\"new model will fit in available VRAM in single GPU, loading\" available=11953307648 required=\"10.8 GiB\"\n\
         time=2026-01-03T10:00:01Z level=INFO source=memory.go:356 msg=\"offload to cuda\" memory.available=\"[11.1 GiB]\" memory.required.full=\"10.8 GiB\" memory.required.kv=\"1.0 GiB\" memory.weights.total=\"7.9 GiB\"\n\
         load_tensors:        CUDA0 model buffer size =  8148.38 MiB\n\
         ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8148.38 MiB on device 0: cudaMalloc failed: out of memory\n\
         llama_model_load: error loading model: unable to allocate CUDA0 buffer\n";
     let said = judged(text);
-    assert_eq!(said.cause, Cause::ForeignProcess, "{}", said.reason);
+    assert_eq!((said.cause, said.sub_cause), (Cause::Other, Some(SubCause::BesideFree)), "{}", said.reason);
 }
 
 #[test]

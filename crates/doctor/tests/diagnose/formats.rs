@@ -93,7 +93,7 @@ fn what_programs_print_is_read_by_its_format() {
             "kernel version 535.54.3 does not match DSO version 535.86.5 -- cannot find working devices",
             DriverOrHw,
         ),
-        ("launcher: subprocess exits with return code = -9", NotOom),
+        ("launcher: subprocess exits with return code = -9", HostOom),
         ("CUDA Setup failed despite GPU being available.", NotOom),
         ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", NotOom),
         (
@@ -178,8 +178,8 @@ fn what_was_free_at_the_start_is_set_against_the_card_and_against_what_is_ours()
     let (most, larger) = (refused("20286.00"), refused("24100.00"));
     for (parts, expected) in [
         (vec![full.as_str(), REFUSED, TENSORS], ForeignProcess),
-        // What was free has gone since; what the card never had was not.
-        (vec![&empty, REFUSED, TENSORS], ForeignProcess),
+        // Why what was free was refused is not told; what the card never had was too large.
+        (vec![&empty, REFUSED, TENSORS], Other),
         (vec![&empty, &larger, TENSORS], ModelTooLarge),
         // The request would fit an empty card, but not what others have left of it.
         (vec![&half, &most, TENSORS], ForeignProcess),
@@ -219,8 +219,9 @@ fn the_numbers_of_a_refusal_decide_whatever_its_words_are() {
         (torch(26, 8192, 0, 6656, 6994, LOADS), ModelTooLarge, true),
         // Others hold most of the card.
         (torch(1700, 14_900, 1300, 650, 1030, COMPUTES), ForeignProcess, true),
-        // One tensor is larger than the card.
-        (torch(26_700, 24_200, 16_700, 4400, 5100, ""), ComputeBufferTooLarge, true),
+        // One tensor is larger than the card, and no frame shows of what.
+        (torch(26_700, 24_200, 16_700, 4400, 5100, ""), ComputeBufferTooLarge, false),
+        (torch(26_700, 24_200, 16_700, 4400, 5100, COMPUTES), ComputeBufferTooLarge, true),
         // Full of what lives, and a small piece of a computation is refused.
         (torch(20, 16_000, 10, 15_100, 15_200, COMPUTES), ModelTooLarge, false),
         (torch(1500, 10_240, 0, 8830, 8950, COMPUTES), ComputeBufferTooLarge, true),

@@ -4,12 +4,16 @@
 mod cache_hints;
 mod followed;
 mod formats;
+mod hints;
 mod hostile;
 mod innocent;
+mod kills;
 mod logs;
 mod long_lines;
 mod remedies;
+mod room;
 mod sceptic;
 mod told;
 mod training;
+mod vendors;
 mod vllm_share;

@@ -1,6 +1,6 @@
 //! Regression tests of conclusions that a log does not support; each test names a wrong verdict from the past.
 
-use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, diagnose};
+use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 
 fn judged(log: &str) -> Diagnosis {
     let mut reader = LogReader::new();
@@ -104,7 +104,13 @@ fn a_refusal_that_nccl_words_without_a_size_proves_no_cause() {
     for failure in ["Cuda failure 'out of memory'", "Cuda failure 2 'out of memory'"] {
         let log = format!("{RANKS}node1:812:840 [1] transport/p2p.cc:275 NCCL WARN {failure}\n");
         let said = judged(&log);
-        assert_eq!((said.cause, said.confidence), (Cause::Other, 0.0), "{}", said.reason);
+        assert_eq!(
+            (said.cause, said.sub_cause),
+            (Cause::Other, Some(SubCause::Unexplained)),
+            "{}",
+            said.reason
+        );
+        assert!(said.confidence < 0.5 && said.also.is_empty(), "{}", said.reason);
         assert!(shown(&log).contains("the driver refused memory, and no line shows"), "{}", shown(&log));
     }
 }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use plimsoll_base::Reason;
-use plimsoll_doctor::{Cause, Diagnosis, SubCause};
+use plimsoll_doctor::{Cause, Diagnosis};
 use serde_json::{Value, json};
 
 /// Confidence from which a log alone contradicts the verdict of all.
@@ -71,7 +71,6 @@ fn differ(joined: &Diagnosis, each: &[LogAlone]) -> bool {
 fn explains(joined: &Diagnosis, one: &Diagnosis, other: &Diagnosis) -> bool {
     let is_verdict = joined.confidence >= PROVEN && joined.cause == one.cause;
     is_verdict && other.cause == Cause::NotOom
-        || one.cause == Cause::HostOom && other.sub_cause == Some(SubCause::Killed)
 }
 
 /// True for a log whose verdict counts more than that of the joined text.
@@ -118,6 +117,8 @@ impl LogAlone {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_doctor::SubCause;
+
     use super::*;
 
     fn shows(cause: Cause, confidence: f64) -> Diagnosis {
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_cause_that_explains_the_other_logs_is_the_verdict() {
-        let killed = Diagnosis { sub_cause: Some(SubCause::Killed), ..shows(Cause::NotOom, 0.95) };
+        let killed = Diagnosis { sub_cause: Some(SubCause::Killed), ..shows(Cause::HostOom, 0.7) };
         let host = shows(Cause::HostOom, 0.99);
         let verdict = of(host.clone(), &[killed.clone(), host.clone()]);
         assert!(!verdict.differ && verdict.diagnosis.cause == Cause::HostOom);

@@ -1,0 +1,112 @@
+//! Comparison of a refused request with the free memory that its own log shows, and the causes that this excludes.
+
+use plimsoll_base::Bytes;
+
+use super::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, TorchRefusal};
+use crate::cause::Cause;
+use crate::pattern::Pattern;
+
+/// A request that a card refused, against what was free on it before the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestFit {
+    pub(crate) asked: Bytes,
+    /// What the load needed until then, the request included.
+    pub(crate) needed: Bytes,
+    pub(crate) free: Bytes,
+    /// The request would have left enough for a context and for what a log rounds off.
+    pub(crate) is_easy: bool,
+}
+
+impl TorchRefusal {
+    /// True if less was requested than was free. The free size was read after the refusal, and the driver keeps some
+    /// memory, so less than a twentieth of the card counts as none.
+    pub(crate) fn has_room(&self) -> bool {
+        let some = |free: Bytes| match self.total {
+            Some(total) => free.scaled(20, 1) >= total,
+            None => free >= self.asked.scaled(4, 1),
+        };
+        !self.asked.is_zero() && self.free.is_some_and(|free| free >= self.asked && some(free))
+    }
+}
+
+impl Facts {
+    /// Free memory of the refusing card before the load.
+    pub(crate) fn free_before(&self) -> Option<Bytes> {
+        // Of several cards, the log may not say which refused, or how much was free on it.
+        let is_one = self.cards_free.len() <= 1 && self.load_buffers().all(|buffer| buffer.device == 0);
+        let card = self.refusal()?.device.or(is_one.then_some(0))?;
+        let of_any = || self.card_free.filter(|_| is_one && card == 0);
+        self.cards_free.get(&card).copied().or_else(of_any)
+    }
+
+    /// The refused request, where it and all that its load had placed would have fitted into what was free before.
+    pub(crate) fn request_fit(&self) -> Option<RequestFit> {
+        /// More than a context and the rounding of a log's figures.
+        const BESIDE: Bytes = Bytes::gib(1);
+        let on_card =
+            |refusal: &&FailedAllocation| refusal.place == MemoryPlace::Card && !refusal.at_run_time;
+        let refusal = self.refusal().filter(on_card)?;
+        let asked = refusal.asked?;
+        let estimate = self.estimate.as_ref();
+        let least = || estimate.filter(|_| self.cards_free.len() <= 1).map(|estimate| estimate.least);
+        let free = self.free_before().or_else(least)?;
+        let is_first = matches!(refusal.purpose, Purpose::Weights | Purpose::Unknown)
+            && refusal.stage <= LoadStage::Weights;
+        let unlisted = match self.placed(Purpose::Weights).is_zero() {
+            // A log that does not list the weights does not tell what else the card held.
+            true if !is_first => return None,
+            // These divide the weights, and list them after the last part.
+            true if self.says_any(&[Pattern::OnVulkan, Pattern::OnSycl, Pattern::OfApple]) => {
+                self.model.file.or(estimate.map(|estimate| estimate.full))?
+            }
+            _ => Bytes::ZERO,
+        };
+        let needed = (asked + self.placed_by_load()).max(unlisted);
+        // An estimate leaves room for the context.
+        let whole = estimate.filter(|estimate| estimate.least == estimate.available);
+        let is_easy = needed + BESIDE <= free && whole.is_none_or(|estimate| estimate.full <= free);
+        (needed <= free && !self.is_unified() && self.guard.is_none()).then_some(RequestFit {
+            asked,
+            needed,
+            free,
+            is_easy,
+        })
+    }
+
+    /// Metal counted more than it recommends.
+    pub(crate) fn is_beyond_working_set(&self) -> bool {
+        self.working_set.is_some_and(|(allocated, limit)| allocated > limit)
+    }
+
+    /// The memory that the run time of a card gives it, and the kernel's size, where that is another card's.
+    pub(crate) fn misreported(&self) -> Option<(Bytes, Bytes)> {
+        let (card, kernel) = (self.card()?, self.kernel_vram?);
+        let torch = self.torch.as_ref().map(|torch| torch.asked);
+        let asked = torch.or_else(|| self.refusal()?.asked)?;
+        (card * 2 <= kernel && asked <= kernel).then_some((card, kernel))
+    }
+
+    /// True for a cause that the figures of the log exclude.
+    // DECISION: general rules come before special ones. Whatever a line usually means, a request below the free memory of
+    // its own log was not too large, and idle memory that could not have held a request is not in pieces.
+    pub(crate) fn rules_out(&self, cause: Cause) -> bool {
+        let torch = self.torch.as_ref();
+        match cause {
+            Cause::FragmentationCachingAllocator => torch.is_some_and(|torch| {
+                let held = |idle: Bytes| idle + torch.free.unwrap_or(Bytes::ZERO);
+                torch.idle.is_some_and(|idle| held(idle) < torch.asked)
+            }),
+            // Metal has no pool of its own.
+            Cause::PoolGrowth if self.says(Pattern::OfApple) => true,
+            Cause::ModelTooLarge
+            | Cause::KvCacheTooLarge
+            | Cause::ComputeBufferTooLarge
+            | Cause::PoolGrowth => {
+                torch.is_some_and(TorchRefusal::has_room)
+                    || self.request_fit().is_some_and(|fit| fit.is_easy)
+                    || self.misreported().is_some()
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Rules for memory that was refused although the log shows that it was free, and for limits that no size of a card explains.
+
+use plimsoll_base::Bytes;
+
+use super::EvidenceWeight::{Fair, Strong, Weak};
+use super::RuleFinding;
+use super::card::{cause_of, requested};
+use crate::cause::{Cause, SubCause};
+use crate::facts::{Facts, MemoryPlace, Purpose};
+use crate::pattern::Pattern;
+
+rules! {
+    refused_beside_free: "llama.cpp and ollama print the free memory of the cards before a load";
+    capacity_misreported: "amdgpu_ttm.c prints the memory that the kernel has for a card";
+    beyond_working_set: "ggml-metal-device.m prints what is allocated and recommendedMaxWorkingSetSize";
+}
+
+/// Drivers of Vulkan and Level Zero mostly allow less than this at once.
+const LARGEST_ALLOCATION: Bytes = Bytes::gib(4);
+
+/// The request would have fitted into what was free before the load.
+fn refused_beside_free(facts: &Facts) -> Option<RuleFinding> {
+    let fit = facts.request_fit().filter(|fit| fit.is_easy && !facts.says(Pattern::AllocationLimit))?;
+    let estimate = facts.estimate.as_ref().map(|estimate| estimate.quote.clone());
+    let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
+    let quotes =
+        facts.quotes(&[Pattern::CardFree, Pattern::OllamaSystem]).into_iter().chain(estimate).chain(refusal);
+    let (asked, free) = (fit.asked, fit.free);
+    let most = facts.estimate.as_ref().map_or(fit.needed, |estimate| estimate.full.max(fit.needed));
+    let commit = facts.host.commit.filter(|commit| facts.says(Pattern::Windows) && *commit < most);
+    let is_limited = facts.says_any(&[Pattern::OnVulkan, Pattern::OnSycl]) && asked >= LARGEST_ALLOCATION;
+    let (text, sub_cause) = match commit {
+        Some(commit) => (
+            format!(
+                "{asked} were refused, although {free} of the card were free: the load needs {most}, and Windows can back \
+                    {commit} with main memory and page file"
+            ),
+            SubCause::CommitLimit,
+        ),
+        None if is_limited => (
+            format!("{asked} were requested at once and refused, although {free} were free"),
+            SubCause::AllocationLimit,
+        ),
+        None => (
+            format!(
+                "{asked} were refused, although {free} were free before the load: another process may have taken memory \
+                    since, the figure may have been late, or the driver has a limit of its own"
+            ),
+            SubCause::BesideFree,
+        ),
+    };
+    Some(RuleFinding::new(Cause::Other, Strong, text, quotes).by(sub_cause).indirect())
+}
+
+/// An APU whose run time sees the carve-out of another card, or none.
+fn capacity_misreported(facts: &Facts) -> Option<RuleFinding> {
+    let (card, kernel) = facts.misreported()?;
+    let torch = facts.torch.as_ref().map(|torch| torch.quote.clone());
+    let refusal = torch.or_else(|| facts.refusal().map(|refusal| refusal.quote.clone()));
+    let quotes = refusal.into_iter().chain(facts.quote(Pattern::KernelVram));
+    let text = format!("the run time offers {card}, and the kernel has {kernel} for the card");
+    Some(RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::CapacityMisreported))
+}
+
+/// Metal allocates beyond its limit, and the work on it then fails without a size.
+fn beyond_working_set(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts.refusal().filter(|refusal| refusal.purpose == Purpose::Unknown);
+    let failed = refusal.is_some()
+        || facts.refusals.is_empty() && facts.says_any(&[Pattern::Assertion, Pattern::Died]);
+    let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
+    let placed: Bytes = purposes.into_iter().map(|purpose| facts.placed(purpose)).sum();
+    let counted = facts.working_set.filter(|_| facts.is_beyond_working_set());
+    let limit = facts.card().filter(|_| facts.says(Pattern::WorkingSet));
+    let (held, limit) = counted.or(limit.map(|limit| (placed, limit))).filter(|_| failed)?;
+    let largest = purposes.into_iter().max_by_key(|purpose| facts.placed(*purpose))?;
+    // Old builds list the weights among the buffers of Metal alone.
+    let largest = if facts.placed(largest).is_zero() { Purpose::Weights } else { largest };
+    let weight = match held {
+        held if held > limit => Strong,
+        // The rest is for the system.
+        held if held.scaled(10, 8) >= limit => Fair,
+        _ => return None,
+    };
+    let text = format!("{held} were allocated for the GPU, for which Metal recommends at most {limit}");
+    let quotes =
+        refusal.map(|refusal| refusal.quote.clone()).into_iter().chain(facts.quote(Pattern::WorkingSet));
+    Some(RuleFinding::new(cause_of(largest)?, weight, text, quotes))
+}
+
+/// What is said where no rule and no word names a cause, although the card refused memory.
+pub(super) fn unexplained(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts.refusal().filter(|refusal| refusal.place == MemoryPlace::Card);
+    let of_torch = || facts.torch.as_ref().map(|torch| torch.quote.clone());
+    let bare = || facts.quote(Pattern::BareRefused).or_else(of_torch);
+    let line = refusal.map(|refusal| refusal.quote.clone()).or_else(bare)?;
+    let asked = refusal.filter(|refusal| refusal.asked.is_some()).map(requested);
+    let refused = asked.unwrap_or_else(|| "the driver refused memory".to_owned());
+    let text =
+        format!("{refused}, and no line shows how much was requested for what, or what fills the card");
+    Some(RuleFinding::new(Cause::Other, Weak, text, [line]).by(SubCause::Unexplained).indirect())
+}
