@@ -149,3 +149,24 @@ impl Config {
         notes.inspect(|note| tracing::warn!("{note}")).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_a_hole_of_a_terabyte_and_a_pipe_are_no_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let (hole, fifo) = (folder.path().join("hole"), folder.path().join("fifo"));
+        std::fs::File::create(&hole).unwrap().set_len(1 << 40).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
+        for (path, why) in [
+            (hole, "it is longer than"),
+            (fifo, "it is not a regular file"),
+            ("/dev/zero".into(), "it is not a regular file"),
+        ] {
+            let error = Config::read(&path).unwrap_err().to_string();
+            assert!(error.contains(path.to_str().unwrap()) && error.contains(why), "{error}");
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod cards;
 mod descriptors;
 mod engine_report;
 mod service_manager;
+mod variables;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,8 +17,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Card, counted};
-use plimsoll_config::{Configuration, ConfiguredModel, ReclaimBeforeLoad, ServeSettings};
-use plimsoll_flags::{ProgramKind, quoted};
+use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
 use plimsoll_hub::Address;
 use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
@@ -237,7 +237,7 @@ impl Daemon {
         let launcher = Launcher::start()?;
         let machine = machine.await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
-        tell_of_variables(&serve, &config.roster);
+        variables::tell(&serve, &config.roster);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         config.tell_of_variables(settings.cards());
         // A reload must not open a server that refused to start without a key.
@@ -391,38 +391,6 @@ fn origins(named: Vec<String>) -> Origins {
         named if named.iter().any(|origin| origin == "*") => Origins::Any,
         _ => Origins::These(named),
     }
-}
-
-/// Logs what engines do not inherit; a check starts none.
-fn tell_of_variables(serve: &ServeSettings, roster: &Configuration) {
-    let (_, kept) = inherited(std::env::vars_os(), &serve.pass_env);
-    if kept.iter().any(|name| name == HUB_TOKEN)
-        && let Some(model) = roster.models.iter().find(|model| downloads(model))
-    {
-        tracing::warn!(
-            "engines do not inherit {HUB_TOKEN}, so `{}` cannot download from a private or gated repository; \
-            `pass-env = [\"{HUB_TOKEN}\"]` passes it to every engine, and `env` of a model to that one",
-            quoted(&model.name)
-        );
-    }
-    if !kept.is_empty() {
-        let variables = counted(kept.len(), "variable");
-        tracing::info!(
-            "engines do not inherit {variables} of this environment; `pass-env` passes those that they need \
-            (--log-level debug lists them)"
-        );
-        tracing::debug!("engines do not inherit {}", kept.join(", "));
-    }
-}
-
-/// The token of the hub, which an engine needs for what it downloads by itself.
-const HUB_TOKEN: &str = "HF_TOKEN";
-
-/// True for a model that its engine downloads, and whose own variables name no token.
-fn downloads(model: &ConfiguredModel) -> bool {
-    let wish = model.launch.options().and_then(|options| options.wish(ProgramKind::LlamaServer).ok());
-    let is_remote = wish.is_some_and(|wish| wish.remote_sources().iter().any(Option::is_some));
-    is_remote && !model.environment(0).iter().any(|(name, _)| name == HUB_TOKEN)
 }
 
 fn settings(

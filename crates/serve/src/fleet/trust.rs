@@ -326,3 +326,20 @@ impl PeerGate for FleetMember {
         tracing::warn!("fleet: {from} is refused: {why}{others}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_and_a_hole_of_a_terabyte_are_no_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let hole = folder.path().join("hole");
+        std::fs::File::create(&hole).unwrap().set_len(1 << 40).unwrap();
+        for path in [hole, "/dev/zero".into()] {
+            let serve = ServeSettings { fleet_key_file: Some(path.clone()), ..ServeSettings::default() };
+            let error = HostTrust::of(&serve).err().unwrap().to_string();
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
+    }
+}
