@@ -13,6 +13,8 @@ mod whole;
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use plimsoll_pool::cache_head::{CacheHead, Segment};
+
 use make::{RangeError, WantedRange};
 use vmm::{Location, VmmProperties};
 
@@ -21,8 +23,7 @@ pub(crate) use release::{finish, forget, free, free_async, sweep};
 use crate::account::{caches, overflow, spilled};
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::driver_guard;
-use crate::policy::cache::CacheHead;
-use crate::policy::pieces::{Segment, up};
+use crate::policy::pieces::up;
 use crate::say::{say, say_some};
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};

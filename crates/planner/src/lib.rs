@@ -32,6 +32,7 @@ mod reasons;
 mod repack;
 mod request;
 mod reserve;
+mod spill;
 mod weights;
 
 use plimsoll_base::{Card, Reason};
@@ -78,6 +79,8 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
     for (card, layout) in of.caches(cost.reserve) {
         cards[card].caches.push(layout);
     }
+    let mut hints = hints::hints(&question);
+    hints.extend(spill::hint(request, &cards));
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
@@ -87,7 +90,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         default_context: default_context(request),
         cards,
         fits: question.asked.fits(request.cards),
-        hints: hints::hints(&question),
+        hints,
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
         largest_context: largest,

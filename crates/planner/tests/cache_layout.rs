@@ -5,10 +5,10 @@ use plimsoll_base::Card;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{CardPlan, EngineBuild, PlanRequest, plan};
+use plimsoll_planner::{CardPlan, EngineBuild, Plan, PlanRequest, plan};
 use plimsoll_specimens::{shape, specimen};
 
-fn cards(name: &str, flags: &str, cards: &[&str]) -> Vec<CardPlan> {
+fn planned(name: &str, flags: &str, cards: &[&str]) -> Plan {
     let draft = specimen(name).unwrap_or_else(|| shape(name).unwrap().files(1).remove(0));
     let header = draft.header();
     let length = u64::try_from(header.len()).unwrap() + draft.data_length().get();
@@ -28,7 +28,30 @@ fn cards(name: &str, flags: &str, cards: &[&str]) -> Vec<CardPlan> {
         contexts: &[],
         processor: None,
     };
-    plan(&request).unwrap().cards
+    plan(&request).unwrap()
+}
+
+fn cards(name: &str, flags: &str, cards: &[&str]) -> Vec<CardPlan> {
+    planned(name, flags, cards).cards
+}
+
+fn hints(name: &str, flags: &str, cards: &[&str]) -> Vec<String> {
+    planned(name, flags, cards).hints.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_end_of_the_cache_is_the_last_advice_with_the_depth_at_full_speed() {
+    let card = ["name=X,total=8GiB,free=8GiB,cc=9.0"];
+    let hints = hints("l8", "-c 65536 -np 1 -fa on", &card);
+    let said = hints.last().unwrap();
+    // As guard said on an H200 under this budget (`data/measured/h200-spill-depth-0.5.0.json`).
+    assert!(said.contains("the first 21504 tokens of a conversation are at full speed"), "{said}");
+    assert!(
+        !self::hints("l8", "-c 65536 -np 1 -fa on", &["name=X,total=4GiB,cc=9.0"])
+            .concat()
+            .contains("--spill")
+    );
+    assert_eq!(self::hints("l8", "-c 4096 -np 1 -fa on", &card), [""; 0]);
 }
 
 const CARD: &[&str] = &["name=X,total=80GiB,cc=9.0"];

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod cache_head;
 pub mod demand;
 mod device;
 mod policies;

@@ -38,6 +38,9 @@ pub enum Advice {
     AnotherCard,
     /// Free this much that others hold on the card.
     FreeCard { card: String },
+    /// Run under guard with this much host memory for the end of the cache; so many tokens of each conversation are then
+    /// at full speed.
+    SpillCache { spill: Bytes, tokens: u64 },
     /// Say how much the model takes: `memory = "…"`.
     DeclareMemory,
     /// Something that no variant names.
@@ -66,6 +69,7 @@ impl Advice {
             Self::WindowedCache
             | Self::AnotherCard
             | Self::FreeCard { .. }
+            | Self::SpillCache { .. }
             | Self::DeclareMemory
             | Self::Other(_) => None,
         }
@@ -100,6 +104,12 @@ impl fmt::Display for Advice {
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
+            Self::SpillCache { spill, tokens } => write!(
+                f,
+                "start it with `plimsoll run --spill {}MiB -- …`, which puts the end of the cache into host memory: the \
+                first {tokens} tokens of a conversation are at full speed",
+                spill.get().div_ceil(1 << 20)
+            ),
             Self::DeclareMemory => {
                 write!(f, "declare the model's memory in its configuration section: memory = \"…\"")
             }

@@ -3,9 +3,9 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
+use plimsoll_pool::cache_head;
 use plimsoll_wire::cache::{CACHES, CacheLayout};
 
-use crate::policy::cache;
 use crate::settings;
 use crate::state::{CardIndex, card, uuid};
 
@@ -32,7 +32,7 @@ pub(crate) fn requested(index: CardIndex, size: u64) -> Option<PlannedCache> {
 pub(crate) fn yielded(index: CardIndex, size: u64) -> u64 {
     let own = requested(index, size).map(|cache| cache.number);
     let others = to_come(index).filter(|cache| Some(cache.number) != own);
-    others.fold(0, |sum, cache| sum.saturating_add(cache::yielded(&cache.layout, GRANULE)))
+    others.fold(0, |sum, cache| sum.saturating_add(cache_head::yielded(&cache.layout, GRANULE)))
 }
 
 /// Marks a cache as divided.

@@ -2,13 +2,6 @@
 //!
 //! The first piece tried is the whole range, and each refusal halves the size.
 
-/// Consecutive bytes of a range that are to be in one kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) bytes: u64,
-    pub(crate) on_card: bool,
-}
-
 /// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSizes {

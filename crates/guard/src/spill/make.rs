@@ -5,10 +5,12 @@
 
 use alloc::vec::Vec;
 
+use plimsoll_pool::cache_head::Segment;
+
 use super::vmm::{self, Location};
 use crate::account::spilled;
 use crate::driver::{CuResult, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::policy::pieces::{PieceSizes, Segment, up};
+use crate::policy::pieces::{PieceSizes, up};
 use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
 use crate::{driver_guard, trace};

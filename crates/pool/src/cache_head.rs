@@ -7,17 +7,22 @@ use alloc::vec::Vec;
 
 use plimsoll_wire::cache::CacheLayout;
 
-use crate::policy::pieces::Segment;
-
 // DECISION: what a cache gives up ends here, and beyond it weights overflow. A token reads a weight once and a used
 // position about five times (79 MiB of cache in host memory cost 8.1 ms on an H200), and nearly every conversation
 // uses its first few thousand positions.
 /// Positions of each stream that stay on the card while weights can overflow instead.
 const KEPT: u64 = 4096;
 
+/// Consecutive bytes of a range that are to be in one kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub bytes: u64,
+    pub on_card: bool,
+}
+
 /// The part of a cache that is on the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CacheHead {
+pub struct CacheHead {
     layout: CacheLayout,
     granule: u64,
     /// Positions on the card, summed over the rows of all tensors and streams: the first rows have one more than the
@@ -28,7 +33,7 @@ pub(crate) struct CacheHead {
 impl CacheHead {
     /// As many positions as `room` bytes of the card hold, in whole granules; `None` if not even what has no positions
     /// fits.
-    pub(crate) fn within(layout: &CacheLayout, granule: u64, room: u64) -> Option<Self> {
+    pub fn within(layout: &CacheLayout, granule: u64, room: u64) -> Option<Self> {
         let head = |units| Self { layout: *layout, granule: granule.max(1), units };
         let (mut low, mut high) = (0, count(layout) * u64::from(layout.positions()));
         if head(low).on_card() > room {
@@ -47,19 +52,19 @@ impl CacheHead {
     }
 
     /// Positions that every layer has on the card.
-    pub(crate) fn positions(&self) -> u64 {
+    pub fn positions(&self) -> u64 {
         self.units / count(&self.layout).max(1)
     }
 
     /// Bytes on the card.
-    fn on_card(&self) -> u64 {
+    pub fn on_card(&self) -> u64 {
         let mut sum = 0;
         self.each(|start, end| sum += end - start);
         sum
     }
 
     /// The range in parts, from the front on. `size` is that of the allocation in whole granules.
-    pub(crate) fn segments(&self, size: u64) -> Vec<Segment> {
+    pub fn segments(&self, size: u64) -> Vec<Segment> {
         let mut segments = Vec::new();
         let mut at = 0;
         let mut add = |bytes, on_card| {
@@ -114,7 +119,7 @@ fn count(layout: &CacheLayout) -> u64 {
 }
 
 /// Bytes of a cache that go to host memory before any weight does.
-pub(crate) fn yielded(layout: &CacheLayout, granule: u64) -> u64 {
+pub fn yielded(layout: &CacheLayout, granule: u64) -> u64 {
     let kept = KEPT.min(layout.positions().into()) * count(layout);
     let head = CacheHead { layout: *layout, granule: granule.max(1), units: kept };
     layout.size().saturating_sub(head.on_card())
@@ -159,7 +164,7 @@ mod tests {
     /// What guard printed on an H200 before the speeds were measured.
     #[test]
     fn measured_caches_have_as_many_positions_on_the_card() {
-        let file = include_str!("../../../../data/measured/h200-spill-depth-0.5.0.json");
+        let file = include_str!("../../../data/measured/h200-spill-depth-0.5.0.json");
         let file: serde_json::Value = serde_json::from_str(file).unwrap();
         let cases = file["cases"].as_array().unwrap();
         assert_eq!(cases.len(), 6);
