@@ -15,6 +15,7 @@ mod demand;
 mod ending;
 mod explain;
 mod id_map;
+mod masking;
 mod order;
 mod printable;
 mod priority;
@@ -32,6 +33,7 @@ pub use demand::{
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use id_map::{IdHasher, IdMap};
+pub use masking::{masked, masked_text};
 pub use order::Order;
 pub use printable::{is_control, one_line};
 pub use priority::Priority;

@@ -32,17 +32,19 @@ pub fn reserve_size(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// Origin of web pages, as browsers send it: `https://host` or `https://host:port`; `*` for all.
+/// Origin of web pages, as browsers send it: `https://host` or `https://host:port`; `localhost` for every port of this
+/// machine, as for llama-server's `--cors-origins`; `*` for all.
 pub fn web_origin(text: &str) -> Result<String, String> {
     let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@']);
     let plain = text.len() <= LONGEST && !text.contains(|c: char| c.is_whitespace() || c.is_control());
     // Pages of files and of sandboxed frames send `null`.
-    let known = matches!(text, "*" | "null") || text.split_once("://").is_some_and(|(_, host)| is_host(host));
+    let known = matches!(text, "*" | "null" | "localhost")
+        || text.split_once("://").is_some_and(|(_, host)| is_host(host));
     match plain && known {
         true => Ok(text.to_owned()),
         false => Err(format!(
             "`{}` is not the origin of a web page; write https://host or https://host:port without a path, \
-            or * for all",
+            localhost for every port of this machine, or * for all",
             quoted(text)
         )),
     }

@@ -81,7 +81,7 @@ fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
         (
             "allow-origins = [\"chat.example\"]",
             "`chat.example` is not the origin of a web page; write https://host or https://host:port without a \
-                path, or * for all",
+                path, localhost for every port of this machine, or * for all",
         ),
         (
             "cards = [\"name=A,total=1GiB\", \"name=A,total=2GiB\"]",

@@ -1,7 +1,7 @@
 //! Address of a file on an HTTP server: scheme, host and path.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use http::Uri;
 use http::uri::Authority;
@@ -83,6 +83,14 @@ impl Address {
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
+    /// True for a host that is named by an address outside the public network, or as this machine.
+    pub(crate) fn is_private(&self) -> bool {
+        let Ok(authority) = self.authority.parse::<Authority>() else { return true };
+        let host = authority.host().trim_matches(['[', ']']).trim_end_matches('.');
+        let is_local = host == "localhost" || host.ends_with(".localhost");
+        is_local || host.parse::<IpAddr>().is_ok_and(|address| !is_public(address))
+    }
+
     /// The whole address, with its query.
     pub(crate) fn full(&self) -> String {
         format!("{}{}", self.origin(), self.path)
@@ -109,6 +117,45 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.path())
     }
+}
+
+/// True for an address that anyone may reach (IANA's registries of special-purpose addresses).
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => {
+            // An address of IPv4 within one of IPv6, by any of the ways to write one.
+            let inner = match address.segments() {
+                [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+                    Some((high, low))
+                }
+                [0x2002, high, low, ..] => Some((high, low)),
+                _ => None,
+            };
+            match inner {
+                Some((high, low)) => is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))),
+                // Only 2000::/3 is given out; 2001:db8::/32 is for documents, 2001::/23 for protocols.
+                None => {
+                    let [first, second, ..] = address.segments();
+                    first & 0xe000 == 0x2000 && !(first == 0x2001 && (second == 0xdb8 || second < 0x200))
+                }
+            }
+        }
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [first, second, third, _] = address.octets();
+    let is_shared = first == 100 && (64..128).contains(&second);
+    let is_of_protocols = first == 192 && second == 0 && third == 0;
+    let is_of_benchmarks = first == 198 && (18..20).contains(&second);
+    let is_special = address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_documentation();
+    // 240.0.0.0/4 is reserved, and 0.0.0.0/8 is this machine.
+    !(is_special || is_shared || is_of_protocols || is_of_benchmarks || first == 0 || first >= 240)
 }
 
 /// Foreign text fit for a terminal and a message.
@@ -153,6 +200,49 @@ mod tests {
         ] {
             let hub = Address::parse(text).unwrap();
             assert_eq!(hub.trusts(&hub), trusted, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_public_network_is_what_is_left_of_all_addresses() {
+        for private in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "2001:db8::1",
+        ] {
+            assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+        for public in
+            ["1.1.1.1", "100.128.0.1", "172.32.0.1", "2606:4700::1", "::ffff:8.8.8.8", "2002:808:808::"]
+        {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+        for (text, is_private) in [
+            ("http://localhost:1/", true),
+            ("http://a.localhost./", true),
+            ("https://[::1]/", true),
+            ("https://127.0.0.1.example/", false),
+            ("https://hub.example/", false),
+        ] {
+            assert_eq!(Address::parse(text).unwrap().is_private(), is_private, "{text}");
         }
     }
 

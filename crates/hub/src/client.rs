@@ -8,12 +8,15 @@ use std::time::Duration;
 use http::header::{
     ACCEPT_RANGES, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, RANGE, RETRY_AFTER,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri};
 use plimsoll_base::Bytes;
+use ureq::config::Config;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Body, Proxy};
 
-use crate::address::{Address, printable};
+use crate::address::{Address, is_public, printable};
 use crate::error::{HubError, HubFailure};
 
 /// Redirects that are followed; the hub needs one or two.
@@ -28,11 +31,14 @@ pub struct Bounds {
     pub patience: Duration,
     /// Bytes of a file within which its header must end.
     pub header: Bytes,
+    /// Besides the hub, only servers of the public network are asked, also behind a redirect. For clients that this
+    /// machine's own network must not be shown to.
+    pub public_only: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(30), header: Bytes::mib(32) }
+        Self { patience: Duration::from_secs(30), header: Bytes::mib(32), public_only: false }
     }
 }
 
@@ -47,6 +53,7 @@ pub struct Traffic {
 pub struct Client {
     agent: OnceLock<Agent>,
     direct: OnceLock<Agent>,
+    public: OnceLock<Agent>,
     hub: Address,
     token: Option<HeaderValue>,
     pub(crate) bounds: Bounds,
@@ -81,6 +88,7 @@ impl Client {
         Ok(Self {
             agent: OnceLock::new(),
             direct: OnceLock::new(),
+            public: OnceLock::new(),
             token,
             bounds,
             hub,
@@ -191,9 +199,18 @@ impl Client {
         patience: Duration,
     ) -> Result<Response<Body>, HubFailure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        // A proxy reaches other hosts; this machine it does not.
-        let (agents, proxied) = if at.is_loopback() { (&self.direct, false) } else { (&self.agent, true) };
-        let agent = agents.get_or_init(|| agent(self.bounds, proxied));
+        // The operator chose the hub.
+        let agent = if self.bounds.public_only && !self.hub.is_at(at) {
+            if at.is_private() {
+                return Err(HubFailure::NotPublic);
+            }
+            self.public.get_or_init(|| public_agent(self.bounds))
+        } else if at.is_loopback() {
+            // A proxy reaches other hosts; this machine it does not.
+            self.direct.get_or_init(|| agent(self.bounds, false))
+        } else {
+            self.agent.get_or_init(|| agent(self.bounds, true))
+        };
         let mut request = agent.get(at.full());
         if let Some(token) = self.token.as_ref().filter(|_| self.hub.trusts(at)) {
             request = request.header(AUTHORIZATION, token);
@@ -217,6 +234,7 @@ impl Client {
 
     fn failure(&self, error: ureq::Error) -> HubFailure {
         match error {
+            ureq::Error::Other(error) if error.is::<PrivateHost>() => HubFailure::NotPublic,
             ureq::Error::Timeout(_) => HubFailure::Slow(self.bounds.patience),
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
                 HubFailure::Slow(self.bounds.patience)
@@ -232,7 +250,48 @@ impl Client {
     }
 }
 
+/// A name whose addresses are all outside the public network.
+#[derive(Debug, thiserror::Error)]
+#[error("the host is not of the public network")]
+struct PrivateHost;
+
+/// Looks names up, and gives their public addresses alone: a name may lead anywhere, and elsewhere the next time.
+#[derive(Debug)]
+struct PublicResolver(DefaultResolver);
+
+impl Resolver for PublicResolver {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut public = self.empty();
+        let found = self.0.resolve(uri, config, timeout)?;
+        found.iter().filter(|address| is_public(address.ip())).for_each(|address| public.push(*address));
+        match public.is_empty() {
+            true => Err(ureq::Error::Other(Box::new(PrivateHost))),
+            false => Ok(public),
+        }
+    }
+}
+
+/// An agent that reaches the public network alone. Where a proxy is set, the proxy looks names up, and decides.
+fn public_agent(bounds: Bounds) -> Agent {
+    match Proxy::try_from_env() {
+        Some(_) => agent(bounds, true),
+        None => {
+            let resolver = PublicResolver(DefaultResolver::default());
+            Agent::with_parts(config(bounds, false), DefaultConnector::default(), resolver)
+        }
+    }
+}
+
 pub(crate) fn agent(bounds: Bounds, proxied: bool) -> Agent {
+    config(bounds, proxied).new_agent()
+}
+
+fn config(bounds: Bounds, proxied: bool) -> Config {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = TlsConfig::builder()
         .unversioned_rustls_crypto_provider(provider)
@@ -245,7 +304,7 @@ pub(crate) fn agent(bounds: Bounds, proxied: bool) -> Agent {
         .timeout_global(Some(bounds.patience))
         .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")));
     let config = if proxied { config } else { config.proxy(None) };
-    config.build().new_agent()
+    config.build()
 }
 
 /// The authorities that this machine trusts, as curl and llama-server use them.
@@ -313,6 +372,15 @@ mod tests {
         for text in ["", "<https://h/a>; rel=\"prev\"", "rel=\"next\"", "<https://h rel=\"next\""] {
             assert_eq!(next_page(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_is_looked_up_and_none_of_its_private_addresses_is_used() {
+        let resolver = PublicResolver(DefaultResolver::default());
+        let agent =
+            Agent::with_parts(config(Bounds::default(), false), DefaultConnector::default(), resolver);
+        let refused = agent.get("http://localhost:9/").call().unwrap_err();
+        assert!(matches!(refused, ureq::Error::Other(error) if error.is::<PrivateHost>()));
     }
 
     #[test]

@@ -51,6 +51,11 @@ pub enum HubFailure {
     TooMany(Option<u64>),
     #[error("the server answered with status {0}\nhint: try again, or download the file and give it with -m")]
     Status(u16),
+    #[error(
+        "the server is not of the public network, and this client may not make this machine ask others\n\
+         hint: download the model with `plimsoll` on this machine, or with a key of `api-keys`"
+    )]
+    NotPublic,
     #[error("the server redirects more than {0} times\nhint: give the final address of the file")]
     Redirects(u32),
     #[error("the server redirects to `{0}`, but only http and https are followed, and https never to http")]

@@ -18,7 +18,7 @@ const FILE: &str = "Q8/model-Q8_0.gguf";
 const PART: u64 = 8 << 20;
 
 fn hub(server: &FakeHub) -> Hub {
-    let bounds = Bounds { patience: Duration::from_secs(20), header: Bytes::mib(32) };
+    let bounds = Bounds { patience: Duration::from_secs(20), header: Bytes::mib(32), public_only: false };
     Hub::new(Client::new(Address::parse(&server.address).unwrap(), None, bounds).unwrap(), Caches::default())
 }
 

@@ -13,7 +13,8 @@ use plimsoll_model::gguf::{Datum, DraftHeader, Header, ValueType};
 use plimsoll_model::{Dialect, Model};
 
 const REPO: &str = "user/model-GGUF";
-const BOUNDS: Bounds = Bounds { patience: Duration::from_secs(20), header: Bytes::mib(32) };
+const BOUNDS: Bounds =
+    Bounds { patience: Duration::from_secs(20), header: Bytes::mib(32), public_only: false };
 
 fn hub(server: &FakeHub, token: Option<&str>, bounds: Bounds) -> Hub {
     let address = Address::parse(&server.address).unwrap();
@@ -200,6 +201,28 @@ fn a_token_is_not_sent_over_plain_http_to_another_machine() {
     assert!(refused.contains("is not sent over plain http"), "{refused}");
     assert!(server.requests().iter().all(|request| request.authorization.is_none()));
     assert!(!server.requests().is_empty(), "what needs no token is asked for all the same");
+}
+
+#[test]
+fn a_client_that_may_ask_the_public_network_alone_learns_nothing_of_this_machine() {
+    let bounds = Bounds { public_only: true, ..BOUNDS };
+    let server = FakeHub::start(vec![(REPO, "m-Q4_K_M.gguf", HostedFile::of(&small()))]).unwrap();
+    let elsewhere = Address::parse("https://hub.example").unwrap();
+    let client = Hub::new(Client::new(elsewhere, None, bounds).unwrap(), Caches::default());
+    let there = server.plain(REPO, "m-Q4_K_M.gguf");
+    let missing = there.replace("m-Q4", "n-Q4");
+    let named = there.replace("127.0.0.1", "localhost");
+    let closed = "http://127.0.0.1:9/m.gguf".to_owned();
+    let mapped = there.replace("127.0.0.1", "[::ffff:127.0.0.1]");
+    for address in [there, missing, named, closed, mapped] {
+        let refused = client.plan_download(&address, Dialect::Ggml).unwrap_err();
+        assert!(matches!(refused.failure, HubFailure::NotPublic), "{address}: {refused}");
+    }
+    assert!(server.requests().is_empty(), "a refusal tells a server from none");
+    // The operator chose the hub, and no redirect of it leads into this machine.
+    let refused = located(&hub(&server, None, bounds), &format!("-hf {REPO}")).unwrap_err();
+    assert!(matches!(refused.failure, HubFailure::NotPublic), "{refused}");
+    assert!(server.requests().iter().all(|request| !request.elsewhere), "{:?}", server.requests());
 }
 
 #[test]

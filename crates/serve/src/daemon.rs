@@ -387,7 +387,7 @@ async fn introduce(runtime: Rc<Runtime>) {
 fn origins(named: Vec<String>) -> Origins {
     match named.as_slice() {
         // Pages of other sites must not use a server that asks for no key.
-        [] => Origins::Loopback,
+        [] => Origins::Own,
         named if named.iter().any(|origin| origin == "*") => Origins::Any,
         _ => Origins::These(named),
     }

@@ -17,6 +17,7 @@ mod cors;
 mod models_api;
 mod rights;
 mod server;
+mod standing_access;
 
 mod body;
 mod body_budget;
@@ -33,8 +34,10 @@ mod prompt;
 mod query;
 mod rope;
 
+mod answer_headers;
 mod engine_body;
 mod engine_metrics;
+mod engine_origin;
 mod engine_page;
 mod headers;
 mod model_profile;
@@ -43,6 +46,7 @@ mod proxy;
 mod rewrite;
 mod tunnel;
 mod upstream;
+mod websocket;
 mod what_if;
 mod wire_state;
 

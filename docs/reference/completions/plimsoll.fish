@@ -257,7 +257,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim-befo
 user\t''
 sudo\t''
 systemd\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l allow-origin -d 'Origin of web pages that may use this server, or * for all; pages of this machine always may. The origin\'s host also becomes an accepted Host name' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l allow-origin -d 'Origin of web pages that may use this server besides its own page; localhost for those of every port of this machine, * for all. The origin\'s host also becomes an accepted Host name' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l fleet -d 'Serve as a host of a fleet whose store is this etcd, e.g. etcd://10.0.0.1,10.0.0.2,10.0.0.3' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l chunk -d 'Build an allocation that is refused in one piece from chunks of this size, e.g. 2MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l wait -d 'Wait up to this many seconds for memory to become free' -r

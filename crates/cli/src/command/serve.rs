@@ -104,8 +104,8 @@ pub(crate) struct Arguments {
     /// sudo and systemd take the others too, like plimsoll reclaim --with [default: off]
     #[arg(long, value_name = "HELPER", value_parser = words::<ReclaimBeforeLoad>(&["off", "user", "sudo", "systemd"]))]
     reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The
-    /// origin's host also becomes an accepted Host name
+    /// Origin of web pages that may use this server besides its own page; localhost for those of every port of this
+    /// machine, * for all. The origin's host also becomes an accepted Host name
     #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = web_origin)]
     origins: Vec<String>,
     /// Serve as a host of a fleet whose store is this etcd, e.g. etcd://10.0.0.1,10.0.0.2,10.0.0.3

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use plimsoll_base::masked;
 use plimsoll_doctor::Exit;
 use plimsoll_lab::watch::{Collector, Recording, WatchTarget, about};
 use plimsoll_launch::Environment;
@@ -230,7 +231,8 @@ async fn begin(
     // The header keeps the interval, so that a reader can tell a gap from a slow interval.
     let every_ms = u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX);
     let mut about = about(collector.cards(), every_ms);
-    (about.command, about.pid, about.notes) = (command, pid, notes);
+    // Recordings are sent to others.
+    (about.command, about.pid, about.notes) = (masked(&command), pid, notes);
     let recording = Recording::begin(output, &about)?;
     Ok((collector, recording))
 }

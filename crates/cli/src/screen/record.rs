@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use plimsoll_base::{Order, counted, one_line as shown};
+use plimsoll_base::{Order, counted, masked, one_line as shown};
 use plimsoll_telemetry::record::{Group, Source, Summary, Told, Unit};
 
 use super::soak::lasted;
@@ -83,7 +83,7 @@ impl<'a> RecordReport<'a> {
     fn title(&self) -> String {
         let Summary { about, samples, duration_ms, end, torn_bytes, .. } = self.summary;
         let what = match (about.command.is_empty(), about.pid) {
-            (false, _) => format!("`{}`", one_line(&about.command.join(" "), MOST_COMMAND)),
+            (false, _) => format!("`{}`", one_line(&masked(&about.command).join(" "), MOST_COMMAND)),
             (true, Some(pid)) => format!("process {pid}"),
             (true, None) => "the machine".to_owned(),
         };

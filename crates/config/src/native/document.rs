@@ -98,7 +98,8 @@ pub(super) struct Serve {
     /// Time to wait for guarded processes to release cached memory before a model is evicted or refused, e.g.
     /// `500ms`. `0` disables it, and the same questions to idle engines (ComfyUI, vLLM). Default: `500ms`.
     pub(super) ask: Option<AskText>,
-    /// Origins of web pages that may use this server, or `*` for all; pages of this machine always may.
+    /// Origins of web pages that may use this server besides its own page; `localhost` for those of every port of this
+    /// machine, `*` for all.
     #[schemars(with = "Vec<String>")]
     pub(super) allow_origins: Vec<Spanned<String>>,
     /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.

@@ -78,8 +78,12 @@ fn a_model_that_never_fits_is_refused_with_the_reason_and_nothing_starts() {
 }
 
 #[test]
-fn keys_are_asked_for_and_pages_of_this_machine_may_use_the_server() {
-    let fleet = Fleet::start(&three()[..1], "[serve]\napi-keys = [\"secret\"]\n", |needs| needs[0]);
+fn keys_are_asked_for_and_pages_of_a_named_origin_may_use_the_server() {
+    let fleet = Fleet::start(
+        &three()[..1],
+        "[serve]\napi-keys = [\"secret\"]\nallow-origins = [\"localhost\"]\n",
+        |needs| needs[0],
+    );
     let ask = |method: &str, headers: &str, body: Option<&Value>| -> Answer {
         let address = fleet.daemon.address;
         http::read(&http::open_with(address, method, "/v1/chat/completions", headers, body))

@@ -143,7 +143,7 @@ fn a_foreign_page_changes_nothing_and_reads_nothing() {
     assert_eq!(answer.status, 403, "{}", answer.text());
     assert_eq!(answer.json()["error"]["code"], "foreign_origin");
     let answer = request(daemon.address, "GET /v1/models", page, "");
-    assert_eq!(answer.header("access-control-allow-origin"), None);
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None));
     let image = "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n";
     let status = |line: &str| request(daemon.address, line, image, "").status;
     for line in [
@@ -153,23 +153,38 @@ fn a_foreign_page_changes_nothing_and_reads_nothing() {
         "GET /slots?model=a",
         "GET /props?model=a",
         "GET /v1/models?reload",
+        "GET /v1/models",
+        "GET /logs",
     ] {
         assert_eq!(status(line), 403, "{line}");
     }
     assert!(daemon.running().is_empty(), "an image loaded a model");
-    assert_eq!(status("GET /v1/models"), 200);
-    let own = "Host: localhost\r\nOrigin: http://localhost:3000\r\n";
-    let answer = request(daemon.address, "OPTIONS /v1/chat/completions", own, "");
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("access-control-allow-origin"), Some("http://localhost:3000"));
+    // A page of another port of this machine is another origin.
+    let port = "Host: localhost\r\nOrigin: http://localhost:3000\r\n";
+    for (line, body) in [
+        ("POST /v1/chat/completions", CHAT),
+        ("POST /models/unload", CHAT),
+        ("POST /api/reload", ""),
+        ("GET /logs", ""),
+        ("GET /api/status", ""),
+    ] {
+        let answer = request(daemon.address, line, port, body);
+        assert_eq!(answer.status, 403, "{line}: {}", answer.text());
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+        assert!(answer.text().contains("allow-origins"), "{}", answer.text());
+    }
+    let own = "Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n";
+    assert_eq!(request(daemon.address, "POST /v1/chat/completions", own, CHAT).status, 200);
 }
 
 #[test]
-fn an_allowed_origin_does_not_shut_this_machine_out() {
+fn pages_of_the_origins_that_are_named_use_the_server() {
     let daemon = Setup::new()
         .model("a", "100MiB", "", "")
         .argument("--allow-origin")
         .argument("https://app.example")
+        .argument("--allow-origin")
+        .argument("localhost")
         .start();
     for origin in ["https://app.example", "http://localhost:3000"] {
         let page = format!("Host: localhost\r\nOrigin: {origin}\r\n");

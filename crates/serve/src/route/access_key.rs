@@ -103,6 +103,16 @@ impl AccessKey {
         })
     }
 
+    /// Checks that the key is for all models.
+    pub(super) fn may_reach_all(&self) -> Result<(), HttpProblem> {
+        if self.settings.models.is_none() {
+            return Ok(());
+        }
+        let message =
+            format!("the API key {} is for some models, and this concerns all; name one", self.name());
+        Err(HttpProblem::new(StatusCode::FORBIDDEN, "model_not_permitted", message))
+    }
+
     /// Counts a request of `bytes` that begins now; an error if a limit of the key forbids it.
     pub(super) fn enter(self: &Rc<Self>, bytes: usize) -> Result<KeyUse, HttpProblem> {
         let (usage, now) = (&self.usage, Instant::now());
@@ -126,13 +136,20 @@ impl AccessKey {
         usage.in_progress.set(usage.in_progress.get() + 1);
         usage.requests.set(usage.requests.get() + 1);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        Ok(KeyUse { key: Rc::clone(self), bytes, tokens: None, is_sent: false })
+        Ok(KeyUse { key: Rc::clone(self), bytes, tokens: None, settled: 0, is_sent: false })
     }
 
     fn refused(&self, limit: &str, wait: Duration) -> HttpProblem {
         self.usage.refused.set(self.usage.refused.get() + 1);
         let message = format!("the API key {} is limited to {limit}", self.name());
         HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded", message).retry_after(wait)
+    }
+}
+
+impl KeyUsage {
+    fn spend(&self, tokens: u64, now: Instant) {
+        self.tokens.set(self.tokens.get().saturating_add(tokens));
+        spend(&self.tokens_left, tokens, now);
     }
 }
 
@@ -152,6 +169,8 @@ pub(crate) struct KeyUse {
     key: Rc<AccessKey>,
     bytes: u64,
     tokens: Option<u64>,
+    /// Tokens that are counted already, of a connection that has no end of its own.
+    settled: u64,
     is_sent: bool,
 }
 
@@ -169,6 +188,17 @@ impl KeyUse {
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
+    /// Counts bytes of a connection that goes on; true while the key has tokens left.
+    pub(crate) fn flows(&mut self, bytes: usize) -> bool {
+        self.passed(bytes);
+        let now = Instant::now();
+        let tokens = (self.bytes / BYTES_PER_TOKEN).saturating_sub(self.settled);
+        self.settled += tokens;
+        self.key.usage.spend(tokens, now);
+        let mut left = self.key.usage.tokens_left.get();
+        left.as_mut().is_none_or(|left| left.wait(now).is_zero())
+    }
+
     /// The answer is complete, with the tokens that the engine reported.
     pub(crate) fn answered(mut self, tokens: Option<u64>) {
         self.tokens = tokens;
@@ -182,8 +212,7 @@ impl Drop for KeyUse {
         // A request that was refused or has left its queue has cost no engine anything.
         if self.is_sent {
             let tokens = self.tokens.unwrap_or(self.bytes / BYTES_PER_TOKEN);
-            usage.tokens.set(usage.tokens.get().saturating_add(tokens));
-            spend(&usage.tokens_left, tokens, Instant::now());
+            usage.spend(tokens.saturating_sub(self.settled), Instant::now());
         }
     }
 }

@@ -265,6 +265,16 @@ impl Action {
         }
     }
 
+    /// True if its answer goes on until its client leaves.
+    pub(crate) fn lives_on(self) -> bool {
+        matches!(
+            self,
+            Self::Own(
+                Own::ModelEvents | Own::StatusStream | Own::LogStream | Own::Ollama(StoreEndpoint::Pull)
+            )
+        )
+    }
+
     /// True if it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
         // Load balancers and container health checks have no key. The page asks for one, and holds no data itself.

@@ -14,6 +14,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use plimsoll_config::{ConfiguredKey, KeySecret};
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 use super::access_key::{AccessKey, KeyDigest, digest_of};
 use super::exposition::{Exposition, MetricKind};
@@ -31,7 +32,13 @@ const BASIC: GeneralPurpose = GeneralPurpose::new(
 /// The API keys of this server; without keys, every request is accepted. Clones share them, so that a reload
 /// replaces them everywhere.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ApiKeys(Rc<RefCell<KeyTable>>);
+pub(crate) struct ApiKeys(Rc<SharedKeys>);
+
+#[derive(Debug, Default)]
+struct SharedKeys {
+    table: RefCell<KeyTable>,
+    replaced: watch::Sender<()>,
+}
 
 #[derive(Debug, Default)]
 struct KeyTable {
@@ -78,7 +85,7 @@ impl ApiKeys {
     /// Replaces all keys; returns the names of those with a name that were added, changed or removed, and true if
     /// those without changed.
     pub(crate) fn replace(&self, keys: Vec<ConfiguredKey>) -> KeyChanges {
-        let mut table = self.0.borrow_mut();
+        let mut table = self.0.table.borrow_mut();
         let old = std::mem::take(&mut table.keys);
         let find = |name: &str| old.iter().map(|(_, key)| key).find(|key| key.is_named && key.name() == name);
         let mut changes = KeyChanges::default();
@@ -117,12 +124,18 @@ impl ApiKeys {
             keys.iter().map(|(_, key)| key).filter(|key| !key.is_named).map(|key| key.digest).collect()
         };
         changes.plain = plain(&old) != plain(&table.keys);
+        self.0.replaced.send_replace(());
         changes
+    }
+
+    /// Changes with each replacement of the keys.
+    pub(super) fn replaced(&self) -> watch::Receiver<()> {
+        self.0.replaced.subscribe()
     }
 
     /// True if every request is let in.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().keys.is_empty()
+        self.0.table.borrow().keys.is_empty()
     }
 
     pub(super) fn get(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
@@ -130,7 +143,7 @@ impl ApiKeys {
     }
 
     fn held(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
-        let table = self.0.borrow();
+        let table = self.0.table.borrow();
         let found = table.keys.iter().find(|(of, _)| *of == number);
         found.map(|(_, key)| Rc::clone(key))
     }
@@ -161,7 +174,7 @@ impl ApiKeys {
     }
 
     fn find(&self, digest: &KeyDigest) -> Option<(KeyNumber, Rc<AccessKey>)> {
-        let table = self.0.borrow();
+        let table = self.0.table.borrow();
         // Every key is compared, so that the time does not reveal which one fits.
         table.keys.iter().fold(None, |found, (number, key)| match bool::from(key.digest.ct_eq(digest)) {
             true => Some((*number, Rc::clone(key))),
@@ -183,7 +196,7 @@ impl ApiKeys {
                 key.usage.refused.get()
             }),
         ];
-        let table = self.0.borrow();
+        let table = self.0.table.borrow();
         let keys = || table.keys.iter().map(|(_, key)| key).filter(|key| key.is_named);
         for (name, help, value) in families.iter().filter(|_| keys().next().is_some()) {
             page.family(name, MetricKind::Counter, help);

@@ -15,6 +15,7 @@ use plimsoll_scheduler::{ClientId, ModelId, ModelState};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use super::auth::KeyNumber;
 use super::body::{ClientBody, receive};
 use super::body_budget::{BodyState, HeldBody};
 use super::engine_page;
@@ -34,7 +35,8 @@ impl<H: ModelService> HttpServer<H> {
         model: ModelId,
         request: Box<ProxyRequest>,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let conversation = self.conversations.begin(id, model);
+        self.permitted(&request.head, model)?;
+        let conversation = self.conversations.begin(id, owner(&request.head), model);
         let (tell, told) = oneshot::channel();
         let (_stays, left) = oneshot::channel::<()>();
         // Without heartbeats: their head would be an answer, and a stop could no longer refuse the request.
@@ -89,13 +91,19 @@ impl<H: ModelService> HttpServer<H> {
         let id = query::parameter(head.uri.query(), "conv_id").or_else(|| query::decode_path(rest));
         let id = id.filter(|id| !id.is_empty()).ok_or_else(no_conversation)?.into_owned();
         let is_stop = head.method == Method::DELETE;
-        let known = self.conversations.find(&id);
+        let owner = owner(&head);
+        let known = self.conversations.find(&id, owner);
+        if self.conversations.is_of_others(&id, owner) {
+            return Err(no_stream());
+        }
+        let model =
+            known.as_ref().map_or_else(|| self.model_of_conversation(&id, &head), |known| Some(known.model));
+        let model = model.map(|model| self.permitted(&head, model)).transpose()?;
         let is_waiting = known.as_ref().is_some_and(|known| known.is_waiting.get());
         if is_stop {
-            self.conversations.forget(&id);
+            self.conversations.forget(&id, owner);
             known.iter().for_each(|known| known.cancel.notify_one());
         }
-        let model = known.map_or_else(|| self.model_of_conversation(&id, &head), |known| Some(known.model));
         // A model that is not loaded has no streams, and is not loaded to say so.
         match model.filter(|model| self.service.listing(*model).state == ModelState::Ready) {
             Some(model) => self.to_model(model, head, body).await,
@@ -123,8 +131,12 @@ impl<H: ModelService> HttpServer<H> {
         let ids = asked["conversation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut by_model: Vec<(ModelId, Vec<&str>)> = Vec::new();
         for id in ids.take(latest::MOST) {
-            let known = self.conversations.find(id).map(|known| known.model);
-            let Some(model) = known.or_else(|| self.model_of_conversation(id, &head)) else { continue };
+            let owner = owner(&head);
+            let known = self.conversations.find(id, owner).map(|known| known.model);
+            let model = known.or_else(|| self.model_of_conversation(id, &head));
+            let is_of_client =
+                |model: &ModelId| self.permits(&head, *model) && !self.conversations.is_of_others(id, owner);
+            let Some(model) = model.filter(is_of_client) else { continue };
             match by_model.iter_mut().find(|(other, _)| *other == model) {
                 Some((_, ids)) => ids.push(id),
                 None => by_model.push((model, vec![id])),
@@ -140,6 +152,11 @@ impl<H: ModelService> HttpServer<H> {
         }
         Ok(reply::json(&Value::Array(found)))
     }
+}
+
+/// The key whose conversations a client has.
+fn owner(head: &Parts) -> Option<KeyNumber> {
+    head.extensions.get().copied()
 }
 
 fn cancelled() -> HttpProblem {

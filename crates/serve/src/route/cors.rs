@@ -1,7 +1,6 @@
 //! Checks of web origins and host names, against requests from foreign web pages (CORS, DNS rebinding).
 //!
-//! By default only pages from this machine are allowed. A request that changes something is refused before it
-//! has any effect.
+//! By default only this server's own page is allowed. Any other is refused before its request has any effect.
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -11,15 +10,19 @@ use super::headers::text;
 const LOCALHOST: &str = "localhost";
 /// Header with which browsers report the origin of a request without `Origin`, for example of an image.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// How the answer will be used: `navigate` for what the user opens.
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// As what: `document`, `iframe`, `serviceworker` and others.
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
-/// The origins of web pages that are allowed.
+/// The origins of web pages that are allowed, beside this server's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Origins {
-    /// Pages served from this machine.
+    /// No others.
     #[default]
-    Loopback,
+    Own,
     Any,
-    /// These origins, and pages from this machine.
     These(Vec<String>),
 }
 
@@ -27,22 +30,29 @@ impl Origins {
     fn allow(&self, origin: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Loopback => is_loopback(origin),
-            Self::These(origins) => {
-                is_loopback(origin) || origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
-            }
+            Self::Own => false,
+            Self::These(origins) => origins.iter().any(|allowed| {
+                allowed.eq_ignore_ascii_case(origin) || allowed == LOCALHOST && is_loopback(origin)
+            }),
         }
     }
 
     /// True if the request does not come from a web page, or comes from one that may make it.
+    ///
+    /// DECISION: a page of another port of this machine is another origin, as for every browser: any program may have
+    /// served it. A user who follows a link from another site still sees what nothing changes.
     pub(crate) fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
-        match headers.get(header::ORIGIN) {
-            _ if !changes => true,
-            // Without either header it is a program, or a browser too old to say where the request comes
-            // from.
-            None => text(headers, &SEC_FETCH_SITE) != Some("cross-site"),
-            Some(origin) => origin.to_str().is_ok_and(|origin| self.allow(origin) || is_own(origin, headers)),
-        }
+        let Some(origin) = headers.get(header::ORIGIN) else {
+            let says = |name, value: &str| text(headers, &name) == Some(value);
+            let is_visit = says(SEC_FETCH_MODE, "navigate") && says(SEC_FETCH_DEST, "document");
+            return match text(headers, &SEC_FETCH_SITE) {
+                // A page of another port is of the same site.
+                Some("cross-site" | "same-site") => *self == Self::Any || is_visit && !changes,
+                // Without it, it is a program, or a browser too old to say where the request comes from.
+                _ => true,
+            };
+        };
+        origin.to_str().is_ok_and(|origin| is_own(origin, headers) || self.allow(origin))
     }
 
     /// True if the name in `Host` is allowed for this machine: an address, `localhost`, the machine's own
@@ -56,7 +66,7 @@ impl Origins {
         is_own_name(own, hostname)
             || match self {
                 Self::Any => true,
-                Self::Loopback => false,
+                Self::Own => false,
                 Self::These(origins) => named(origins),
             }
     }
@@ -90,11 +100,16 @@ impl Origins {
     }
 }
 
+/// True if a browser wants the script of a service worker, which would answer for every page of this origin.
+pub(crate) fn wants_service_worker(headers: &HeaderMap) -> bool {
+    headers.contains_key(SERVICE_WORKER) || text(headers, &SEC_FETCH_DEST) == Some("serviceworker")
+}
+
 fn is_loopback(origin: &str) -> bool {
     let host = origin.parse::<Uri>().ok().and_then(|origin| origin.host().map(str::to_owned));
     host.is_some_and(|host| {
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+        host.eq_ignore_ascii_case(LOCALHOST) || address.is_ok_and(|address| address.is_loopback())
     })
 }
 
@@ -137,22 +152,62 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_page_may_look_but_change_nothing() {
-        let origins = Origins::Loopback;
-        for own in ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:1", "http://box.lan:8080"] {
-            assert!(permits(&origins, true, own), "{own}");
+    fn a_page_of_another_origin_may_neither_act_nor_read() {
+        let origins = Origins::Own;
+        for changes in [true, false] {
+            for own in ["http://box.lan:8080", "https://box.lan:8080"] {
+                assert!(permits(&origins, changes, own), "{own}");
+            }
+            for foreign in [
+                "https://evil.example",
+                "http://localhost:3000",
+                "http://127.0.0.1",
+                "https://[::1]:1",
+                "http://box.lan:8081",
+                "http://a.engine.localhost:8080",
+                "null",
+                "",
+            ] {
+                assert!(!permits(&origins, changes, foreign), "{foreign}");
+            }
+            assert!(permits(&Origins::Any, changes, "https://evil.example"));
+            let these = Origins::These(vec!["http://localhost:3000".to_owned()]);
+            assert!(permits(&these, changes, "http://localhost:3000"));
+            assert!(!permits(&these, changes, "http://localhost:3001"));
+            let machine = Origins::These(vec!["localhost".to_owned()]);
+            for (origin, is_permitted) in [
+                ("http://localhost:3001", true),
+                ("https://[::1]:1", true),
+                ("http://127.0.0.1", true),
+                ("http://a.engine.localhost:8080", false),
+                ("http://localhost.evil.example", false),
+                ("http://127.0.0.1.nip.io", false),
+                ("null", false),
+            ] {
+                assert_eq!(permits(&machine, changes, origin), is_permitted, "{origin}");
+            }
         }
-        for foreign in
-            ["https://evil.example", "http://localhost.evil.example", "null", "http://127.0.0.1.nip.io"]
-        {
-            assert!(!permits(&origins, true, foreign), "{foreign}");
-            assert!(permits(&origins, false, foreign), "{foreign}");
+    }
+
+    #[test]
+    fn without_an_origin_only_a_link_leads_here_from_another_site() {
+        let asks = |changes: bool, lines: &[(HeaderName, &'static str)]| {
+            let lines = lines.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+            Origins::Own.permit(changes, &lines.collect())
+        };
+        assert!(asks(true, &[]), "a program");
+        for site in ["none", "same-origin"] {
+            assert!(asks(true, &[(SEC_FETCH_SITE, site), (SEC_FETCH_MODE, "no-cors")]));
         }
-        assert!(permits(&Origins::Any, true, "https://evil.example"));
-        let mut headers = HeaderMap::new();
-        assert!(origins.permit(true, &headers));
-        headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("cross-site"));
-        assert!(!origins.permit(true, &headers), "an image that unloads");
+        for site in ["cross-site", "same-site"] {
+            let from = (SEC_FETCH_SITE, site);
+            let link = [from.clone(), (SEC_FETCH_MODE, "navigate"), (SEC_FETCH_DEST, "document")];
+            assert!(asks(false, &link) && !asks(true, &link), "a link that unloads");
+            for (mode, dest) in [("no-cors", "image"), ("navigate", "iframe"), ("websocket", "websocket")] {
+                let lines = [from.clone(), (SEC_FETCH_MODE, mode), (SEC_FETCH_DEST, dest)];
+                assert!(!asks(false, &lines) && !asks(true, &lines), "{site} {mode} {dest}");
+            }
+        }
     }
 
     #[test]
@@ -163,7 +218,7 @@ mod tests {
             origins.permit_host(&headers, "Box")
         };
         for own in ["localhost:8080", "127.0.0.1", "[::1]:8080", "box", "BOX:8080", "a.localhost."] {
-            assert!(asks(&Origins::Loopback, own), "{own}");
+            assert!(asks(&Origins::Own, own), "{own}");
         }
         for foreign in [
             "evil.example:8080",
@@ -173,13 +228,13 @@ mod tests {
             "box.lan:8080",
             "printer:8080",
         ] {
-            assert!(!asks(&Origins::Loopback, foreign), "{foreign}");
+            assert!(!asks(&Origins::Own, foreign), "{foreign}");
         }
         let these = Origins::These(vec!["https://app.example".to_owned()]);
         assert!(asks(&these, "app.example"));
         assert!(!asks(&these, "evil.example"));
         assert!(asks(&Origins::Any, "evil.example"));
-        assert!(Origins::Loopback.permit_host(&HeaderMap::new(), ""));
+        assert!(Origins::Own.permit_host(&HeaderMap::new(), ""));
     }
 
     #[test]
@@ -193,6 +248,6 @@ mod tests {
         let these = Origins::These(vec!["https://app.example".to_owned()]);
         assert_eq!(granted(&these, "https://app.example").unwrap(), "https://app.example");
         assert_eq!(granted(&these, "https://evil.example"), None);
-        assert_eq!(granted(&Origins::Loopback, "http://localhost:1").unwrap(), "http://localhost:1");
+        assert_eq!(granted(&Origins::Own, "http://localhost:1"), None);
     }
 }

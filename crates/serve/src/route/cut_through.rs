@@ -60,6 +60,8 @@ impl<H: ModelService> HttpServer<H> {
             received: Received::unread(&self.bodies, body.client.client()),
             named: None,
             upgrades: false,
+            access: RefCell::default(),
+            owns_origin: false,
             holds_head: true,
             key_use: RefCell::default(),
         };

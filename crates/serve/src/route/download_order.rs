@@ -15,10 +15,12 @@ pub(crate) struct DownloadOrder {
     pub(crate) name: String,
     /// It is wanted although it fits on no card.
     pub(crate) force: bool,
+    /// Only servers of the public network are asked: the client is not this machine's operator.
+    pub(crate) public_only: bool,
 }
 
 impl DownloadOrder {
-    pub(super) fn read(order: &Value) -> Result<Self, HttpProblem> {
+    pub(super) fn read(order: &Value, public_only: bool) -> Result<Self, HttpProblem> {
         let bad = |code, text: &str| HttpProblem::new(StatusCode::BAD_REQUEST, code, text);
         let asked = order["model"].as_str().filter(|name| !name.is_empty());
         let asked = asked.ok_or_else(|| bad("model_missing", "model must be a non-empty string"))?;
@@ -28,7 +30,7 @@ impl DownloadOrder {
             _ => return Err(bad("bad_force", "force must be true or false")),
         };
         let name = download_name(asked).map_err(|error| bad("download_refused", &error.to_string()))?;
-        Ok(Self { asked: asked.to_owned(), name, force })
+        Ok(Self { asked: asked.to_owned(), name, force, public_only })
     }
 
     /// True for a model that is named by its address.
@@ -45,7 +47,7 @@ mod tests {
 
     #[test]
     fn an_order_names_a_model_or_an_address_and_nothing_else() {
-        let read = |order| DownloadOrder::read(&order);
+        let read = |order| DownloadOrder::read(&order, true);
         let hub = read(json!({ "model": "u/r:Q4" })).unwrap();
         assert_eq!((hub.name.as_str(), hub.force, hub.is_address()), ("u/r:Q4", false, false));
         let plain = read(json!({ "model": "https://h/a/m-Q4.gguf?x=1", "force": true })).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A listener that reads too slowly loses entries and is told how many.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,6 +10,8 @@ use bytes::Bytes;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 use tokio::sync::watch;
+
+use super::standing_access::StandingAccess;
 
 /// Pieces that a listener may be behind.
 const SLACK: usize = 1024;
@@ -45,14 +47,23 @@ impl Feed {
     }
 }
 
-/// The moment from which feeds end, because the server does.
+/// The moment from which a feed ends, because the server does, or the access of its client.
 pub(crate) struct Ending(Pin<Box<dyn Future<Output = ()>>>);
 
 impl Ending {
-    pub(crate) fn new(mut is_ending: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(mut is_ending: watch::Receiver<bool>, access: Option<StandingAccess>) -> Self {
+        let lost = async {
+            match access {
+                Some(access) => access.ended().await,
+                None => pending().await,
+            }
+        };
         Self(Box::pin(async move {
-            // An error means that the server is gone.
-            let _ = is_ending.wait_for(|is_ending| *is_ending).await;
+            tokio::select! {
+                // An error means that the server is gone.
+                _ = is_ending.wait_for(|is_ending| *is_ending) => {}
+                () = lost => {}
+            }
         }))
     }
 

@@ -1,7 +1,7 @@
-//! HTTP headers that are passed between client and engine, in both directions.
+//! HTTP headers of a request on its way to an engine.
 //!
-//! Hop-by-hop headers (RFC 9110 §7.6.1), `Origin` and CORS headers are removed, and the client's API key is
-//! replaced by the engine's.
+//! Hop-by-hop headers (RFC 9110 §7.6.1), `Origin`, cookies and this server's own headers are removed, and the client's
+//! API key is replaced by the engine's.
 
 use std::collections::HashSet;
 
@@ -17,6 +17,9 @@ pub(crate) const X_HEARTBEAT: HeaderName = HeaderName::from_static("x-plimsoll-h
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// Beginnings of the names of this server's own headers, by which hosts of a fleet speak with one another.
+const OWN: [&str; 2] = ["plimsoll-", "x-plimsoll-"];
+
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     KEEP_ALIVE,
@@ -30,7 +33,6 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 const OURS: [HeaderName; 8] = [
-    X_HEARTBEAT,
     header::HOST,
     header::CONTENT_LENGTH,
     header::AUTHORIZATION,
@@ -38,16 +40,19 @@ const OURS: [HeaderName; 8] = [
     header::EXPECT,
     header::ACCEPT_ENCODING,
     header::ORIGIN,
+    // Browsers send those of every program of this machine, whatever its port.
+    header::COOKIE,
 ];
 
-const CORS: [HeaderName; 6] = [
-    header::ACCESS_CONTROL_ALLOW_ORIGIN,
-    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
-    header::ACCESS_CONTROL_ALLOW_HEADERS,
-    header::ACCESS_CONTROL_ALLOW_METHODS,
-    header::ACCESS_CONTROL_EXPOSE_HEADERS,
-    header::ACCESS_CONTROL_MAX_AGE,
-];
+/// True for a line that concerns one connection only.
+pub(super) fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
+/// True for a header of this server.
+pub(super) fn is_own(name: &HeaderName) -> bool {
+    OWN.iter().any(|own| name.as_str().starts_with(own))
+}
 
 /// Returns the headers of the request to the engine, whose body has this length.
 pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) -> HeaderMap {
@@ -63,7 +68,8 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) 
     let mut digits = itoa::Buffer::new();
     let length = digits.format(length);
     for (name, value) in client {
-        if !HOP_BY_HOP.contains(name) && !OURS.contains(name) && !named.contains(name.as_str()) {
+        let is_kept = !is_hop_by_hop(name) && !OURS.contains(name) && !is_own(name);
+        if is_kept && !named.contains(name.as_str()) {
             headers.append(name.clone(), value.clone());
         } else if *name == header::CONTENT_LENGTH && value.as_bytes() == length.as_bytes() {
             // The client's own line, where it is right; otherwise hyper makes one, which takes longer.
@@ -74,57 +80,6 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) 
         headers.insert(name.clone(), value.clone());
     }
     headers
-}
-
-/// Removes headers of the engine's answer that do not go to the client.
-pub(crate) fn to_client(headers: &mut HeaderMap) {
-    // An engine's CORS answer would grant pages more than `--allow-origin` does.
-    let is_removed = |name: &&HeaderName| HOP_BY_HOP.contains(name) || CORS.contains(name);
-    let mut removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
-    if removed.contains(&header::CONNECTION) {
-        removed.extend(connection_tokens(headers).filter_map(|token| token.parse().ok()));
-    }
-    for name in &removed {
-        headers.remove(name);
-    }
-    if !has_plain_length(headers) {
-        let length = length(headers);
-        headers.remove(header::CONTENT_LENGTH);
-        headers.extend(length.map(|length| (header::CONTENT_LENGTH, HeaderValue::from(length))));
-    }
-}
-
-/// True if the headers name no length, or one that cannot be read in two ways.
-fn has_plain_length(headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all(header::CONTENT_LENGTH).into_iter().map(HeaderValue::as_bytes);
-    match (lines.next(), lines.next()) {
-        (None, _) => true,
-        (Some(text @ [b'1'..=b'9', ..] | text @ b"0"), None) => {
-            text.len() < 20 && text.iter().all(u8::is_ascii_digit)
-        }
-        _ => false,
-    }
-}
-
-/// The length that the headers name; `None` if they name none, or several. hyper reads `3, 3` as 3, and a
-/// proxy passes only the 3 on (RFC 9110 section 8.6).
-fn length(headers: &HeaderMap) -> Option<u64> {
-    let lines = headers.get_all(header::CONTENT_LENGTH).into_iter();
-    let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|text| {
-        let text = str::from_utf8(text).ok()?.trim();
-        // `parse` alone would take a sign.
-        text.parse::<u64>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
-    });
-    let first = lengths.next()??;
-    lengths.all(|other| other == Some(first)).then_some(first)
-}
-
-/// Passes an upgrade on, which is between neighbours like every hop-by-hop line.
-pub(crate) fn keep_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
-    if let Some(protocol) = from.get(header::UPGRADE) {
-        to.insert(header::UPGRADE, protocol.clone());
-        to.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    }
 }
 
 /// Tells a proxy before us not to collect a stream.
@@ -148,7 +103,7 @@ pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a 
     headers.get(name)?.to_str().ok()
 }
 
-fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+pub(super) fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(header::CONNECTION).into_iter();
     lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',').map(str::trim))
 }
@@ -177,6 +132,9 @@ mod tests {
             ("x-private", "1"),
             ("transfer-encoding", "chunked"),
             ("accept-encoding", "gzip"),
+            ("cookie", "of=another program"),
+            ("plimsoll-declined", "1"),
+            ("x-plimsoll-heartbeat", "5"),
             ("traceparent", "00-1-2-01"),
             ("content-type", "application/json"),
         ]);
@@ -205,46 +163,6 @@ mod tests {
         assert_eq!(passed(&[("content-length", "12"), ("content-length", "12")]), ["12"]);
         for wrong in ["", "11", "012", "+12", "12, 12"] {
             assert_eq!(passed(&[("content-length", wrong)]), Vec::<HeaderValue>::new(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn the_client_sees_no_hop_by_hop_line_and_no_cors_of_the_engine() {
-        let mut engine = map(&[
-            ("connection", "keep-alive, x-inner"),
-            ("x-inner", "1"),
-            ("keep-alive", "timeout=5"),
-            ("access-control-allow-origin", "*"),
-            ("server", "llama.cpp"),
-        ]);
-        to_client(&mut engine);
-        assert_eq!(engine, map(&[("server", "llama.cpp")]));
-    }
-
-    #[test]
-    fn the_client_sees_one_length_or_none() {
-        for (lines, passed) in [
-            (&["5"][..], Some("5")),
-            (&["3, 3"], Some("3")),
-            (&["3", " 03 "], Some("3")),
-            (&["03"], Some("3")),
-            (&["0"], Some("0")),
-            (&["1x"], None),
-            (&["9999999999999999999"], Some("9999999999999999999")),
-            (&["18446744073709551615"], Some("18446744073709551615")),
-            (&["3", "4"], None),
-            (&["+3"], None),
-            (&["3,"], None),
-            (&[""], None),
-            (&["18446744073709551616"], None),
-        ] {
-            let mut engine = HeaderMap::new();
-            for line in lines {
-                engine.append(header::CONTENT_LENGTH, HeaderValue::from_static(line));
-            }
-            to_client(&mut engine);
-            let seen: Vec<_> = engine.get_all(header::CONTENT_LENGTH).iter().collect();
-            assert_eq!(seen, passed.into_iter().collect::<Vec<_>>(), "{lines:?}");
         }
     }
 

@@ -18,6 +18,7 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
+use plimsoll_base::masked;
 use plimsoll_nostd::{code, heap};
 use plimsoll_probe::process::{MeasuredProcess, command_line};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -65,7 +66,8 @@ fn busy(address: SocketAddr, error: &io::Error) -> String {
     }
     let owner = MeasuredProcess::listening_on(address.port()).map(|process| process.pid);
     let owner = owner.map(|pid| {
-        format!("process {pid} (`{}`)", command_line(pid).join(" ").chars().take(80).collect::<String>())
+        let line = masked(&command_line(pid)).join(" ");
+        format!("process {pid} (`{}`)", line.chars().take(80).collect::<String>())
     });
     let owner = owner.unwrap_or_else(|| "a process of another user (`sudo ss -ltnp` names it)".to_owned());
     format!("\nhint: the address is in use by {owner}; choose another address with --listen")

@@ -4,14 +4,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, masked};
 use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 use super::model_profile::ModelProfile;
-
-/// Stands for a secret.
-const MASK: &str = "***";
 
 /// A model's entry in the JSON listings.
 #[derive(Clone, Debug)]
@@ -161,29 +158,6 @@ impl ModelListing {
     }
 }
 
-/// The command line without the values of flags that hold a secret: each client that may list models would
-/// see them.
-fn masked(arguments: &[String]) -> Vec<String> {
-    const SECRET: [&str; 5] = ["key", "token", "password", "secret", "credential"];
-    // `--api-key-file` names a file, and `--max-tokens` is no token.
-    let is_secret = |flag: &str| {
-        let flag = flag.to_ascii_lowercase().replace('_', "-");
-        // `-hft` is llama.cpp's short form of `--hf-token`.
-        flag.starts_with('-') && SECRET.iter().any(|word| flag.ends_with(word)) || flag == "-hft"
-    };
-    let mut hidden = false;
-    let arguments = arguments.iter().map(|argument| match argument.split_once('=') {
-        // A secret in an argument of its own follows its flag.
-        _ if std::mem::take(&mut hidden) => MASK.to_owned(),
-        Some((flag, _)) if is_secret(flag) => format!("{flag}={MASK}"),
-        _ => {
-            hidden = is_secret(argument);
-            argument.clone()
-        }
-    });
-    arguments.collect()
-}
-
 /// Word of llama-server's router for an engine that sleeps.
 pub(crate) const SLEEPING: &str = "sleeping";
 
@@ -255,7 +229,6 @@ pub(crate) mod tests {
         let line = "vllm --api-key sk-1 --hf-token=hf_2 --max-tokens 5 --api-key-file /k -hft hf_3 -c 1";
         let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let shown = "vllm --api-key *** --hf-token=*** --max-tokens 5 --api-key-file /k -hft *** -c 1";
-        assert_eq!(masked(&line).join(" "), shown);
         let mut running = listing("a", ModelState::Ready);
         running.arguments = line;
         assert_eq!(running.as_running()["cmd"], shown);

@@ -75,10 +75,11 @@ impl<H: ModelService> HttpServer<H> {
             Own::Unload => self.unload(head, self.receive_model(head, body).await?)?,
             Own::Pin => self.pin(head, self.receive_model(head, body).await?)?,
             Own::Unpin => self.unpin(head, self.receive_model(head, body).await?)?,
-            Own::ModelEvents => {
-                reply::feed(EVENTS, ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()))
-            }
-            Own::Running => self.running(),
+            Own::ModelEvents => reply::feed(
+                EVENTS,
+                ReplyBody::Feed(self.service.events().listen_to_models(), self.ending(head)),
+            ),
+            Own::Running => self.running(head),
             // llama-swap's path for all, with the body of the paths for one.
             Own::UnloadAll => match self.model_in_body(head, body).await? {
                 Some(model) => self.unload(head, model)?,
@@ -91,13 +92,7 @@ impl<H: ModelService> HttpServer<H> {
             }
             Own::Logs => {
                 let name = query::parameter(head.uri.query(), "model");
-                let find = |name: &str| {
-                    self.permitted(
-                        head,
-                        self.service.resolve(name).ok_or_else(|| self.unknown_model(head, name))?,
-                    )
-                };
-                let model = name.map(|name| find(&name)).transpose()?;
+                let model = name.map(|name| self.find_model(head, &name)).transpose()?;
                 reply::text(TEXT, logs::tail(&self.service.log(model)))
             }
             Own::LogStream => self.log_stream(rest, head)?,
@@ -109,14 +104,14 @@ impl<H: ModelService> HttpServer<H> {
                 reply::json(&status)
             }
             Own::Memory => reply::json(&memory_page::devices(&self.service.document())),
-            Own::Failures => reply::json(&self.service.failures()),
+            Own::Failures => reply::json(&self.failures(head)),
             Own::WhatIf => self.what_if(head).await?,
             Own::Yields => self.yields(),
             Own::Yield => self.give_way(head, body).await?,
             Own::EndYield => self.end_yield(head).await?,
             Own::StatusStream => {
                 let listener = self.service.events().listen_to_snapshots(self.document(head));
-                reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
+                reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending(head)))
             }
         })
     }
@@ -146,7 +141,7 @@ impl<H: ModelService> HttpServer<H> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         let order: Value =
             serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
-        let order = DownloadOrder::read(&order)?;
+        let order = DownloadOrder::read(&order, !self.is_operator(head))?;
         self.permitted_name(head, &order.name)?;
         let memory = self.service.download(&order).await?;
         // Afterwards, because a name that is none may hold anything.
@@ -200,8 +195,9 @@ impl<H: ModelService> HttpServer<H> {
         self.service.listing(*model).as_model(now())
     }
 
-    fn running(&self) -> Reply<H::Pass> {
-        let listings = self.service.models().into_iter().map(|model| self.service.listing(model));
+    fn running(&self, head: &Parts) -> Reply<H::Pass> {
+        let models = self.service.models().into_iter().filter(|model| self.permits(head, *model));
+        let listings = models.map(|model| self.service.listing(model));
         let running: Vec<Value> =
             listings.filter(|listing| listing.is_running()).map(|listing| listing.as_running()).collect();
         reply::json(&json!({ "running": running }))
@@ -283,7 +279,7 @@ impl<H: ModelService> HttpServer<H> {
         }
         let flags = what_if::flags(head.uri.query())?;
         let name = query::parameter(head.uri.query(), "model").unwrap_or_default();
-        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(head, &name))?;
+        let model = self.find_model(head, &name)?;
         let answer = self.service.what_if(model, flags).await?;
         Ok(reply::json(&without_engine_words(answer)))
     }
@@ -305,7 +301,8 @@ impl<H: ModelService> HttpServer<H> {
         // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
         let stream = logs::stream(&self.service.log(model), with_history);
-        Ok(reply::feed(TEXT, ReplyBody::Log(stream, self.ending())))
+        let ending = model.map_or_else(|| self.ending(head), |model| self.ending_of(head, model));
+        Ok(reply::feed(TEXT, ReplyBody::Log(stream, ending)))
     }
 
     /// This server's metrics, and behind them those of loaded engines, which have the time of one question together.
@@ -345,9 +342,8 @@ impl<H: ModelService> HttpServer<H> {
 
     fn named_in_path(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
         // Names of models hold slashes and colons, so clients encode them in a path.
-        let decoded = query::decode_path(name);
-        let model = decoded.and_then(|name| self.service.resolve(&name));
-        self.permitted(head, model.ok_or_else(|| self.unknown_model(head, name))?)
+        let decoded = query::decode_path(name).ok_or_else(|| self.unknown_model(head, name))?;
+        self.find_model(head, &decoded)
     }
 }
 

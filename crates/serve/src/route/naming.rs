@@ -41,12 +41,13 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<ChosenModel, HttpProblem> {
         let Some(name) = name_of(head, named) else {
             let model = self.service.stand_in(None).ok_or_else(|| self.no_model_named(head, received))?;
-            return Ok(ChosenModel { model, stands_in: false });
+            return Ok(ChosenModel { model: self.permitted(head, model)?, stands_in: false });
         };
         if let Some(model) = self.service.resolve(&name) {
-            return Ok(ChosenModel { model, stands_in: false });
+            return Ok(ChosenModel { model: self.permitted(head, model)?, stands_in: false });
         }
         let model = self.service.stand_in(Some(&name)).ok_or_else(|| self.unknown_model(head, &name))?;
+        let model = self.permitted(head, model)?;
         tracing::debug!("`{name}` is not configured; the only model answers");
         Ok(ChosenModel { model, stands_in: true })
     }
@@ -57,8 +58,7 @@ impl<H: ModelService> HttpServer<H> {
         let named = named_in_body(head, &mut received);
         let name = name_of(head, named.as_ref().map(|(named, _)| named));
         let name = name.ok_or_else(|| self.no_model_named(head, &received))?;
-        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(head, &name))?;
-        self.permitted(head, model)
+        self.find_model(head, &name)
     }
 
     /// Names the model in an answer to a request that named another one.
@@ -80,8 +80,7 @@ impl<H: ModelService> HttpServer<H> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(head, &mut received);
         let Some(name) = name_of(head, named.as_ref().map(|(named, _)| named)) else { return Ok(None) };
-        let model = self.service.resolve(&name).ok_or_else(|| self.unknown_model(head, &name))?;
-        self.permitted(head, model).map(Some)
+        self.find_model(head, &name).map(Some)
     }
 
     fn no_model_named(&self, head: &Parts, received: &Received) -> HttpProblem {
@@ -99,7 +98,9 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     pub(crate) fn unknown_model(&self, head: &Parts, name: &str) -> HttpProblem {
-        if let Some(problem) = self.service.refusal(name) {
+        let refusal = self.service.refusal(name);
+        // Its words are of the model's configuration.
+        if let Some(problem) = refusal.filter(|_| self.permitted_name(head, name).is_ok()) {
             return problem;
         }
         let mut known = self.listed(head).map(|listing| listing.name);

@@ -63,6 +63,8 @@ const MOST_ANSWER: usize = 64 * 1024 * 1024;
 const SMALL: usize = 256 * 1024;
 /// Translations of larger bodies and answers at once, because each holds a copy.
 static LARGE_BODIES: Semaphore = Semaphore::const_new(2);
+/// A model that is to leave within this time is as good as unloaded, which the log tells.
+const SOON: Duration = Duration::from_secs(60);
 /// Differing contexts that the log names.
 const MOST_TOLD: usize = 256;
 
@@ -95,10 +97,13 @@ impl<H: ModelService> HttpServer<H> {
         let client = received.client;
         let task = self.read(endpoint, &head, &mut received).await?;
         self.tell_context(&task);
+        let unloads = task.request.is_none() && task.keep == Some(Duration::ZERO);
+        if unloads {
+            self.needs_right(&head, KeyRight::Change)?;
+        }
         let after = self.after(&head, &task);
         let partial = PartialAnswer::new(endpoint, task.written);
         let Some(request) = task.request else {
-            let unloads = task.keep == Some(Duration::ZERO);
             if !unloads {
                 self.load_and_wait(task.model, &head, client).await?;
             }
@@ -193,6 +198,8 @@ impl<H: ModelService> HttpServer<H> {
             received,
             named,
             upgrades: false,
+            access: RefCell::default(),
+            owns_origin: false,
             holds_head: true,
             key_use: RefCell::default(),
         })
@@ -217,14 +224,18 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Sets the model's time to live when the answer is over. As with Ollama the last request decides.
+    ///
+    /// DECISION: a time below the configured one is an unload, later or at once, and needs the right to it. Without the right
+    /// the model stays as long as configured.
     fn after(&self, head: &Parts, task: &OllamaTask) -> AfterAnswer {
-        let (service, model, time) = (Rc::clone(&self.service), task.model, task.keep);
-        // To unload a model at once is a change of its own.
-        if time == Some(Duration::ZERO) {
+        let (service, model, mut time) = (Rc::clone(&self.service), task.model, task.keep);
+        let listing = service.listing(model);
+        if let Some(shorter) = time.filter(|time| *time < listing.ttl.unwrap_or(Duration::MAX)) {
             if !self.has_right(head, KeyRight::Change) {
-                return AfterAnswer::new(|| ());
+                time = None;
+            } else if shorter < SOON {
+                self.audit(head, &format!("unload after {} s", shorter.as_secs_f64()), &listing.name);
             }
-            self.audit(head, "unload", &service.listing(model).name);
         }
         AfterAnswer::new(move || service.keep(model, time))
     }

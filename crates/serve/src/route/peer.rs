@@ -129,7 +129,10 @@ impl<H: ModelService> HttpServer<H> {
             HostRequest::Passed(token) => token,
             HostRequest::News => {
                 let listener = self.service.news()?;
-                return Ok(reply::feed("application/x-ndjson", ReplyBody::Feed(listener, self.ending())));
+                return Ok(reply::feed(
+                    "application/x-ndjson",
+                    ReplyBody::Feed(listener, self.ending(&head)),
+                ));
             }
             HostRequest::Files => return Ok(reply::files(self.service.give_files(&head).await?)),
             HostRequest::Copy => return Ok(reply::files(self.service.copy_files(&head)?)),

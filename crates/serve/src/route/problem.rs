@@ -71,9 +71,17 @@ impl HttpProblem {
         }
     }
 
-    /// Says `reason`, with its tree.
+    /// Says `reason` and its first cause, with the whole tree beside them.
+    ///
+    /// DECISION: clients show the message and nothing else, and the figures stand in the cause. Further causes would make a
+    /// message that nobody reads.
     pub(crate) fn because(status: StatusCode, reason: Reason) -> Self {
-        let mut problem = Self::new(status, reason.code, reason.text.clone());
+        let cause = reason.because.iter().find(|cause| cause.code != ENGINE_WORDS);
+        let message = match cause {
+            Some(cause) if !reason.text.contains(&cause.text) => format!("{}: {}", reason.text, cause.text),
+            _ => reason.text.clone(),
+        };
+        let mut problem = Self::new(status, reason.code, message);
         problem.reason = Some(Box::new(reason));
         problem
     }
@@ -224,6 +232,19 @@ mod tests {
         assert!(!problem.to_string().contains("secret"), "{problem}");
         assert_eq!(problem["error"]["reason"]["because"][0]["facts"], json!({"asked": 7}));
         assert_eq!(problem["error"]["reason"]["because"][0].get("because"), None);
+    }
+
+    #[test]
+    fn the_message_has_the_first_cause_with_its_figures() {
+        let said = |reason| HttpProblem::because(StatusCode::SERVICE_UNAVAILABLE, reason).message;
+        let card = Reason::new("on_card", "the card has 3 GiB available, and 5 GiB are needed");
+        let deeper = card.clone().because(Reason::new("held_by", "b holds 4 GiB"));
+        let refused = Reason::new("no_room", "a does not fit").because(deeper).because(card);
+        assert_eq!(said(refused), "a does not fit: the card has 3 GiB available, and 5 GiB are needed");
+        let line = Reason::new("engine_said", "prompt: 'my secret'");
+        assert_eq!(said(Reason::new("engine_died", "a died").because(line)), "a died");
+        let told = Reason::new("x", "the port 80 is in use").because(Reason::new("y", "port 80 is in use"));
+        assert_eq!(said(told), "the port 80 is in use");
     }
 
     #[test]

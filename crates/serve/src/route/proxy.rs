@@ -10,8 +10,10 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response, StatusCode, Uri, Version};
+use plimsoll_fleet::SeatToken;
 
 use super::access_key::KeyUse;
+use super::answer_headers;
 use super::body::Received;
 use super::engine_body::EngineBody;
 use super::headers;
@@ -24,11 +26,13 @@ use super::query;
 use super::rewrite;
 use super::rope::Rope;
 use super::sse::EventDialect;
+use super::standing_access::StandingAccess;
 use super::stream::Relay;
 use super::stream_source::StreamSource;
 use super::trace_parent::TraceParent;
 use super::tunnel::Tunnel;
 use super::upstream::{Upstream, Wire};
+use super::websocket;
 
 /// Fresh connections tried before an engine is given up. On a busy machine, a connection may wait so long
 /// between the accept and its request that the engine closes it as idle; a dead engine refuses the next
@@ -43,8 +47,12 @@ pub(crate) struct ProxyRequest {
     pub(crate) received: Received,
     /// The place of the model's name, and the form in which a name is written there.
     pub(crate) named: Option<(ModelKey, WrittenBytes)>,
-    /// The client asks to upgrade its connection, to a websocket for example.
+    /// The client asks for a websocket.
     pub(crate) upgrades: bool,
+    /// The client's access to the websocket that it asks for.
+    pub(crate) access: RefCell<Option<Box<StandingAccess>>>,
+    /// The engine has an origin of its own here, so that its documents need no confinement.
+    pub(crate) owns_origin: bool,
     /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
     /// The use of a key with a name by this request. Boxed, because most requests have none.
@@ -210,7 +218,7 @@ impl ProxyRequest {
         *request.uri_mut() = Uri::from(self.target.clone());
         *request.headers_mut() = headers;
         if self.upgrades {
-            headers::keep_upgrade(&self.head.headers, request.headers_mut());
+            websocket::name(request.headers_mut());
         }
         request
     }
@@ -223,20 +231,16 @@ impl ProxyRequest {
     ) -> Result<Response<Relay<P>>, HttpProblem> {
         let UpstreamAnswer { mut head, source, .. } = answer;
         pass.answers(head.status, self.target.path());
-        let upgrade = head.headers.clone();
-        headers::to_client(&mut head.headers);
-        headers::keep_upgrade(&upgrade, &mut head.headers);
-        let stream = match self.upgrades {
+        let stream = match self.upgrades && websocket::is_accepted(&self.head.headers, &head.headers) {
             true => source.wire.into_stream().await.ok(),
-            // The client asked for none, so its connection cannot change.
+            // The client asked for none, or for another one, so its connection cannot change.
             false => None,
         };
         let (stream, early) = stream.ok_or_else(bad_upgrade)?;
-        let key_use = self.key_use.take();
-        let tunnel = Tunnel::new(stream, early, move || {
-            drop(key_use);
-            pass.finished(None);
-        });
+        answer_headers::to_client(&mut head.headers, pass.upstream());
+        websocket::name(&mut head.headers);
+        let held = (self.key_use.take(), self.access.take());
+        let tunnel = Tunnel::new(stream, early, held, move || pass.finished(None));
         Ok(Response::from_parts(head, Relay::upgraded(tunnel)))
     }
 
@@ -256,7 +260,11 @@ impl ProxyRequest {
     fn relay<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Response<Relay<P>> {
         let UpstreamAnswer { mut head, source, first } = answer;
         pass.answers(head.status, self.target.path());
-        headers::to_client(&mut head.headers);
+        answer_headers::to_client(&mut head.headers, pass.upstream());
+        // Of a request that another host has passed on, that host knows whose origin it is.
+        if !self.owns_origin && self.head.extensions.get::<SeatToken>().is_none() {
+            answer_headers::confine(&mut head.headers);
+        }
         // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.
         head.version = Version::HTTP_11;
         // An event can be added to a stream only where its length was not promised.

@@ -21,6 +21,19 @@ use super::server::HttpServer;
 /// Beginnings of paths that change an engine for all its clients, or show what others have sent to it.
 const OF_ENGINE: [&str; 3] = ["/slots", "/lora-adapters", "/props"];
 
+/// True for a request that concerns all models, so that a key for some of them does not suffice.
+pub(super) fn concerns_all(action: Action, head: &Parts, rest: &str) -> bool {
+    let has = |name| query::parameter(head.uri.query(), name).is_some();
+    match action {
+        Action::Own(Own::Logs) => !has("model"),
+        Action::Own(Own::LogStream) => rest.trim_matches('/').is_empty(),
+        Action::Own(Own::Models) => has("reload"),
+        // Memory that is kept free is that of any model, and the configuration is that of all.
+        Action::Own(Own::Reload | Own::Yield | Own::EndYield) => true,
+        _ => false,
+    }
+}
+
 /// The rights of which a request needs one; none for an empty list.
 pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
     use KeyRight::{Change, Operate, See, Use};
@@ -92,6 +105,15 @@ impl<H: ModelService> HttpServer<H> {
         }
     }
 
+    /// The model of this name or alias, for a client that may use it.
+    ///
+    /// DECISION: the one way from a name to a model for a client, so that nothing is looked up, cancelled or counted
+    /// before its rights are checked.
+    pub(crate) fn find_model(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
+        let model = self.service.resolve(name).ok_or_else(|| self.unknown_model(head, name))?;
+        self.permitted(head, model)
+    }
+
     pub(crate) fn permitted(&self, head: &Parts, model: ModelId) -> Result<ModelId, HttpProblem> {
         if self.permits(head, model) {
             return Ok(model);
@@ -105,6 +127,33 @@ impl<H: ModelService> HttpServer<H> {
             true => Ok(()),
             false => Err(not_permitted(name)),
         }
+    }
+
+    /// The failures of models that the client may use. One without a model's name is of a request to any.
+    pub(super) fn failures(&self, head: &Parts) -> Value {
+        let mut list = self.service.failures();
+        let is_limited = !self.reaches_all(head);
+        let may_read = |failure: &Value| match failure["name"].as_str() {
+            Some(name) => match self.service.resolve(name) {
+                Some(model) => self.permits(head, model),
+                None => self.permitted_name(head, name).is_ok(),
+            },
+            None => false,
+        };
+        if let Some(failures) = list["failures"].as_array_mut().filter(|_| is_limited) {
+            failures.retain(may_read);
+        }
+        list
+    }
+
+    /// True if the key of the request may use every model.
+    fn reaches_all(&self, head: &Parts) -> bool {
+        self.named_key(head).is_ok_and(|key| key.is_none_or(|key| key.settings.models.is_none()))
+    }
+
+    /// True for the operator, whom no key of `[keys]` limits.
+    pub(crate) fn is_operator(&self, head: &Parts) -> bool {
+        self.named_key(head).is_ok_and(|key| key.is_none())
     }
 
     pub(crate) fn has_right(&self, head: &Parts, right: KeyRight) -> bool {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, HeaderValue, ORIGIN, UPGRADE};
+use http::header::{ALLOW, HeaderValue, ORIGIN};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
@@ -23,7 +23,8 @@ use super::body::{ClientBody, Received, receive};
 use super::body_budget::BodyBudget;
 use super::connection::{ClientConnection, RequestGuard};
 use super::conversations::latest::{self, Conversations};
-use super::cors::Origins;
+use super::cors::{self, Origins};
+use super::engine_origin;
 use super::feed::Ending;
 use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
@@ -38,8 +39,10 @@ use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::rights;
+use super::standing_access::{AccessTerms, Reach, StandingAccess};
 use super::stream::{BrokenAnswer, Relay};
 use super::tally::TokenTally;
+use super::websocket;
 
 /// Flags with which llama-server serves `/tools`, and `/cors-proxy`.
 const TOOL_FLAGS: [&str; 3] = ["--tools", "--mcp-servers-config", "--mcp-servers-json"];
@@ -137,31 +140,19 @@ impl<H: ModelService> HttpServer<H> {
         if self.settings.keys.is_empty() && !origins.permit_host(&head.headers, &self.hostname) {
             return Err(foreign_host());
         }
-        // Copied, because `head` is moved while the route still refers to the path.
+        // Copied, because `head` is moved while the route still refers to them.
         let path = head.uri.path().to_owned();
-        let found = match api::find(&head.method, &path) {
-            Ok(found) => RouteMatch { action: page::for_browser(found.action, &head.headers), ..found },
-            Err(missing) => return Ok(no_route(&path, missing)),
+        let origin = engine_origin::label(&head.headers).map(str::to_owned);
+        let found = match origin {
+            Some(_) => RouteMatch { action: Action::Upstream, rest: "" },
+            None => match api::find(&head.method, &path) {
+                Ok(found) => RouteMatch { action: page::for_browser(found.action, &head.headers), ..found },
+                Err(missing) => return Ok(no_route(&path, missing)),
+            },
         };
-        match check {
-            _ if found.action.is_public() => {}
-            KeyCheck::Open => self.let_in(&body.client, None)?,
-            KeyCheck::Key(number, key) => {
-                key.may(rights::needed(found.action, &head))?;
-                self.let_in(&body.client, Some(key.client))?;
-                if key.is_named {
-                    head.extensions.insert(number);
-                }
-            }
-            KeyCheck::Unknown | KeyCheck::Expired => {
-                body.client.held().place.unsettle();
-                self.wrong_keys.count();
-                return Err(if matches!(check, KeyCheck::Expired) { expired_key() } else { wrong_key() });
-            }
-        }
-        let changes = found.action.changes(&head.method, head.uri.query());
-        if !origins.permit(changes, &head.headers) {
-            return Err(foreign_page());
+        self.authorise(&mut head, &body.client, check, &found, origin.is_some())?;
+        if let Some(label) = origin {
+            return self.to_origin(&label, head, body).await;
         }
         match found.action {
             Action::Engine => self.to_engine(head, body).await,
@@ -175,6 +166,56 @@ impl<H: ModelService> HttpServer<H> {
         }
     }
 
+    /// Checks the key of a request and the web page that it comes from, before anything is looked up for it.
+    fn authorise(
+        &self,
+        head: &mut Parts,
+        client: &ClientConnection,
+        check: KeyCheck,
+        found: &RouteMatch<'_>,
+        has_own_origin: bool,
+    ) -> Result<(), HttpProblem> {
+        if found.action.is_public() {
+            return Ok(());
+        }
+        let needed = rights::needed(found.action, head);
+        let concerns_all = rights::concerns_all(found.action, head, found.rest);
+        let number = match check {
+            KeyCheck::Open => {
+                self.let_in(client, None)?;
+                None
+            }
+            KeyCheck::Key(number, key) => {
+                key.may(needed)?;
+                if concerns_all {
+                    key.may_reach_all()?;
+                }
+                self.let_in(client, Some(key.client))?;
+                if key.is_named {
+                    head.extensions.insert(number);
+                }
+                Some(number)
+            }
+            KeyCheck::Unknown | KeyCheck::Expired => {
+                client.held().place.unsettle();
+                self.wrong_keys.count();
+                return Err(if matches!(check, KeyCheck::Expired) { expired_key() } else { wrong_key() });
+            }
+        };
+        let upgrades = websocket::is_asked(head);
+        // A websocket acts, and no browser keeps what it says from a foreign page.
+        let changes = upgrades || found.action.changes(&head.method, head.uri.query());
+        let is_foreign_script = !has_own_origin && cors::wants_service_worker(&head.headers);
+        if is_foreign_script || !self.settings.origins.permit(changes, &head.headers) {
+            return Err(foreign_page());
+        }
+        if upgrades || found.action.lives_on() {
+            let reach = if concerns_all { Reach::All } else { Reach::Any };
+            head.extensions.insert(AccessTerms { key: number, rights: needed, reach });
+        }
+        Ok(())
+    }
+
     /// Ends all feeds: their watchers would keep a server that drains waiting.
     pub(crate) fn end_feeds(&self) {
         self.is_ending.send_replace(true);
@@ -186,8 +227,22 @@ impl<H: ModelService> HttpServer<H> {
         let _ = self.is_ending.subscribe().wait_for(|is_ending| *is_ending).await;
     }
 
-    pub(crate) fn ending(&self) -> Ending {
-        Ending::new(self.is_ending.subscribe())
+    /// The end of a feed: that of the server, or of its client's access.
+    pub(crate) fn ending(&self, head: &Parts) -> Ending {
+        Ending::new(self.is_ending.subscribe(), self.access(head, None))
+    }
+
+    /// The same of a feed that is of one model.
+    pub(crate) fn ending_of(&self, head: &Parts, model: ModelId) -> Ending {
+        Ending::new(self.is_ending.subscribe(), self.access(head, Some(model)))
+    }
+
+    fn access(&self, head: &Parts, model: Option<ModelId>) -> Option<StandingAccess> {
+        let terms: &AccessTerms = head.extensions.get()?;
+        let listing = model.map(|model| self.service.listing(model));
+        let names = listing.map(|listing| std::iter::once(listing.name).chain(listing.aliases).collect());
+        let reach = names.map_or_else(|| terms.reach.clone(), Reach::One);
+        Some(StandingAccess { keys: self.settings.keys.clone(), terms: AccessTerms { reach, ..*terms } })
     }
 
     /// Sends a request to the engine of the model that it names.
@@ -240,21 +295,28 @@ impl<H: ModelService> HttpServer<H> {
     ) -> impl Future<Output = Result<Reply<H::Pass>, HttpProblem>> {
         let target = target_of(&head);
         let conversation = latest::named(&head).filter(|_| head.method == Method::POST);
-        let upgrades = asks_for_upgrade(&head);
-        let request = Box::new(ProxyRequest {
-            head,
-            target,
-            received,
-            named,
-            upgrades,
-            holds_head: !upgrades,
-            key_use: RefCell::default(),
-        });
+        let request = Box::new(ProxyRequest { named, ..self.request(model, target, head, received) });
         async move {
             match conversation {
                 Some(id) => self.converse(&id, model, request).await,
                 None => self.carry(model, request).await,
             }
+        }
+    }
+
+    fn request(&self, model: ModelId, target: PathAndQuery, head: Parts, received: Received) -> ProxyRequest {
+        let upgrades = websocket::is_asked(&head);
+        let access = self.access(&head, Some(model)).filter(|_| upgrades);
+        ProxyRequest {
+            access: RefCell::new(access.map(Box::new)),
+            head,
+            target,
+            received,
+            named: None,
+            upgrades,
+            owns_origin: false,
+            holds_head: !upgrades,
+            key_use: RefCell::default(),
         }
     }
 
@@ -277,24 +339,24 @@ impl<H: ModelService> HttpServer<H> {
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let (model, path) = self.split_upstream(rest).ok_or_else(|| self.unknown_model(&head, rest))?;
+        let model = self.permitted(&head, model)?;
         let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let target = format!("/{path}{query}").parse();
         let target = target.unwrap_or_else(|_| PathAndQuery::from_static("/"));
+        self.pass_unchanged(model, target, (head, body), false).await
+    }
+
+    /// Passes a request on whose path or host names the model, so that the engine gets the body unchanged.
+    pub(super) async fn pass_unchanged(
+        self: &Rc<Self>,
+        model: ModelId,
+        target: PathAndQuery,
+        (head, body): (Parts, ClientBody),
+        owns_origin: bool,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        self.carry(
-            model,
-            Box::new(ProxyRequest {
-                upgrades: asks_for_upgrade(&head),
-                head,
-                target,
-                received,
-                // The path names the model here, so the engine gets the body unchanged.
-                named: None,
-                holds_head: false,
-                key_use: RefCell::default(),
-            }),
-        )
-        .await
+        let request = self.request(model, target, head, received);
+        self.carry(model, Box::new(ProxyRequest { owns_origin, holds_head: false, ..request })).await
     }
 
     fn split_upstream<'a>(&self, rest: &'a str) -> Option<(ModelId, &'a str)> {
@@ -471,8 +533,10 @@ fn expired_key() -> HttpProblem {
 
 fn foreign_page() -> HttpProblem {
     let message = "a web page from another origin may not send this request";
-    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message)
-        .hint(Hint::new(Advice::Other("to allow the page, pass --allow-origin with its origin".to_owned())))
+    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
+        "to allow the page, name its origin with --allow-origin, or in `allow-origins` under [serve]"
+            .to_owned(),
+    )))
 }
 
 fn foreign_host() -> HttpProblem {
@@ -485,9 +549,4 @@ fn foreign_host() -> HttpProblem {
 fn no_tools() -> HttpProblem {
     let message = "no model has flags for this: --tools, --mcp-servers-config or --ui-mcp-proxy";
     HttpProblem::new(StatusCode::FORBIDDEN, "feature_disabled", message)
-}
-
-/// A websocket begins with GET; with another method the body could not be told from the new protocol.
-fn asks_for_upgrade(head: &Parts) -> bool {
-    head.method == Method::GET && head.headers.contains_key(UPGRADE)
 }

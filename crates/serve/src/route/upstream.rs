@@ -114,6 +114,11 @@ impl Upstream {
         }
     }
 
+    /// True for another host of the fleet, which shows its certificate.
+    pub(crate) fn is_certified_host(&self) -> bool {
+        self.host_of_fleet.is_some()
+    }
+
     pub(crate) fn lines(&self) -> &[(HeaderName, HeaderValue)] {
         &self.lines
     }

@@ -320,7 +320,8 @@ impl Runtime {
         let is_told =
             |failure: &Reason| marks.just_told(now, model, &failure.text) || marks.caused(now, failure);
         if let Some(failure) = failure.filter(|failure| !is_told(failure)) {
-            self.mark_failure("failed", Some(model), &failure, &[]);
+            let hints = self.statuses.with(model, |status| status.hints.clone());
+            self.mark_failure("failed", Some(model), &failure, &hints);
         }
     }
 
@@ -332,6 +333,7 @@ impl Runtime {
             End::Expected => marks.add(now, "gone", Some(run.model), String::new()),
             End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
                 let mut hints = verdict.hints.clone();
+                hints.extend(self.statuses.with(run.model, |status| status.hints.clone()));
                 let diagnosed = verdict.diagnosis.iter().flat_map(|diagnosis| &diagnosis.hints);
                 hints.extend(diagnosed.cloned());
                 hints.dedup();

@@ -113,8 +113,9 @@ impl Runtime {
         // A client that leaves meanwhile drops this future, and the place with it.
         let place = DownloadPlace { runtime: self.me(), name: name.clone() };
         let asked = order.asked.clone();
+        let bounds = Bounds { patience: PATIENCE, public_only: order.public_only, ..Bounds::default() };
         let planned = spawn_blocking(move || {
-            let hub = Hub::of_environment(None, Bounds { patience: PATIENCE, ..Bounds::default() })?;
+            let hub = Hub::of_environment(None, bounds)?;
             hub.plan_download(&asked, Dialect::Ggml).map(|plan| (hub, plan))
         });
         let (hub, plan) = flat(planned.await).map_err(|error| refused("download_refused", error))?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use plimsoll_base::Reason;
+use plimsoll_base::{Reason, masked_text};
 use plimsoll_doctor::{LineSource, LogReader};
 
 use super::Findings;
@@ -27,7 +27,7 @@ pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     let status = read(pid, "status").map_err(fail)?;
     let words = read(pid, "cmdline").map_err(fail)?.replace('\0', " ");
     let mut reader = LogReader::new();
-    let mut seen = vec![Reason::new("process", format!("{pid}: {}", words.trim()))];
+    let mut seen = vec![Reason::new("process", format!("{pid}: {}", masked_text(words.trim())))];
     seen.extend(status.lines().filter_map(|line| {
         let (key, value) = line.split_once(':')?;
         STATUS.contains(&key).then(|| Reason::new("status", format!("{key} {}", value.trim())))

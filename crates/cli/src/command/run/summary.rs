@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{Bytes, Card, masked};
 use plimsoll_probe::guard::{CardRecord, GuardRefusal, Record};
 use plimsoll_wire::page::Refusal;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ impl RunSummary<'_> {
         let command: Vec<_> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         json!({
             "schema": SCHEMA,
-            "command": command,
+            "command": masked(&command),
             "exit": match self.end {
                 ChildEnd::Code(code) => json!({ "code": code }),
                 ChildEnd::Signal(signal) => json!({ "signal": signal }),

@@ -40,8 +40,8 @@ def split(arguments):
 def origins(own, engine):
     asked = own.get("--cors-origins")
     if asked is None:
-        return [] if TOOLS & set(engine) else ["*"]
-    return [] if asked == "localhost" else asked.split(",")
+        return ["localhost"] if TOOLS & set(engine) else ["*"]
+    return asked.split(",")
 
 
 def one_model(own, engine):

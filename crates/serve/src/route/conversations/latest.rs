@@ -9,6 +9,7 @@ use http::request::Parts;
 use plimsoll_scheduler::ModelId;
 use tokio::sync::Notify;
 
+use crate::route::auth::KeyNumber;
 use crate::route::headers;
 
 const X_CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
@@ -24,22 +25,31 @@ pub(crate) struct Conversations(RefCell<VecDeque<Rc<Conversation>>>);
 #[derive(Debug)]
 pub(super) struct Conversation {
     pub(super) id: String,
+    /// The key whose conversation it is; `None` for all clients without one, or with a key without a name.
+    pub(super) owner: Option<KeyNumber>,
     pub(super) model: ModelId,
     /// The request waits for its model; a notice cancels it.
     pub(super) cancel: Notify,
     pub(super) is_waiting: Cell<bool>,
 }
 
+impl Conversation {
+    fn is(&self, id: &str, owner: Option<KeyNumber>) -> bool {
+        self.id == id && self.owner == owner
+    }
+}
+
 impl Conversations {
-    pub(super) fn begin(&self, id: &str, model: ModelId) -> Rc<Conversation> {
+    pub(super) fn begin(&self, id: &str, owner: Option<KeyNumber>, model: ModelId) -> Rc<Conversation> {
         let conversation = Rc::new(Conversation {
             id: id.to_owned(),
+            owner,
             model,
             cancel: Notify::new(),
             is_waiting: Cell::new(true),
         });
         let mut all = self.0.borrow_mut();
-        all.retain(|other| other.id != id);
+        all.retain(|other| !other.is(id, owner));
         if all.len() >= MOST {
             all.pop_front();
         }
@@ -47,12 +57,17 @@ impl Conversations {
         conversation
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<Rc<Conversation>> {
-        self.0.borrow().iter().find(|conversation| conversation.id == id).cloned()
+    pub(super) fn find(&self, id: &str, owner: Option<KeyNumber>) -> Option<Rc<Conversation>> {
+        self.0.borrow().iter().find(|conversation| conversation.is(id, owner)).cloned()
     }
 
-    pub(super) fn forget(&self, id: &str) {
-        self.0.borrow_mut().retain(|conversation| conversation.id != id);
+    /// True if only other keys have a conversation of this name.
+    pub(super) fn is_of_others(&self, id: &str, owner: Option<KeyNumber>) -> bool {
+        self.find(id, owner).is_none() && self.0.borrow().iter().any(|conversation| conversation.id == id)
+    }
+
+    pub(super) fn forget(&self, id: &str, owner: Option<KeyNumber>) {
+        self.0.borrow_mut().retain(|conversation| !conversation.is(id, owner));
     }
 }
 
@@ -69,14 +84,14 @@ mod tests {
     #[test]
     fn the_latest_conversations_are_remembered_up_to_a_bound() {
         let all = Conversations::default();
-        (0..MOST + 10).for_each(|number| drop(all.begin(&number.to_string(), ModelId(0))));
+        (0..MOST + 10).for_each(|number| drop(all.begin(&number.to_string(), None, ModelId(0))));
         assert_eq!(all.0.borrow().len(), MOST);
-        assert!(all.find("9").is_none() && all.find("10").is_some());
-        all.begin("10", ModelId(7));
+        assert!(all.find("9", None).is_none() && all.find("10", None).is_some());
+        all.begin("10", None, ModelId(7));
         assert_eq!(all.0.borrow().len(), MOST, "a conversation goes on under its name");
-        assert_eq!(all.find("10").unwrap().model, ModelId(7));
-        all.forget("10");
-        assert!(all.find("10").is_none());
+        assert_eq!(all.find("10", None).unwrap().model, ModelId(7));
+        all.forget("10", None);
+        assert!(all.find("10", None).is_none());
     }
 
     #[test]

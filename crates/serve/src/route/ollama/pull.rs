@@ -44,7 +44,7 @@ impl<H: ModelService> HttpServer<H> {
             }
             Err(problem) => return Err(not_pulled(problem)),
         };
-        let mut ending = self.ending();
+        let mut ending = self.ending(head);
         if streams {
             return Ok(reply::feed(LINES, ReplyBody::Pull(Box::new(stream), ending)));
         }
@@ -59,7 +59,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     async fn pull_of_hub(&self, head: &Parts, name: &str) -> Result<PullStream, HttpProblem> {
-        let order = DownloadOrder::read(&json!({ "model": name }))?;
+        let order = DownloadOrder::read(&json!({ "model": name }), !self.is_operator(head))?;
         self.needs_right(head, KeyRight::Operate)?;
         self.permitted_name(head, &order.name)?;
         // Before the download begins, so that no event of it is missed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_base::Bytes;
 
 use super::stub::*;
-use crate::route::{HttpSettings, Limits};
+use crate::route::{HttpSettings, Limits, Origins};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> HttpSettings {
     let mut settings = HttpSettings::default();
@@ -71,16 +71,22 @@ fn without_a_key_only_health_is_answered() {
 }
 
 #[test]
-fn a_foreign_page_is_refused_and_a_local_one_is_granted() {
-    on_stage(|stage| async move {
+fn a_page_of_another_origin_is_refused_and_an_allowed_one_is_granted() {
+    let origins = Origins::These(vec!["http://localhost:3000".to_owned()]);
+    on_stage_with(HttpSettings { origins, ..HttpSettings::default() }, 0, |stage| async move {
         let from = |origin| {
             format!(
                 "POST /tokenize HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\ncontent-length: 0\r\n\r\n"
             )
         };
-        let foreign = ask(&stage, &from("https://evil.example")).await;
-        assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
-        assert!(!foreign.contains("Access-Control-Allow-Origin"), "{foreign}");
+        for origin in ["https://evil.example", "http://localhost:3001", "http://127.0.0.1:3000", "null"] {
+            let foreign = ask(&stage, &from(origin)).await;
+            assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
+            assert!(!foreign.contains("Access-Control-Allow-Origin"), "{foreign}");
+            // What changes nothing is not read either.
+            let read = from(origin).replace("POST /tokenize", "GET /v1/models");
+            assert!(ask(&stage, &read).await.starts_with("HTTP/1.1 403 "), "{origin}");
+        }
         let local = ask(&stage, &from("http://localhost:3000")).await;
         assert!(local.contains("Access-Control-Allow-Origin: http://localhost:3000\r\n"), "{local}");
         let mut client = stage.client().await;

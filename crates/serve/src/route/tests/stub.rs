@@ -49,6 +49,8 @@ pub(super) struct StubService {
     /// The model answers requests that name none, or an unknown one.
     pub(super) is_only: Cell<bool>,
     pub(super) has_tools: Cell<bool>,
+    pub(super) failures: RefCell<Vec<Value>>,
+    pub(super) ordered: RefCell<Vec<DownloadOrder>>,
 }
 
 /// Counts a request as waiting until it is dropped.
@@ -190,6 +192,7 @@ impl ModelService for StubService {
     }
 
     async fn download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
+        self.ordered.borrow_mut().push(order.clone());
         self.orders.borrow_mut().push(if order.name == "u/r:Q4" { "download" } else { "other download" });
         Ok(None)
     }
@@ -246,7 +249,7 @@ impl ModelService for StubService {
     }
 
     fn failures(&self) -> Value {
-        json!({ "failures": [] })
+        json!({ "failures": *self.failures.borrow() })
     }
 
     fn events(&self) -> &Events {
@@ -355,6 +358,8 @@ impl Stage {
             refusal: RefCell::default(),
             is_only: Cell::new(false),
             has_tools: Cell::new(false),
+            failures: RefCell::default(),
+            ordered: RefCell::default(),
         });
         let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).await.unwrap();
         let address = listeners[0].local_addr().unwrap();

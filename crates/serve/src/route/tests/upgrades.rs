@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::stub::*;
 
 const ASK: &str = "GET /upstream/real/ws?a=b HTTP/1.1\r\nhost: localhost\r\nconnection: keep-alive, Upgrade\r\n\
-    upgrade: websocket\r\nsec-websocket-key: k\r\n\r\n";
+    upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 const AGREE: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-    Sec-WebSocket-Accept: s\r\n\r\n";
+    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
 #[test]
 fn bytes_pass_in_both_directions_until_one_side_closes() {
@@ -18,13 +18,20 @@ fn bytes_pass_in_both_directions_until_one_side_closes() {
             let mut engine = stage.engine().await;
             let asked = read_request(&mut engine).await;
             assert!(asked.starts_with("GET /ws?a=b "), "{asked}");
-            for line in ["upgrade: websocket\r\n", "connection: upgrade\r\n", "sec-websocket-key: k\r\n"] {
+            for line in [
+                "upgrade: websocket\r\n",
+                "connection: upgrade\r\n",
+                "sec-websocket-key: dghlihnhbxbszsbub25jzq==\r\n",
+            ] {
                 assert!(asked.to_ascii_lowercase().contains(line), "{asked}");
             }
             // Bytes right behind the answer belong to the new protocol.
             write(&mut engine, &format!("{AGREE}hello")).await;
             let agreed = read_until(&mut client, "hello").await;
-            assert!(agreed.starts_with("HTTP/1.1 101 ") && agreed.contains("s\r\n"), "{agreed}");
+            assert!(
+                agreed.starts_with("HTTP/1.1 101 ") && agreed.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"),
+                "{agreed}"
+            );
             assert!(agreed.to_ascii_lowercase().contains("upgrade: websocket\r\n"), "{agreed}");
             write(&mut client, "ping").await;
             assert_eq!(read_until(&mut engine, "ping").await, "ping");
@@ -80,16 +87,53 @@ fn an_upgrade_that_was_not_asked_for_is_refused() {
 }
 
 #[test]
-fn a_foreign_page_opens_no_websocket() {
+fn a_foreign_page_opens_no_websocket_on_any_path() {
     on_stage(|stage| async move {
-        let mut client = stage.client().await;
-        write(
-            &mut client,
-            &ASK.replace("host: localhost", "host: localhost\r\norigin: https://evil.example"),
-        )
-        .await;
-        assert!(read_until(&mut client, "}").await.starts_with("HTTP/1.1 403 "));
+        stage.service.is_only.set(true);
+        let paths =
+            ["/upstream/real/ws?a=b", "/v1/realtime?model=real", "/v1/stream?conv_id=a::real", "/props"];
+        for origin in ["https://evil.example", "http://localhost:3000", "null"] {
+            for path in paths {
+                let mut client = stage.client().await;
+                let from = format!("host: localhost\r\norigin: {origin}");
+                write(
+                    &mut client,
+                    &ASK.replace("/upstream/real/ws?a=b", path).replace("host: localhost", &from),
+                )
+                .await;
+                let answer = read_until(&mut client, "}").await;
+                assert!(answer.starts_with("HTTP/1.1 403 "), "{origin} {path}: {answer}");
+            }
+        }
         assert!(stage.service.wishes.borrow().is_empty());
+    });
+}
+
+#[test]
+fn no_other_protocol_is_spoken_with_an_engine() {
+    on_stage(|stage| async move {
+        for (from, to) in [
+            ("upgrade: websocket", "upgrade: h2c\r\nhttp2-settings: AAMAAABk"),
+            ("upgrade: websocket", "upgrade: websocket, h2c"),
+            ("sec-websocket-version: 13\r\n", ""),
+        ] {
+            let mut client = stage.client().await;
+            write(&mut client, &ASK.replace(from, to)).await;
+            let mut engine = stage.engine().await;
+            let asked = read_request(&mut engine).await.to_ascii_lowercase();
+            assert!(!asked.contains("upgrade:") && !asked.contains("connection:"), "{asked}");
+            // An engine that changes all the same is not joined.
+            write(&mut engine, &format!("{}smuggled", AGREE.replace("websocket", "h2c"))).await;
+            let answer = read_until(&mut client, "}").await;
+            assert!(answer.starts_with("HTTP/1.1 502 ") && !answer.contains("smuggled"), "{answer}");
+            stage.until_idle().await;
+        }
+        let mut client = stage.client().await;
+        write(&mut client, ASK).await;
+        let mut engine = stage.engine().await;
+        read_request(&mut engine).await;
+        write(&mut engine, &AGREE.replace("websocket", "h2c")).await;
+        assert!(read_until(&mut client, "}").await.starts_with("HTTP/1.1 502 "));
     });
 }
 

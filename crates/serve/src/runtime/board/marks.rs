@@ -78,13 +78,21 @@ impl Marks {
             |mark: &Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
         let is_new = !failures.iter().any(is_recent);
         let is_equal = |mark: &Mark| mark.failure.as_ref().is_some_and(|failure| failure.reason == *reason);
+        // A load and the requests that wait for it fail with the same words, and not all of them know the remedy.
+        let of_same =
+            failures.iter_mut().filter(|mark| mark.text == reason.text && at.since(mark.at) < APART);
+        let mut all = hints.to_vec();
+        for failure in of_same.filter_map(|mark| mark.failure.as_mut()) {
+            add(&mut all, &failure.hints);
+            add(&mut failure.hints, hints);
+        }
         if let Some(mark) = failures.iter_mut().find(|mark| is_recent(mark) && is_equal(mark)) {
             (mark.number, mark.at) = (number, at);
             mark.failure.iter_mut().for_each(|failure| failure.times += 1);
             return false;
         }
         drop(failures);
-        let failure = MarkedFailure { id: number, times: 1, reason: reason.clone(), hints: hints.to_vec() };
+        let failure = MarkedFailure { id: number, times: 1, reason: reason.clone(), hints: all };
         let mark = Mark { number, at, kind, model, text: reason.text.clone(), failure: Some(failure) };
         push(&self.failures, FAILURES, mark);
         is_new
@@ -131,6 +139,11 @@ impl Marks {
     }
 }
 
+fn add(hints: &mut Vec<Hint>, more: &[Hint]) {
+    let new: Vec<Hint> = more.iter().filter(|hint| !hints.contains(hint)).cloned().collect();
+    hints.extend(new);
+}
+
 fn push(ring: &RefCell<VecDeque<Mark>>, most: usize, mark: Mark) {
     let mut ring = ring.borrow_mut();
     if ring.len() == most {
@@ -141,6 +154,8 @@ fn push(ring: &RefCell<VecDeque<Mark>>, most: usize, mark: Mark) {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_base::Advice;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {
@@ -181,6 +196,19 @@ mod tests {
         let told: Vec<(u64, &Reason)> = told.map(|failure| (failure.times, &failure.reason)).collect();
         assert_eq!(told, [(2, &refusal(1)), (2, &refusal(2))]);
         assert!(marks.fail(at(90), "refused", None, &refusal(1), &[]), "it is news after a minute");
+    }
+
+    #[test]
+    fn a_failure_has_the_hints_of_each_that_reads_like_it() {
+        let marks = Marks::default();
+        let (reason, hint) = (Reason::new("no_room", "a does not fit"), Hint::new(Advice::FewerSlots(1)));
+        marks.fail(at(0), "failed", Some(ModelId(1)), &reason, &[]);
+        marks.fail(at(1), "refused", None, &reason, std::slice::from_ref(&hint));
+        marks.fail(at(2), "failed", Some(ModelId(1)), &reason, &[]);
+        marks.fail(at(3), "refused", None, &Reason::new("no_room", "b does not fit"), &[]);
+        let hints = |mark: &Mark| mark.failure.clone().unwrap().hints;
+        let all = marks.failures();
+        assert_eq!(all.iter().map(hints).collect::<Vec<_>>(), [vec![hint.clone()], vec![hint], vec![]]);
     }
 
     #[test]

@@ -22,6 +22,10 @@ impl Runtime {
         &self,
         order: &DownloadOrder,
     ) -> Result<Option<String>, HttpProblem> {
+        if order.public_only && order.is_address() {
+            // The forecast would ask the server once more, wherever it leads by then.
+            return Ok(None);
+        }
         let entries = [entry(order, &[]), entry(order, &["--ctx-size", LEAST_CONTEXT])];
         let entries: Vec<ConfiguredModel> = entries.into_iter().flatten().collect();
         let engine = self.settings.engine.clone();

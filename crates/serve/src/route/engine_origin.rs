@@ -1,0 +1,92 @@
+//! Origin of an engine's own pages, `http://NAME.engine.localhost:PORT/`: every path of it is the engine's.
+//!
+//! DECISION: a name below `localhost`, which browsers resolve to this machine themselves (RFC 6761). A page at
+//! `/upstream/` has an origin that is nobody's, because it would otherwise have that of `/ui` and of the API; a page that
+//! stores something or asks its engine needs one of its own. No path of such an origin is this server's: a page that
+//! outlives its engine must not find the API there.
+
+use http::StatusCode;
+use http::header::{HOST, HeaderMap};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use plimsoll_scheduler::ModelId;
+
+use super::body::ClientBody;
+use super::headers::text;
+use super::model_service::ModelService;
+use super::problem::HttpProblem;
+use super::reply::Reply;
+use super::server::HttpServer;
+
+const DOMAIN: &str = ".engine.localhost";
+
+/// The name that stands for a model in the host of its origin, if the request is for one.
+pub(crate) fn label(headers: &HeaderMap) -> Option<&str> {
+    let host = text(headers, &HOST)?;
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.');
+    let at = name.len().checked_sub(DOMAIN.len())?;
+    let (label, domain) = name.split_at_checked(at)?;
+    domain.eq_ignore_ascii_case(DOMAIN).then_some(label)
+}
+
+/// The same for a model's name: letters, digits and hyphens, as a host may have them.
+fn label_of(name: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    name.chars().map(plain).collect()
+}
+
+impl<H: ModelService> HttpServer<H> {
+    /// Passes a request on to the engine whose origin it is for.
+    pub(super) async fn to_origin(
+        self: &std::rc::Rc<Self>,
+        label: &str,
+        head: Parts,
+        body: ClientBody,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let model = self.permitted(&head, self.model_of_origin(label)?)?;
+        let target = head.uri.path_and_query().cloned();
+        let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        self.pass_unchanged(model, target, (head, body), true).await
+    }
+
+    fn model_of_origin(&self, label: &str) -> Result<ModelId, HttpProblem> {
+        let label = label.to_ascii_lowercase();
+        let models = self.service.models().into_iter();
+        let mut fitting =
+            models.filter(|model| self.service.is_named(*model, |name| label_of(name) == label));
+        // Two engines in one origin would have each other's pages.
+        match (fitting.next(), fitting.next()) {
+            (Some(model), None) => Ok(model),
+            (Some(_), Some(_)) => Err(no_origin(&format!("several models have the origin '{label}'"))),
+            (None, _) => Err(no_origin(&format!("no model has the origin '{label}'"))),
+        }
+    }
+}
+
+fn no_origin(text: &str) -> HttpProblem {
+    HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_host_below_the_domain_names_a_model_and_no_other_does() {
+        let read = |host: &'static str| {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            label(&headers).map(str::to_owned)
+        };
+        assert_eq!(read("qwen3-4b.engine.localhost:8080").as_deref(), Some("qwen3-4b"));
+        assert_eq!(read("A.Engine.LocalHost.").as_deref(), Some("A"));
+        assert_eq!(read(".engine.localhost").as_deref(), Some(""));
+        for host in
+            ["engine.localhost:8080", "localhost", "a.engine.localhost.evil.example", "127.0.0.1:80", ""]
+        {
+            assert_eq!(read(host), None, "{host}");
+        }
+        assert_eq!(label_of("user/Real:Q4_K"), "user-real-q4-k");
+    }
+}
