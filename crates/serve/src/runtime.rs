@@ -53,8 +53,7 @@ use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::{Reading, Sampler};
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_scheduler::{
-    ModelId, ModelState, Moment, RequestId, RunId, Scheduler, SchedulerEffect, SchedulerEvent,
-    SchedulerSnapshot, UnknownRequest,
+    ModelId, ModelState, Moment, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSnapshot,
 };
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
@@ -177,7 +176,6 @@ pub(crate) struct Runtime {
     needs: MeasuredNeeds,
     traces: Option<Traces>,
     pub(crate) counts: RequestCounts,
-    next_request: Cell<u64>,
     wake: watch::Sender<Moment>,
     drained: Notify,
     pub(crate) events: Events,
@@ -246,7 +244,6 @@ impl Runtime {
             needs,
             traces,
             counts: RequestCounts::default(),
-            next_request: Cell::new(0),
             wake: watch::Sender::new(Moment::NEVER),
             drained: Notify::new(),
             events: Events::default(),
@@ -386,21 +383,6 @@ impl Runtime {
         }
     }
 
-    /// Lets a request go to its engine, which may have to be woken first.
-    fn send_on(&self, request: RequestId, run: Rc<EngineRun>) {
-        if !run.is_held_asleep() {
-            return self.answer(request, AdmissionAnswer::Go(run));
-        }
-        let runtime = self.me();
-        spawn_local(async move {
-            run.wake().await;
-            // The client may have left meanwhile.
-            if runtime.requests.is_open(request) {
-                runtime.answer(request, AdmissionAnswer::Go(run));
-            }
-        });
-    }
-
     pub(crate) fn run(&self, run: RunId) -> Option<Rc<EngineRun>> {
         self.state.borrow().runs.get(&run).cloned()
     }
@@ -423,18 +405,6 @@ impl Runtime {
 
     pub(crate) fn scheduler_snapshot(&self) -> SchedulerSnapshot {
         self.state.borrow().scheduler.snapshot(self.now())
-    }
-
-    /// Tells a client what the scheduler says of its request.
-    fn answer(&self, request: RequestId, answer: AdmissionAnswer) {
-        self.report_stray(self.requests.tell(request, answer));
-    }
-
-    /// Reports a request that one side thinks has ended and the other does not.
-    fn report_stray(&self, handled: Result<(), UnknownRequest>) {
-        if let Err(stray) = handled {
-            tracing::error!("a bug in plimsoll: {stray}");
-        }
     }
 
     /// Publishes the state of a model, with `info` about it, to event streams.

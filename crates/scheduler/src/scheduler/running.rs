@@ -109,6 +109,10 @@ impl Scheduler {
         for id in waiting.collect::<Vec<_>>() {
             self.stop(id);
         }
+        // A time to live may have passed meanwhile.
+        if let Some(at) = self.next_timer() {
+            self.arm(at.max(self.clock.now()));
+        }
     }
 
     /// Kills the run because of its own failure.

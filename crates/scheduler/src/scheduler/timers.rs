@@ -7,7 +7,7 @@ use plimsoll_base::Reason;
 
 use super::Scheduler;
 use crate::effect::Stopping;
-use crate::models::{ModelSlot, PartingCause, RunPhase};
+use crate::models::{ModelSlot, PartingCause, RunPhase, RunState};
 use crate::time::{ModelId, Moment};
 
 /// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core
@@ -56,7 +56,12 @@ impl Scheduler {
 
     /// The next timer of a model's run.
     fn run_timer(&self, slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
-        run_timer(slot).filter(|(_, action)| !(self.holds_idle && matches!(action, TimerAction::UnloadIdle)))
+        let waits = |action: &TimerAction| {
+            let measured = |run: &RunState| self.state().is_measured(&run.placement, run.id);
+            matches!(action, TimerAction::UnloadIdle)
+                && (self.holds_idle || slot.run.as_ref().is_some_and(measured))
+        };
+        run_timer(slot).filter(|(_, action)| !waits(action))
     }
 
     fn act_on(&mut self, id: ModelId, action: &TimerAction) {

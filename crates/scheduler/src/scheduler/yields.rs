@@ -55,8 +55,12 @@ impl Scheduler {
             return;
         }
         let before = self.yielding.runs().count();
-        let waits = |run: &RunState| run.in_flight() == 0 && self.state().is_measured(&run.placement, run.id);
-        let stop_waits = self.models.running().filter(|(_, _, run)| waits(run)).map(|(_, _, run)| run.id);
+        let waits = |slot: &ModelSlot, run: &RunState| {
+            let is_idle = !slot.is_pinned() && run.in_flight() == 0;
+            is_idle && self.state().is_measured(&run.placement, run.id)
+        };
+        let stop_waits =
+            self.models.running().filter(|(_, slot, run)| waits(slot, run)).map(|(_, _, run)| run.id);
         let stop_waits: Vec<RunId> = stop_waits.collect();
         let (models, runs) = (&self.models, &self.runs);
         self.yielding.retain(|run, card| {

@@ -66,6 +66,8 @@ fn no_run_makes_room_and_none_expires_on_a_card_while_a_start_on_it_measures() {
     desk.pass(30);
     assert_eq!((desk.stopped(), desk.started()), (vec![], None));
     desk.crashes(measuring);
+    assert_eq!(desk.stopped(), []);
+    desk.pass(0);
     let stopped = desk.stopped();
     assert!(stopped.contains(&(second, Stopping::Graceful)), "its time to live is over: {stopped:?}");
     assert!(!stopped.contains(&(first, Stopping::Kill)));

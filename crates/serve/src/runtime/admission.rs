@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use plimsoll_base::Reason;
 use plimsoll_scheduler::{
-    ModelId, ModelState, RequestDepth, RequestId, RequestRefusal, RequestRefusalKind, SchedulerEvent,
+    ModelId, ModelState, RequestDepth, RequestRefusal, RequestRefusalKind, SchedulerEvent,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -204,10 +204,6 @@ impl Runtime {
             failed: false,
             record: Some(record),
         })
-    }
-
-    pub(super) fn next_request(&self) -> RequestId {
-        RequestId(self.next_request.replace(self.next_request.get() + 1))
     }
 
     /// Adds hints of extensions to a failed load.

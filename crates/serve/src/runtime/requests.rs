@@ -3,7 +3,7 @@
 //! A request is in the table from its arrival to its end. What the scheduler says of it is told in order, and nothing
 //! takes the client's place in the table but the end of its wait.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::Runtime;
 use super::run::EngineRun;
+use crate::task::spawn_local;
 
 /// What the scheduler says of a request.
 pub(super) enum AdmissionAnswer {
@@ -37,10 +38,16 @@ enum OpenRequest {
 
 #[derive(Default)]
 pub(super) struct RequestTable {
+    next: Cell<u64>,
     open: RefCell<IdMap<RequestId, OpenRequest>>,
 }
 
 impl RequestTable {
+    /// The number of a request that has just come.
+    fn number(&self) -> RequestId {
+        RequestId(self.next.replace(self.next.get() + 1))
+    }
+
     /// Takes a request whose client waits for what the scheduler says; also one that comes back from its engine.
     fn wait(&self, request: RequestId) -> mpsc::UnboundedReceiver<AdmissionAnswer> {
         let (sender, answers) = mpsc::unbounded_channel();
@@ -82,6 +89,35 @@ impl RequestTable {
     }
 }
 
+impl Runtime {
+    /// Lets a request go to its engine, which may have to be woken first.
+    pub(super) fn send_on(&self, request: RequestId, run: Rc<EngineRun>) {
+        if !run.is_held_asleep() {
+            return self.answer(request, AdmissionAnswer::Go(run));
+        }
+        let runtime = self.me();
+        spawn_local(async move {
+            run.wake().await;
+            // The client may have left meanwhile.
+            if runtime.requests.is_open(request) {
+                runtime.answer(request, AdmissionAnswer::Go(run));
+            }
+        });
+    }
+
+    /// Tells a client what the scheduler says of its request.
+    pub(super) fn answer(&self, request: RequestId, answer: AdmissionAnswer) {
+        self.report_stray(self.requests.tell(request, answer));
+    }
+
+    /// Reports a request that one side thinks has ended and the other does not.
+    pub(super) fn report_stray(&self, handled: Result<(), UnknownRequest>) {
+        if let Err(stray) = handled {
+            tracing::error!("a bug in plimsoll: {stray}");
+        }
+    }
+}
+
 /// Owner of a request until it ends. Dropping it ends the request, because its client has left.
 pub(super) struct OwnedRequest {
     pub(super) runtime: Rc<Runtime>,
@@ -91,14 +127,14 @@ pub(super) struct OwnedRequest {
 impl OwnedRequest {
     /// A request whose client waits, before its arrival is reported.
     pub(super) fn waiting(runtime: &Rc<Runtime>) -> (Self, mpsc::UnboundedReceiver<AdmissionAnswer>) {
-        let owned = Self { runtime: Rc::clone(runtime), id: runtime.next_request() };
+        let owned = Self { runtime: Rc::clone(runtime), id: runtime.requests.number() };
         let answers = runtime.requests.wait(owned.id);
         (owned, answers)
     }
 
     /// A request that its arrival sends to a run that is known.
     pub(super) fn sent_at_once(runtime: &Rc<Runtime>) -> Self {
-        let owned = Self { runtime: Rc::clone(runtime), id: runtime.next_request() };
+        let owned = Self { runtime: Rc::clone(runtime), id: runtime.requests.number() };
         runtime.requests.open.borrow_mut().insert(owned.id, OpenRequest::SentAtOnce);
         owned
     }
