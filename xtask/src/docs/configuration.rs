@@ -10,6 +10,8 @@ const TABLES: &[(&str, &str)] = &[
     ("EngineTable", "[engine]"),
     ("ModelTable", "[models.NAME]"),
     ("GuardTable", "[models.NAME.guard]`, `[serve.guard]"),
+    ("KeyTable", "[keys.NAME]"),
+    ("FleetTable", "[fleet]"),
 ];
 
 /// Renders each table of the configuration with its keys, their types and their meaning.
@@ -79,6 +81,7 @@ fn referenced(definition: &Value, name: &str) -> String {
         // These types parse from strings, so the schema knows only that they are strings.
         "Size" => "size, e.g. `6GiB`".to_owned(),
         "Length" => "duration, e.g. `90s`".to_owned(),
+        "ExpiryText" => "date, e.g. `2027-01-31`".to_owned(),
         "WordList" => "string or list of strings".to_owned(),
         "GuardTable" => "table, below".to_owned(),
         _ => name.to_lowercase(),
@@ -100,5 +103,10 @@ mod tests {
             }
         }
         assert!(text.contains("`lower-context`"));
+        // A new table of the schema is in the reference too.
+        let tables = parsed["$defs"].as_object().unwrap().iter().filter(|(_, one)| one["properties"].is_object());
+        for (table, _) in tables {
+            assert!(TABLES.iter().any(|(name, _)| name == table), "{table}");
+        }
     }
 }
