@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
 use plimsoll_model::split::siblings;
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 /// Number of pages sampled per file.
@@ -24,8 +24,8 @@ pub struct OpenModelError {
 }
 
 // DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
-// sample may load its page, so each measurement samples different pages. A hole in a file counts as cached,
-// because it needs no disk read.
+// sample may load its page, so each measurement samples different pages. A hole in a file needs no disk read, and is no
+// cached page either.
 /// A file, and the part of it that is in the page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCache {
@@ -78,10 +78,18 @@ fn cached(file: &File, length: u64) -> Option<Bytes> {
         // One page of each equal part: a prefix that is cached is then counted in proportion.
         let part = sample * pages / samples..(sample + 1) * pages / samples;
         let page = part.start + chance.hash_one(sample) % (part.end - part.start);
-        there += u64::from(is_cached(file, page * PAGE)?);
+        there += u64::from(has_data(file, page * PAGE) && is_cached(file, page * PAGE)?);
     }
     let _ = fadvise(file, 0, None, Advice::Normal);
     Some(Bytes::new(length).scaled(there, samples.max(1)))
+}
+
+/// False for a page that lies in a hole of a sparse file.
+fn has_data(file: &File, offset: u64) -> bool {
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(next) => next < offset + PAGE,
+        Err(error) => error != Errno::NXIO,
+    }
 }
 
 /// True if the page is cached; `None` if the file system does not support the query.
@@ -134,6 +142,23 @@ mod tests {
             let again = look();
             assert!(again < Some(Bytes::mib(32)), "{again:?}");
         }
+    }
+
+    #[test]
+    fn the_holes_of_a_sparse_file_are_not_cached() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        fs::write(&path, vec![1; 8 << 20]).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(8 << 30).unwrap();
+        let file = File::open(&path).unwrap();
+        if has_data(&file, 4 << 30) {
+            // The file system has no holes, or does not show them.
+            return;
+        }
+        assert!(has_data(&file, 0) && !has_data(&file, (8 << 30) - PAGE));
+        let seen = FileCache::look(&path).unwrap();
+        // One sample stands for 8 MiB.
+        assert!(seen.cached.is_none_or(|cached| cached <= Bytes::mib(16)), "{seen:?}");
     }
 
     #[test]
