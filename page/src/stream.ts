@@ -63,8 +63,11 @@ async function keyGiven(): Promise<void> {
 export async function problem(answer: Response): Promise<string> {
   const text = await answer.text();
   try {
-    const { error } = JSON.parse(text) as { error: { message: string; reason?: { because?: { text: string }[] } } };
-    return [error.message, ...(error.reason?.because ?? []).map((cause) => cause.text)].join(": ");
+    const { error } = JSON.parse(text) as {
+      error: { message: string; reason?: { text: string; because?: { text: string }[] } };
+    };
+    // The message has the first cause already.
+    return [error.reason?.text ?? error.message, ...(error.reason?.because ?? []).map((cause) => cause.text)].join(": ");
   } catch {
     return `${answer.status} ${answer.statusText}`;
   }

@@ -44,7 +44,9 @@ fn code(error: &Value) -> Option<String> {
 
 /// The message and its reasons, one line each.
 pub(super) fn told(error: &Value) -> String {
-    let Some(message) = error["message"].as_str().or_else(|| error.as_str()) else {
+    // The message has the first cause, which stands below.
+    let said = error["reason"]["text"].as_str().or_else(|| error["message"].as_str());
+    let Some(message) = said.or_else(|| error.as_str()) else {
         return cut(error.to_string());
     };
     let mut text = message.to_owned();
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_with_its_reasons_and_never_at_length() {
-        let error = json!({ "message": "no room", "code": "no_room", "reason": { "text": "no room", "because": [
+        let error = json!({ "message": "no room: card 0", "code": "no_room", "reason": { "text": "no room", "because": [
             { "text": "card 0", "because": [{ "text": "2 GiB is held by others" }] }, { "text": "card 1" }] } });
         assert_eq!(told(&error), "no room\n  card 0\n    2 GiB is held by others\n  card 1");
         assert_eq!(code(&error).as_deref(), Some("no_room"));
