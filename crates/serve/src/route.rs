@@ -13,6 +13,7 @@ mod allowance;
 mod api;
 mod ask;
 mod auth;
+mod authorise;
 mod cors;
 mod models_api;
 mod rights;

@@ -13,19 +13,18 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
 use super::auth::{ApiKeys, KeyCheck, WrongKeys};
+use super::authorise::foreign_host;
 use super::body::{ClientBody, Received, receive};
 use super::body_budget::BodyBudget;
 use super::connection::{ClientConnection, RequestGuard};
 use super::conversations::latest::{self, Conversations};
-use super::cors::{self, Origins};
+use super::cors::Origins;
 use super::engine_origin;
-use super::feed::Ending;
 use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
@@ -38,8 +37,6 @@ use super::problem::{ErrorShape, HttpProblem};
 use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
-use super::rights;
-use super::standing_access::{AccessTerms, Reach, StandingAccess};
 use super::stream::{BrokenAnswer, Relay};
 use super::tally::TokenTally;
 use super::websocket;
@@ -70,7 +67,7 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) wrong_keys: WrongKeys,
     pub(super) told_contexts: ToldContexts,
     pub(crate) conversations: Conversations,
-    is_ending: watch::Sender<bool>,
+    pub(super) is_ending: watch::Sender<bool>,
     /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
 }
@@ -166,56 +163,6 @@ impl<H: ModelService> HttpServer<H> {
         }
     }
 
-    /// Checks the key of a request and the web page that it comes from, before anything is looked up for it.
-    fn authorise(
-        &self,
-        head: &mut Parts,
-        client: &ClientConnection,
-        check: KeyCheck,
-        found: &RouteMatch<'_>,
-        has_own_origin: bool,
-    ) -> Result<(), HttpProblem> {
-        if found.action.is_public() {
-            return Ok(());
-        }
-        let needed = rights::needed(found.action, head);
-        let concerns_all = rights::concerns_all(found.action, head, found.rest);
-        let number = match check {
-            KeyCheck::Open => {
-                self.let_in(client, None)?;
-                None
-            }
-            KeyCheck::Key(number, key) => {
-                key.may(needed)?;
-                if concerns_all {
-                    key.may_reach_all()?;
-                }
-                self.let_in(client, Some(key.client))?;
-                if key.is_named {
-                    head.extensions.insert(number);
-                }
-                Some(number)
-            }
-            KeyCheck::Unknown | KeyCheck::Expired => {
-                client.held().place.unsettle();
-                self.wrong_keys.count();
-                return Err(if matches!(check, KeyCheck::Expired) { expired_key() } else { wrong_key() });
-            }
-        };
-        let upgrades = websocket::is_asked(head);
-        // A websocket acts, and no browser keeps what it says from a foreign page.
-        let changes = upgrades || found.action.changes(&head.method, head.uri.query());
-        let is_foreign_script = !has_own_origin && cors::wants_service_worker(&head.headers);
-        if is_foreign_script || !self.settings.origins.permit(changes, &head.headers) {
-            return Err(foreign_page());
-        }
-        if upgrades || found.action.lives_on() {
-            let reach = if concerns_all { Reach::All } else { Reach::Any };
-            head.extensions.insert(AccessTerms { key: number, rights: needed, reach });
-        }
-        Ok(())
-    }
-
     /// Ends all feeds: their watchers would keep a server that drains waiting.
     pub(crate) fn end_feeds(&self) {
         self.is_ending.send_replace(true);
@@ -225,24 +172,6 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) async fn ended(&self) {
         // An error means that the server is gone.
         let _ = self.is_ending.subscribe().wait_for(|is_ending| *is_ending).await;
-    }
-
-    /// The end of a feed: that of the server, or of its client's access.
-    pub(crate) fn ending(&self, head: &Parts) -> Ending {
-        Ending::new(self.is_ending.subscribe(), self.access(head, None))
-    }
-
-    /// The same of a feed that is of one model.
-    pub(crate) fn ending_of(&self, head: &Parts, model: ModelId) -> Ending {
-        Ending::new(self.is_ending.subscribe(), self.access(head, Some(model)))
-    }
-
-    fn access(&self, head: &Parts, model: Option<ModelId>) -> Option<StandingAccess> {
-        let terms: &AccessTerms = head.extensions.get()?;
-        let listing = model.map(|model| self.service.listing(model));
-        let names = listing.map(|listing| std::iter::once(listing.name).chain(listing.aliases).collect());
-        let reach = names.map_or_else(|| terms.reach.clone(), Reach::One);
-        Some(StandingAccess { keys: self.settings.keys.clone(), terms: AccessTerms { reach, ..*terms } })
     }
 
     /// Sends a request to the engine of the model that it names.
@@ -520,30 +449,6 @@ fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) ->
             reply
         }
     }
-}
-
-pub(super) fn wrong_key() -> HttpProblem {
-    let message = "the request contains no valid API key";
-    HttpProblem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
-}
-
-fn expired_key() -> HttpProblem {
-    HttpProblem::new(StatusCode::UNAUTHORIZED, "expired_api_key", "the API key of the request has expired")
-}
-
-fn foreign_page() -> HttpProblem {
-    let message = "a web page from another origin may not send this request";
-    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
-        "to allow the page, name its origin with --allow-origin, or in `allow-origins` under [serve]"
-            .to_owned(),
-    )))
-}
-
-fn foreign_host() -> HttpProblem {
-    let message = "the Host header does not name this machine";
-    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
-        "use localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
-    )))
 }
 
 fn no_tools() -> HttpProblem {
