@@ -32,8 +32,8 @@ pub enum CardSpecError {
     )]
     BareNumber { spec: String, key: String, value: String },
     #[error(
-        "`{key}` in card `{spec}` is not a known key; the keys are name, total, free, cc, uuid, kind (cuda \
-        or host), pool (vmm or legacy), budget"
+        "`{key}` in card `{spec}` is not a known key; the keys are name, total, free, cc, uuid, kind (cuda, \
+        host or unified), pool (vmm or legacy), budget"
     )]
     FindKey { spec: String, key: String },
     #[error(
@@ -72,11 +72,16 @@ fn near(names: &[&str]) -> String {
 /// Those of the nearest card, or the size that was given instead of a name; no numbers to paste for one of which nothing
 /// is known.
 fn figures(name: &str, nearest: &[&str]) -> String {
-    let size = name.replace("GB", "GiB").parse::<Bytes>().ok().filter(|size| *size >= Bytes::mib(1));
+    // `780M` is a product, and no card has so little.
+    let size = name.replace("GB", "GiB").parse::<Bytes>().ok().filter(|size| *size >= Bytes::gib(1));
     if let Some(size) = size {
         return format!("total={size},cc=8.6").replace(' ', "");
     }
-    let known = nearest.first().and_then(|name| card_table::figures(name));
+    // Of several versions, none is meant more than another.
+    let known = match nearest {
+        [only] => card_table::figures(only),
+        _ => None,
+    };
     known.unwrap_or_else(|| {
         "total=SIZE,cc=MAJOR.MINOR (nvidia-smi --query-gpu=memory.total,compute_cap)".to_owned()
     })
@@ -173,6 +178,8 @@ struct Draft<'a> {
     budget: Option<Bytes>,
     compute_capability: Option<(u32, u32)>,
     host: bool,
+    /// `kind=unified`: a card that takes the host's memory.
+    unified: bool,
     /// `kind=cuda` was given.
     is_cuda: bool,
     legacy_pool: Option<bool>,
@@ -217,8 +224,12 @@ impl<'a> Draft<'a> {
             }
             // Unknown words are errors rather than defaults: a typo in `kind` would plan for the wrong
             // memory.
-            ("kind", "cuda" | "host") => (self.host, self.is_cuda) = (value == "host", value == "cuda"),
-            ("kind", _) => return Err(unreadable("kind=cuda or kind=host")),
+            ("kind", "cuda" | "host" | "unified") => {
+                (self.host, self.is_cuda) = (value == "host", value == "cuda");
+                self.unified = value == "unified";
+                self.doubts.retain(|doubt| !self.unified || !doubt.contains("does not support CUDA"));
+            }
+            ("kind", _) => return Err(unreadable("kind=cuda, kind=host or kind=unified")),
             ("pool", "vmm" | "legacy") => self.legacy_pool = Some(value == "legacy"),
             ("pool", _) => return Err(unreadable("pool=vmm or pool=legacy")),
             _ => {
@@ -231,7 +242,9 @@ impl<'a> Draft<'a> {
     /// The doubt about a card that is named like the host's memory.
     fn like_host(&self) -> Option<String> {
         const WORDS: [&str; 5] = ["ram", "host", "cpu", "memory", "system"];
-        let name = self.name.filter(|_| !self.host && !self.is_cuda && self.compute_capability.is_none())?;
+        let name = self
+            .name
+            .filter(|_| !self.host && !self.unified && !self.is_cuda && self.compute_capability.is_none())?;
         let mut words = name.split(|c: char| !c.is_ascii_alphabetic());
         let is_like = words.any(|word| WORDS.iter().any(|like| word.eq_ignore_ascii_case(like)));
         is_like.then(|| format!("the card {name} is planned as a CUDA card; kind=host describes host memory"))
@@ -240,7 +253,7 @@ impl<'a> Draft<'a> {
     fn finish(self, spec: &str) -> Result<Card, CardSpecError> {
         let lacks = |key| CardSpecError::Incomplete { spec: spec.to_owned(), key };
         let known = self.known.as_ref();
-        let of_host = self.host.then_some("host");
+        let of_host = self.host.then_some("host").or(self.unified.then_some("unified"));
         let name = self.name.or(known.map(|known| known.name.as_str())).or(of_host);
         let name = name.filter(|name| !name.is_empty()).ok_or_else(|| lacks("name"))?;
         let total = self.total.or(known.map(|known| known.total));
@@ -265,6 +278,8 @@ impl<'a> Draft<'a> {
             free,
             compute_capability: self.compute_capability.or(known.and_then(|known| known.compute_capability)),
             legacy_pool: self.legacy_pool.unwrap_or(known.is_some_and(|known| known.legacy_pool)),
+            shares_host: self.unified
+                || known.is_some_and(|known| known.shares_host && !self.is_cuda && !self.host),
             counting: Counting::Driver,
         };
         Ok(match self.budget {
@@ -337,6 +352,8 @@ mod tests {
             assert!(spec(plain).doubts.is_empty(), "{plain}");
         }
         let jetson = spec("Jetson AGX Orin 64GB");
+        assert!(jetson.cards[0].shares_host && !spec("3060").cards[0].shares_host);
+        assert!(spec("name=Board,total=32GiB,kind=unified").cards[0].shares_host);
         assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
         assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
         let sold = spec("name=x,total=24GB").doubts;
@@ -395,7 +412,12 @@ mod tests {
                 "name=x,total=1GiB,color=red",
                 "`color` in card `name=x,total=1GiB,color=red` is not a known key",
             ),
-            ("name=x,total=1GiB,kind=rom", "kind=cuda or kind=host"),
+            ("name=x,total=1GiB,kind=rom", "kind=cuda, kind=host or kind=unified"),
+            ("780M", "name=780M,total=SIZE"),
+            (
+                "Orin Nano",
+                "similar names are Jetson Orin Nano 4GB, Jetson Orin Nano 8GB; describe the card by its own figures: name=OrinNano,total=SIZE",
+            ),
         ] {
             let error = spec.parse::<Card>().unwrap_err().to_string();
             assert!(error.contains(said), "{spec}: {error}");

@@ -29,6 +29,9 @@ const BRANDS: [&str; 14] = [
 /// Near names that an error lists.
 const NEAR: usize = 6;
 
+/// The fewest characters by which a name is told from others.
+const TELLING: usize = 3;
+
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KnownCard {
@@ -102,9 +105,10 @@ pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     let number = digits(&wanted);
     let near = |row: &KnownCard| {
         let key = key(row.name);
-        // A name that has parts of a known one, or its number.
-        !wanted.is_empty() && (key.contains(&wanted) || wanted.contains(&key))
-            || !number.is_empty() && digits(&key) == number
+        // A name that has parts of a known one, or its number. Short ones are in names that have nothing in common: an
+        // Apple M2 is no A2.
+        !wanted.is_empty() && (key.contains(&wanted) || key.len() >= TELLING && wanted.contains(&key))
+            || number.len() >= TELLING && digits(&key) == number
     };
     Err(rows().filter(near).map(|row| row.name).take(NEAR).collect())
 }
@@ -126,6 +130,7 @@ impl KnownCard {
             free: self.memory.saturating_sub(kept_by_driver(self.memory)),
             compute_capability: self.compute_capability,
             legacy_pool: self.is_shared() && self.name.starts_with("Jetson"),
+            shares_host: self.is_shared(),
             counting: Counting::Driver,
         }
     }
@@ -224,7 +229,9 @@ mod tests {
         let near = find("AGX Orin").unwrap_err();
         assert_eq!(near, ["Jetson AGX Orin 32GB", "Jetson AGX Orin 64GB"]);
         assert!(find("3090 XT").unwrap_err().contains(&"GeForce RTX 3090"));
-        assert!(find("toaster").unwrap_err().is_empty());
+        for absurd in ["toaster", "Apple M2", "Strix Halo", "Radeon 8060S"] {
+            assert!(find(absurd).unwrap_err().is_empty(), "{absurd}");
+        }
         assert!(find("").unwrap_err().is_empty());
     }
 }

@@ -216,6 +216,7 @@ mod tests {
             free,
             compute_capability: None,
             legacy_pool: false,
+            shares_host: false,
             counting: Counting::Driver,
         }
     }

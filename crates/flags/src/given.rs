@@ -86,6 +86,8 @@ impl GivenFlag<'_> {
         let name = self.text()?;
         // Exact names: llama.cpp compares case-sensitively.
         let known = CACHE_TYPES.into_iter().find(|kind| kind.name == name);
+        // A fork's own type takes no more than the cache that it replaces.
+        let known = known.or_else(|| is_of_fork(&name).then_some(types::F16));
         known.ok_or_else(|| self.error("one of f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 and q5_1"))
     }
 
@@ -107,6 +109,9 @@ impl GivenFlag<'_> {
     }
 
     pub(crate) fn truth(&self) -> Result<bool, FlagError> {
+        if *self.value == FlagValue::Bare {
+            return Ok(true);
+        }
         truth(&self.text()?).ok_or_else(|| self.error("on or off"))
     }
 
@@ -234,6 +239,15 @@ impl GivenFlag<'_> {
             "a type that llama-server knows, such as draft-simple, draft-mtp, draft-eagle3 or ngram-mod",
         ))
     }
+}
+
+/// Cache types of forks, whose sizes are not known: `turbo2`, `turbo3_0`, ik_llama.cpp's `q6_0` and `q8_KV`.
+pub(crate) fn is_of_fork(name: &str) -> bool {
+    let has_number = |prefix: &str| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()))
+    };
+    ["turbo", "tbq", "tq", "kvarn"].into_iter().any(has_number)
+        || matches!(name, "q6_0" | "q8_KV" | "q8_KV_R8" | "iq4_k" | "iq4_ks" | "iq5_ks" | "iq6_k")
 }
 
 /// `std::stof`, for decimal numbers: the longest prefix that is one.

@@ -138,6 +138,8 @@ pub struct ModelParams {
     pub draft_cache_value: TensorType,
     pub draft_overrides: Vec<BufferOverride>,
     pub draft_experts_on_host: u32,
+    /// `--rpc`: servers on other machines that take a part of the model.
+    pub rpc_servers: Vec<String>,
     /// `--rope-scaling` and its like: positions are stretched beyond those of the training.
     pub stretched: bool,
     /// ik_llama.cpp's `-mla`; `None` when not given.
@@ -228,6 +230,7 @@ impl ModelParams {
             draft_cache_value: types::F16,
             draft_overrides: Vec::new(),
             draft_experts_on_host: 0,
+            rpc_servers: Vec::new(),
             stretched: false,
             latent_attention: None,
             attention_buffer: None,

@@ -50,6 +50,19 @@ impl RequestCost {
         host.weights.known() + host.kv.known() + host.compute.known() + host.output.known()
     }
 
+    /// Counts what the host holds on the card that shares its memory.
+    pub(super) fn pool_host(&mut self, cards: &[Card]) {
+        let Some(at) = cards.iter().position(|card| card.shares_host) else { return };
+        let host = &mut self.host;
+        let mut moved = [&mut host.weights, &mut host.kv, &mut host.compute, &mut host.output]
+            .map(|term| std::mem::replace(&mut term.bytes, Some(Bytes::ZERO)).unwrap_or_default());
+        let terms = &mut self.cards[at];
+        moved[2] += moved[3];
+        for (term, bytes) in [&mut terms.weights, &mut terms.kv, &mut terms.compute].into_iter().zip(moved) {
+            *term += bytes;
+        }
+    }
+
     /// The weights on a card, or on the host.
     pub(super) fn weights(&mut self, card: Option<usize>) -> &mut PlanTerm {
         card.map_or(&mut self.host.weights, |card| &mut self.cards[card].weights)
@@ -175,6 +188,7 @@ impl<'a> PlanCalculator<'a> {
                 terms.compute += host.output.known();
             }
         }
+        cost.pool_host(request.cards);
         Ok(cost)
     }
 

@@ -181,7 +181,12 @@ impl<P: CostModel> FitQuestion<'_, P> {
             (wish.flash_attention == FlashAttention::Off, RequestChange::FlashAttention),
             (wish.op_offload && partly, RequestChange::NoOpOffload),
             (wish.full_sliding_cache && request.model.hyper.sliding.is_some(), RequestChange::WindowedCache),
-            (request.projector.is_some() && wish.projector_offload, RequestChange::ProjectorOnHost),
+            (
+                request.projector.is_some()
+                    && wish.projector_offload
+                    && request.cards.iter().any(has_own_memory),
+                RequestChange::ProjectorOnHost,
+            ),
         ];
         kinds.extend(
             changes.into_iter().filter(|(is_possible, _)| *is_possible).map(|(_, change)| vec![change]),
@@ -189,9 +194,10 @@ impl<P: CostModel> FitQuestion<'_, P> {
         kinds
     }
 
-    /// Changes with a size, of at most what was asked for. Without a card there is nothing to move to the host.
+    /// Changes with a size, of at most what was asked for. Only a card with memory of its own has anything to move to the
+    /// host.
     fn scales(&self) -> Vec<FitScale> {
-        let has_card = self.request.cards.iter().any(|card| card.kind == CardKind::Cuda);
+        let has_card = self.request.cards.iter().any(has_own_memory);
         let dimensions = [Dimension::Context, Dimension::Experts, Dimension::Layers].into_iter();
         let dimensions = dimensions.take(if has_card { 3 } else { 1 });
         dimensions
@@ -202,7 +208,7 @@ impl<P: CostModel> FitQuestion<'_, P> {
     /// One more card like the first, if the model then fits.
     fn another_card(&self) -> Option<Hint> {
         let (request, wish) = (self.request, self.request.wish);
-        let first = request.cards.iter().find(|card| card.kind == CardKind::Cuda)?;
+        let first = request.cards.iter().find(|card| has_own_memory(card))?;
         // Flags that name cards would leave the new one unused.
         if wish.split_mode == SplitMode::None || !wish.devices.is_empty() || !wish.tensor_split.is_empty() {
             return None;
@@ -212,6 +218,11 @@ impl<P: CostModel> FitQuestion<'_, P> {
         let fits = self.price.price(&[], &cards).is_ok_and(|priced| priced.fits(&cards));
         fits.then(|| Hint { enough: true, ..Hint::new(Advice::AnotherCard) })
     }
+}
+
+/// No further board joins one that shares its memory with the host, and nothing leaves it for the host.
+fn has_own_memory(card: &Card) -> bool {
+    card.kind == CardKind::Cuda && !card.shares_host
 }
 
 /// True where an element of `a` takes less memory than one of `b`.

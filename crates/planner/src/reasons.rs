@@ -10,10 +10,10 @@ use crate::{
 
 /// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
 #[rustfmt::skip]
-pub(super) const DOUBTS: [&str; 11] = [
+pub(super) const DOUBTS: [&str; 12] = [
     "attention_on_host", "flash_attention_off", "context_beyond_training", "compute_estimated",
     "formulas_off", "architecture_unknown", "projector_compute_unknown", "adapters_not_counted",
-    "tensor_split_estimated", "no_cuda_card", "buffer_unknown",
+    "tensor_split_estimated", "rpc_not_counted", "no_cuda_card", "buffer_unknown",
 ];
 
 pub(super) fn reasons(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
@@ -96,6 +96,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
         (adapters > 0).then(|| Reason::new("adapters_not_counted", more).fact("adapters", adapters)),
     ];
     let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
+    reasons.extend(on_other_machines(request));
     reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
     reasons.extend(repacked_by_cpu(calculator, cost));
@@ -116,6 +117,17 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
         reasons.push(Reason::new("context_rounded", text).fact("tokens", context));
     }
     reasons
+}
+
+/// Devices of `--rpc`, to which the engine gives layers by memory that is known to it alone.
+fn on_other_machines(request: &PlanRequest<'_>) -> Option<Reason> {
+    let servers = &request.wish.rpc_servers;
+    let text = format!(
+        "--rpc gives a part of the model to {}, whose memory is not known here: the plan has all of it on the cards of this \
+        machine, and the servers' own need is unknown; -dev and -ts say what stays here",
+        servers.join(", ")
+    );
+    (!servers.is_empty()).then(|| Reason::new("rpc_not_counted", text))
 }
 
 /// What llama-server's own `--fit` may reduce where the plan does not fit.

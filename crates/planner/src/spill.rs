@@ -30,6 +30,7 @@ fn head(card: &Card, planned: &CardPlan) -> Option<(u64, Bytes)> {
     let size = Bytes::new(cache.size());
     let others = planned.peak.saturating_sub(size) + DRIVER.min(Bytes::new(card.total.get() / PART));
     let room = card.free.saturating_sub(others);
-    let head = CacheHead::within(cache, GRANULE, room.get()).filter(|_| card.kind == CardKind::Cuda)?;
+    let head = CacheHead::within(cache, GRANULE, room.get())
+        .filter(|_| card.kind == CardKind::Cuda && !card.shares_host)?;
     Some((head.positions(), size.saturating_sub(Bytes::new(head.on_card()))))
 }

@@ -51,6 +51,7 @@ fn host() -> Card {
         free: Bytes::gib(8),
         compute_capability: None,
         legacy_pool: false,
+        shares_host: false,
         counting: Counting::Driver,
     }
 }

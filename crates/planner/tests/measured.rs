@@ -72,6 +72,7 @@ fn h200() -> Card {
         free: Bytes::mib(143_000),
         compute_capability: Some((9, 0)),
         legacy_pool: false,
+        shares_host: false,
         counting: Counting::Driver,
     }
 }

@@ -54,6 +54,7 @@ impl HostMemory {
             free: self.available,
             compute_capability: None,
             legacy_pool: false,
+            shares_host: false,
             counting: Counting::Driver,
         }
     }

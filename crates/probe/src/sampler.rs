@@ -212,6 +212,7 @@ mod tests {
             free: Bytes::gib(20),
             compute_capability: Some((8, 9)),
             legacy_pool: false,
+            shares_host: false,
             counting: Counting::Driver,
         }];
         let answer = serde_json::to_string(&machine).unwrap();

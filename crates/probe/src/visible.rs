@@ -47,6 +47,7 @@ mod tests {
             free: Bytes::gib(1),
             compute_capability: None,
             legacy_pool: false,
+            shares_host: false,
             counting: Counting::Driver,
         });
         keep_visible(cards.to_vec(), value).iter().map(|card| card.id.to_string()).collect()

@@ -64,6 +64,7 @@ struct Closing {
 ///     free: Bytes::gib(140),
 ///     compute_capability: Some((9, 0)),
 ///     legacy_pool: false,
+///     shares_host: false,
 ///     counting: Counting::Driver,
 /// };
 /// let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };

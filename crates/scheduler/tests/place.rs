@@ -31,6 +31,7 @@ fn limit(name: &str, gib: u64) -> CardLimit {
         free: Bytes::gib(gib),
         compute_capability: None,
         legacy_pool: false,
+        shares_host: false,
         counting: Counting::Driver,
     };
     CardLimit { card, budget: None, reserve: Bytes::ZERO }

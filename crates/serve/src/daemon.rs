@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Card, counted};
+use plimsoll_base::{Card, CardKind, counted};
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
 use plimsoll_hub::Address;
 use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
@@ -117,7 +117,11 @@ impl ConfigCheck {
         config.warn();
         route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
-        let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        let mut machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        // Host memory that is described is that of the machine which is planned for.
+        if setup.serve.cards.iter().any(|card| card.kind == CardKind::Host) {
+            machine.host = None;
+        }
         // Cards of the command line may be those of another machine; those of the file will be served from.
         match setup.serve.cards.is_empty() {
             true => cards::warn_of_absent(&serve.cards, &machine),

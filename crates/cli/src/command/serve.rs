@@ -129,6 +129,9 @@ impl Arguments {
 
     fn settings(self) -> ServeSettings {
         let LogWish { level, format, .. } = self.log();
+        for doubt in self.cards.iter().flat_map(|spec| &spec.doubts) {
+            tracing::warn!("{doubt}");
+        }
         ServeSettings {
             listen: self.listen,
             open: self.open,

@@ -3,7 +3,7 @@
 
 use super::{Options, Setting};
 use crate::failure::FlagError;
-use crate::given::GivenFlag;
+use crate::given::{GivenFlag, is_of_fork};
 use crate::program::ProgramKind;
 use crate::table::{FlagArity, KnownFlag};
 use crate::value::FlagValue;
@@ -57,11 +57,34 @@ fn gone(setting: &Setting) -> Option<Warning> {
     Some(Warning::new(setting.origin.clone(), what).hint(instead))
 }
 
+/// A cache of a fork's own type.
+fn fork_cache(setting: &Setting) -> Option<Warning> {
+    const CACHES: [&str; 4] =
+        ["--cache-type-k", "--cache-type-v", "--cache-type-k-draft", "--cache-type-v-draft"];
+    let FlagValue::Text(name) = &setting.value else { return None };
+    let of_fork = CACHES.iter().any(|flag| setting.flag.names.contains(flag)) && is_of_fork(name);
+    of_fork.then(|| {
+        let what = format!(
+            "the size of the cache type {name} of a fork is unknown; the plan counts f16, which is the most that it takes"
+        );
+        let hint = "set the model's `memory`, or ask the engine with `plimsoll plan --exact=ENGINE`";
+        Warning::new(setting.origin.clone(), what).hint(hint)
+    })
+}
+
 /// A flag that changes a model's memory in a way that no formula follows.
 fn uncounted(setting: &Setting) -> Option<Warning> {
+    if let Some(warning) = fork_cache(setting) {
+        return Some(warning);
+    }
     let hint = match setting.flag.name() {
         "--moe-cache-mib" => "set the model's `memory`, with this cache in it",
         "--kv-unified-per-slot" => "give `--ctx-size` as well",
+        "--fit-margin"
+        | "--merge-qkv"
+        | "--merge-up-gate-experts"
+        | "--k-cache-hadamard"
+        | "--v-cache-hadamard" => "set the model's `memory` where a measured figure differs",
         _ => return None,
     };
     let what = format!("the formulas of a plan do not count {}", setting.flag.name());

@@ -59,6 +59,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--split-mode", |wish, given| put(&mut wish.split_mode, given.split_mode())),
     ("--tensor-split", |wish, given| put(&mut wish.tensor_split, given.proportions())),
     ("--main-gpu", |wish, given| put(&mut wish.main_gpu, given.natural().map(Some))),
+    ("--rpc", |wish, given| put(&mut wish.rpc_servers, given.fields())),
     ("--fit", |wish, given| put(&mut wish.fit, given.truth())),
     ("--fit-ctx", |wish, given| put(&mut wish.fit_context, given.natural())),
     ("--op-offload", |wish, given| put(&mut wish.op_offload, Ok(given.on()))),

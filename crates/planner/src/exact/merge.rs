@@ -85,6 +85,7 @@ impl EngineSizes<'_> {
                 self.grow(terms, number, card);
             }
         }
+        cost.pool_host(request.cards);
         Ok(cost)
     }
 

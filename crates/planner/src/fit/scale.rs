@@ -11,8 +11,8 @@ use crate::{CELLS, PlanRequest, Reserve};
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
 const TILE: u64 = 128;
-/// Largest micro-batch that is tried; larger ones are not faster.
-const LARGEST_MICRO_BATCH: u64 = 8192;
+/// Largest micro-batch that is tried, unless a larger one was asked for: beyond it prompts are not processed faster.
+const LARGEST_MICRO_BATCH: u64 = 2048;
 
 /// Numeric scale of a dimension, in steps of `unit`; more steps are better, and need more memory.
 pub(crate) struct FitScale {
@@ -61,7 +61,8 @@ impl FitScale {
             }
             Dimension::MicroBatch => {
                 // The engine cuts a micro-batch to the context.
-                let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
+                let most = LARGEST_MICRO_BATCH.max(reserve.micro_batch);
+                let most = most.min(reserve.context).div_ceil(TILE).max(1);
                 let end = "a larger micro-batch would not be faster, or would be longer than the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }

@@ -126,6 +126,7 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
             Some((u32::try_from(capability.major).ok()?, u32::try_from(capability.minor).ok()?))
         }),
         legacy_pool: unified && unified::is_tegra(),
+        shares_host: unified,
         counting: Counting::Driver,
     };
     Ok((card, unified))

@@ -63,6 +63,7 @@ mod tests {
             free: Bytes::gib(8),
             compute_capability: None,
             legacy_pool: false,
+            shares_host: false,
             counting: Counts::Driver,
         };
         let less = Card { free: Bytes::gib(4), ..card.clone() };

@@ -44,8 +44,11 @@ pub(super) fn never(
     // Clients retry on `no_room` and give up on `never_fits`.
     let code = if crowded_out { "no_room" } else { "never_fits" };
     let reason = Reason::new(code, text).fact("model", name);
+    // The most cards first: a line has room for one cause, and a part of them tells less than all.
+    let mut sets: Vec<_> = asked.iter().collect();
+    sets.order_by_key(|(set, _)| Reverse(set.len()));
     let mut reason =
-        reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
+        reason.because_all(sets.into_iter().take(SPELT_OUT).map(|(set, placement)| match placement {
             Ok(placement) => too_little(ledger, tenants, placement, crowded_out),
             Err(reason) => reason.clone().fact("cards", names(ledger, set)),
         }));
@@ -183,9 +186,15 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
         return on_cards.remove(0);
     }
     let total = placement.total();
-    Reason::new("on_cards", format!("on {} cards together the model takes {total}", shares.len()))
-        .fact("need", total)
-        .because_all(on_cards)
+    let each: Vec<String> = shares
+        .iter()
+        .map(|(account, bytes)| {
+            let room = if crowded_out { beside_pinned(account, tenants) } else { account.limit() };
+            format!("{bytes} of {room} available on {}", account.card().name)
+        })
+        .collect();
+    let text = format!("on {} cards together the model takes {total}: {}", shares.len(), each.join(", "));
+    Reason::new("on_cards", text).fact("need", total).because_all(on_cards)
 }
 
 /// Memory of a card for models that are not pinned.

@@ -30,6 +30,7 @@ pub(crate) fn card(index: usize, total: Bytes) -> CardLimit {
         free: total,
         compute_capability: None,
         legacy_pool: false,
+        shares_host: false,
         counting: Counting::Driver,
     };
     CardLimit { card, budget: None, reserve: Bytes::ZERO }

@@ -12,11 +12,12 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
     assert_eq!(
         never.reason.to_string(),
         "m would not fit on the cards that it may use even if those cards were empty\n  \
-         a has 10240 MiB available, but the model needs 30720 MiB\n  \
-         b has 10240 MiB available, but the model needs 30720 MiB\n  \
-         on 2 cards together the model takes 30720 MiB\n    \
+         on 2 cards together the model takes 30720 MiB: 15360 MiB of 10240 MiB available on a, 15360 MiB of 10240 MiB \
+         available on b\n    \
          a has 10240 MiB available, but the model needs 15360 MiB\n    \
-         b has 10240 MiB available, but the model needs 15360 MiB"
+         b has 10240 MiB available, but the model needs 15360 MiB\n  \
+         a has 10240 MiB available, but the model needs 30720 MiB\n  \
+         b has 10240 MiB available, but the model needs 30720 MiB"
     );
 }
 

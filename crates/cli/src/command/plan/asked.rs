@@ -92,7 +92,7 @@ impl Room {
     pub(super) fn doubts(&self, options: &Options) -> Vec<Reason> {
         let flags = options.remarks();
         let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
-        flags.chain(self.doubts.iter().cloned()).collect()
+        flags.chain(missing_adapters(options)).chain(self.doubts.iter().cloned()).collect()
     }
 
     /// Doubt about host memory, and whether the plan still fits.
@@ -113,6 +113,21 @@ impl Room {
         let need = if host.is_shared { peak + shared } else { peak };
         host.room.doubt(need, mapped(options))
     }
+}
+
+/// Adapters (LoRA) that are not on this machine, by their paths.
+fn missing_adapters(options: &Options) -> Vec<Reason> {
+    let wish = options.wish(ProgramKind::LlamaServer);
+    let adapters = wish.map(|wish| wish.adapters).unwrap_or_default();
+    let missing = adapters.into_iter().filter(|path| !std::path::Path::new(path).exists());
+    let said = |path: String| {
+        let text = format!(
+            "the adapter {path} is not on this machine, so neither its size nor its need is known; where it is missing, \
+            llama-server does not start"
+        );
+        Reason::new("adapter_missing", text).fact("path", path)
+    };
+    missing.map(said).collect()
 }
 
 /// True where the weights are pages of the file, which the kernel may drop.

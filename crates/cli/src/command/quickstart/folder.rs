@@ -137,6 +137,7 @@ fn card(total: Bytes) -> Card {
         free: total,
         compute_capability: None,
         legacy_pool: false,
+        shares_host: false,
         counting: Counting::Driver,
     }
 }

@@ -122,6 +122,7 @@ impl Desk {
             free: Bytes::gib(4),
             compute_capability: None,
             legacy_pool: false,
+            shares_host: false,
             counting: Counting::Driver,
         };
         let limit = CardLimit { card, budget: None, reserve: Bytes::ZERO };

@@ -275,7 +275,9 @@ impl MemoryModel for PlannedModel {
     fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
         // How far the formulas may be off is no fault of a configuration.
         let is_of_flags = |doubt: &Reason| {
-            matches!(doubt.code, "attention_on_host" | "flash_attention_off" | "context_beyond_training")
+            let codes =
+                ["attention_on_host", "flash_attention_off", "context_beyond_training", "rpc_not_counted"];
+            codes.contains(&doubt.code)
         };
         let plan = self.plan(&computing(cards));
         plan.map(|plan| plan.warnings.into_iter().filter(is_of_flags).collect()).unwrap_or_default()

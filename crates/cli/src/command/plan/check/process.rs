@@ -180,6 +180,8 @@ impl Started {
         let machine = plimsoll_probe::look();
         let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
+            // What is measured of a card is of the card alone.
+            card.shares_host = false;
             let own = held(card, reading, family).unwrap_or_default();
             // The process holds its memory already; without this it would not fit beside itself.
             card.free = (card.free + own).min(card.total);
