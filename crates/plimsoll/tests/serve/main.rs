@@ -9,6 +9,7 @@ mod downloads;
 mod engines;
 mod exposed;
 mod faults;
+mod floods;
 mod formats;
 mod four;
 mod freeing;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use plimsoll_base::Bytes as Size;
 use plimsoll_scheduler::ClientId;
 use tokio::time::{Instant, timeout_at};
 
@@ -23,6 +24,9 @@ use super::limits::Limits;
 use super::model_key::ModelKeySearch;
 use super::problem::HttpProblem;
 use super::rope::Rope;
+
+/// The longest order: a thousand names of a kibibyte.
+const LONGEST_ORDER: Size = Size::mib(1);
 
 /// The body of a client's request, unread.
 #[derive(Debug)]
@@ -84,6 +88,18 @@ pub(crate) async fn receive(
         }
     }
     Ok(reader.finish())
+}
+
+/// Reads the body of an order to this server itself, as one piece.
+pub(crate) async fn receive_order(
+    body: ClientBody,
+    budget: &BodyBudget,
+    limits: &Limits,
+) -> Result<Vec<u8>, HttpProblem> {
+    // Read as a tree, a byte may become thirty.
+    let limits = Limits { body: limits.body.min(LONGEST_ORDER), ..limits.clone() };
+    let received = receive(body, budget, &limits).await?;
+    Ok(received.rope.copy(0..received.rope.len()))
 }
 
 struct BodyReader<'a> {

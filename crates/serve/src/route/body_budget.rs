@@ -68,8 +68,11 @@ pub(crate) struct BodyShare {
 impl Drop for BodyShare {
     fn drop(&mut self) {
         self.count(0);
-        let totals = &self.budget.0;
-        totals.all.borrow_mut().retain(|other| other.as_ptr() != Rc::as_ptr(&self.body));
+        let mut all = self.budget.0.all.borrow_mut();
+        // One of the latest, mostly.
+        if let Some(at) = all.iter().rposition(|other| other.as_ptr() == Rc::as_ptr(&self.body)) {
+            all.swap_remove(at);
+        }
     }
 }
 
@@ -242,8 +245,10 @@ impl BodyBudget {
         let pace = |body: &HeldBody| (body.state.get() == BodyState::Arriving).then(|| body.pace(now));
         let slowest = bodies
             .filter(|body| !body.is_dropped.get() && may_go(body) && of(body.client, held_by(body)))
-            // Of equally slow ones the largest frees most.
-            .min_by_key(|body| (u64::MAX - held_by(body), pace(body), u64::MAX - body.counted.get()));
+            // Of equally slow ones the largest frees most, and of equally large ones the oldest has waited for nothing longest.
+            .min_by_key(|body| {
+                (u64::MAX - held_by(body), pace(body), u64::MAX - body.counted.get(), body.began)
+            });
         let Some(slowest) = slowest else { return false };
         slowest.is_dropped.set(true);
         // Counted at once, because its memory comes back only when its task runs.

@@ -178,7 +178,7 @@ impl ClientConnection {
             // Read in every round, because the scheduler may shorten it while the answer is under way.
             let limit = self.stall_limit.borrow().0.get();
             let limit = match (place.is_leaving(), place.is_settled()) {
-                (true, _) if place.idle_since.get().is_some() => return,
+                (true, _) if place.is_cut() || place.idle_since.get().is_some() => return,
                 (true, false) => Duration::ZERO,
                 (true, true) => limit.min(STALL_OF_LEAVING),
                 (false, _) => limit,

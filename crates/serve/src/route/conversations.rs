@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::auth::KeyNumber;
-use super::body::{ClientBody, receive};
+use super::body::{ClientBody, receive_order};
 use super::body_budget::{BodyState, HeldBody};
 use super::engine_page;
 use super::model_service::ModelService;
@@ -125,9 +125,8 @@ impl<H: ModelService> HttpServer<H> {
         head: Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let asked: Value =
-            serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
+        let asked = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        let asked: Value = serde_json::from_slice(&asked).unwrap_or_default();
         let ids = asked["conversation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut by_model: Vec<(ModelId, Vec<&str>)> = Vec::new();
         for id in ids.take(latest::MOST) {
@@ -148,7 +147,8 @@ impl<H: ModelService> HttpServer<H> {
             let Some(upstream) = self.service.upstream(model) else { continue };
             let answer = engine_page::ask(&upstream, Method::POST, "/v1/streams/lookup", question).await;
             let answer: Option<Value> = answer.and_then(|page| serde_json::from_slice(&page.body).ok());
-            found.extend(answer.as_ref().and_then(Value::as_array).into_iter().flatten().cloned());
+            let streams = answer.as_ref().and_then(Value::as_array).into_iter().flatten();
+            found.extend(streams.take(latest::MOST - found.len()).cloned());
         }
         Ok(reply::json(&Value::Array(found)))
     }

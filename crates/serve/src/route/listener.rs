@@ -233,6 +233,7 @@ pub(super) async fn serve_connection<H, I, S, B>(
             // How it ended is known to both sides.
             _ = tunnel.join(parts.io.into_inner(), parts.read_buf) => {}
             () = server.ended() => {}
+            () = client.held().place.is_wanted() => {}
         }
     }
 }

@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::api::{self, Own};
-use super::body::ClientBody;
-use super::body::receive;
+use super::body::{ClientBody, receive_order};
 use super::download_order::DownloadOrder;
 use super::engine_metrics::EngineMetrics;
 use super::engine_page;
@@ -138,9 +137,8 @@ impl<H: ModelService> HttpServer<H> {
 
     /// Begins a download, as `POST /models` of llama-server's router does.
     async fn download(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let order: Value =
-            serde_json::from_slice(&received.rope.copy(0..received.rope.len())).unwrap_or_default();
+        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        let order: Value = serde_json::from_slice(&order).unwrap_or_default();
         let order = DownloadOrder::read(&order, !self.is_operator(head))?;
         self.permitted_name(head, &order.name)?;
         let memory = self.service.download(&order).await?;

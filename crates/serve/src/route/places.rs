@@ -7,6 +7,9 @@
 //! idle one is closed or, if none is idle, one is closed after its present answer. So whoever is let in is served, however
 //! many others come. Newcomers take half of the places at most and displace each other alone. They have an eighth beyond
 //! the places of others, because a key shows only in a request.
+//!
+//! DECISION: some answers have no end. Where more than an eighth of the places wait for the end of one, the first of them
+//! is cut off.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -36,6 +39,8 @@ pub(crate) struct Place {
     was_answered: Cell<bool>,
     /// Another client needs it. It counts no more, and is closed after its present answer.
     is_leaving: Cell<bool>,
+    /// It is closed at once.
+    is_cut: Cell<bool>,
     /// Whoever closes it looks again.
     pub(super) changed: Notify,
 }
@@ -49,6 +54,7 @@ impl Place {
             idle_since: Cell::new(Some(Instant::now())),
             was_answered: Cell::default(),
             is_leaving: Cell::default(),
+            is_cut: Cell::default(),
             changed: Notify::new(),
         })
     }
@@ -68,6 +74,10 @@ impl Place {
 
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.get()
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.get()
     }
 
     /// The place of a client whose key is not valid is a newcomer's.
@@ -94,6 +104,11 @@ impl Place {
         while !self.is_leaving.get() {
             self.changed.notified().await;
         }
+    }
+
+    fn cut(&self) {
+        self.is_cut.set(true);
+        self.changed.notify_one();
     }
 
     fn leave(&self) {
@@ -134,7 +149,8 @@ impl HeldPlace {
     pub(super) fn settle(&self, client: ClientId, make_room: impl FnOnce() -> bool) -> bool {
         let place = &self.place;
         if !place.is_settled.get() {
-            let is_full = self.places.count(Place::is_settled) >= self.places.most;
+            let places = &self.places;
+            let is_full = places.len() > places.most && places.count(Place::is_settled) >= places.most;
             if is_full && !self.places.make_room_for(client) && !make_room() {
                 return false;
             }
@@ -154,7 +170,7 @@ impl Places {
     /// Takes a place for a newcomer.
     pub(super) fn enter(self: &Rc<Self>, client: ClientId) -> HeldPlace {
         let is_newcomer = |place: &Place| !place.is_settled.get();
-        while self.count(is_newcomer) >= self.for_newcomers() && self.free_of_largest(is_newcomer) {}
+        while self.is_full_of_newcomers() && self.free_of_largest(is_newcomer) {}
         let place = Place::new(client);
         self.all.borrow_mut().push(Rc::clone(&place));
         HeldPlace { places: Rc::clone(self), place }
@@ -175,9 +191,13 @@ impl Places {
         &self.left
     }
 
-    fn for_newcomers(&self) -> usize {
-        let free = self.most.saturating_sub(self.count(Place::is_settled));
-        free.max(self.most / 8).min(self.most / 2).max(1)
+    fn is_full_of_newcomers(&self) -> bool {
+        let least = (self.most / 8).max(1);
+        // Nothing is counted while there are few.
+        self.len() >= least && {
+            let free = self.most.saturating_sub(self.count(Place::is_settled));
+            self.count(|place| !place.is_settled.get()) >= free.min(self.most / 2).max(least)
+        }
     }
 
     fn count(&self, of: impl Fn(&Place) -> bool) -> usize {
@@ -217,7 +237,14 @@ impl Places {
         let idle =
             places().filter_map(|place| Some((!place.was_answered.get(), place.idle_since.get()?, place)));
         let longest = idle.min_by_key(|(is_new, since, _)| (*is_new, *since)).map(|(.., place)| place);
-        longest.or_else(|| places().next()).inspect(|place| place.leave()).is_some()
+        let freed = longest.or_else(|| places().next()).inspect(|place| place.leave()).is_some();
+        let mut unended = all.iter().filter(|place| {
+            place.is_leaving.get() && !place.is_cut.get() && place.idle_since.get().is_none()
+        });
+        if unended.clone().count() > (self.most / 8).max(1) {
+            unended.next().into_iter().for_each(|place| place.cut());
+        }
+        freed
     }
 }
 
@@ -262,6 +289,8 @@ mod tests {
         let of_b: Vec<HeldPlace> = (0..64).filter_map(|_| settled(&places, B)).collect();
         assert_eq!(of_b.len(), 32, "half each");
         assert_eq!(of_a.iter().filter(|held| held.place.is_leaving()).count(), 32);
+        // Answers without an end are cut off, all but an eighth.
+        assert_eq!(of_a.iter().filter(|held| held.place.is_cut()).count(), 24);
         // An idle one of its own makes room.
         of_b[3].place.end();
         assert!(settled(&places, B).is_some() && of_b[3].place.is_leaving());

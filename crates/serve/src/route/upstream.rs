@@ -29,8 +29,6 @@ const MOST_IDLE: usize = 64;
 /// Largest amount that may wait to be written, and of one read. A prompt sent in one write takes a fifth less
 /// CPU time than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
-/// The most that one read of an event stream takes. Events are small, and hyper's buffer is at most twice that.
-const EVENTS_READ: usize = 32 * 1024;
 
 /// Time without an answer after which idle connections make way for a new one, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
@@ -312,7 +310,7 @@ impl Wire {
         })
         .await?;
         self.is_consumed = !has_body || (takes_body && answer.status().is_success());
-        self.state.answered(if is_event_stream(answer.headers()) { EVENTS_READ } else { 0 });
+        self.state.answered(is_event_stream(answer.headers()));
         Ok(answer)
     }
 }

@@ -17,18 +17,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::small_write::joined;
 
+/// The most that one read of an answer takes. hyper's buffer is at most twice that, and a client that reads nothing leaves
+/// both unread, so this bounds what a thousand of them hold.
+const ANSWER_READ: usize = 64 * 1024;
+/// The same of an event stream. Events are small.
+const EVENTS_READ: usize = 32 * 1024;
 /// The most bytes before an answer that does not begin with its status: four thousand interim responses.
 const MOST_INTERIM: usize = 128 * 1024;
 /// The most of one read of them.
 const INTERIM_READ: usize = 16 * 1024;
 
 /// The state of one connection, shared by its owner, its stream and the body that is sent on it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct WireState(Rc<StateCells>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct StateCells {
-    /// The most bytes of one read. Zero is no limit.
+    /// The most bytes of one read.
     read_limit: Cell<usize>,
     /// How much may still be read before the answer; `None` once it is there.
     interim_left: Cell<Option<usize>>,
@@ -38,18 +43,29 @@ struct StateCells {
     is_blocked: Cell<bool>,
 }
 
+impl Default for WireState {
+    fn default() -> Self {
+        Self(Rc::new(StateCells {
+            read_limit: Cell::new(ANSWER_READ),
+            interim_left: Cell::default(),
+            has_unsent_body: Cell::default(),
+            is_blocked: Cell::default(),
+        }))
+    }
+}
+
 impl WireState {
     pub(super) fn begin(&self, has_body: bool) {
         // The answer before may have been an event stream.
-        self.0.read_limit.set(0);
+        self.0.read_limit.set(ANSWER_READ);
         self.0.interim_left.set(Some(MOST_INTERIM));
         self.0.has_unsent_body.set(has_body);
     }
 
-    /// The answer is there; of its body, one read takes so many bytes at most.
-    pub(super) fn answered(&self, read_limit: usize) {
+    /// The answer is there.
+    pub(super) fn answered(&self, is_event_stream: bool) {
         self.0.interim_left.set(None);
-        self.0.read_limit.set(read_limit);
+        self.0.read_limit.set(if is_event_stream { EVENTS_READ } else { ANSWER_READ });
     }
 
     /// The last piece of the request's body was taken.
@@ -89,7 +105,7 @@ impl LimitedStream {
         buffer: &mut ReadBuf<'_>,
         most: usize,
     ) -> Poll<io::Result<()>> {
-        if most == 0 || buffer.remaining() <= most {
+        if buffer.remaining() <= most {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));

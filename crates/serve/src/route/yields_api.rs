@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::{ClientBody, receive};
+use super::body::{ClientBody, receive_order};
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
 use super::query;
@@ -65,8 +65,8 @@ impl<H: ModelService> HttpServer<H> {
         head: &Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let rope = receive(body, &self.bodies, &self.settings.limits).await?;
-        let order: YieldOrder = serde_json::from_slice(&rope.rope.copy(0..rope.rope.len()))
+        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        let order: YieldOrder = serde_json::from_slice(&order)
             .map_err(|error| bad(format!("the body is not a valid yield request: {error}")))?;
         let size = order
             .size()

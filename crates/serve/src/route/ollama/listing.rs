@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{StoreEndpoint, request};
 use crate::route::HttpProblem;
-use crate::route::body::{ClientBody, receive};
+use crate::route::body::{ClientBody, receive_order};
 use crate::route::listing::ModelListing;
 use crate::route::model_profile::ModelProfile;
 use crate::route::model_service::ModelService;
@@ -52,8 +52,8 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     async fn model_in(&self, head: &Parts, body: ClientBody) -> Result<ModelListing, HttpProblem> {
-        let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let (name, _) = request::model_of(&received.rope.copy(0..received.rope.len()))?;
+        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        let (name, _) = request::model_of(&order)?;
         let model = self.permitted(head, self.ollama_model(head, &name)?)?;
         Ok(self.service.listing(model))
     }

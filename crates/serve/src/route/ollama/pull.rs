@@ -15,7 +15,7 @@ use super::listing::{JSON, LINES};
 use super::progress::PullStream;
 use super::{LATEST, request};
 use crate::route::HttpProblem;
-use crate::route::body::{ClientBody, receive};
+use crate::route::body::{ClientBody, receive_order};
 use crate::route::download_order::DownloadOrder;
 use crate::route::model_service::ModelService;
 use crate::route::reply::{self, Reply, ReplyBody};
@@ -33,8 +33,8 @@ pub(super) fn on_hub(name: &str) -> &str {
 impl<H: ModelService> HttpServer<H> {
     /// Downloads a model, or succeeds at once with one that is served already.
     pub(super) async fn pull(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let (name, streams) = request::model_of(&received.rope.copy(0..received.rope.len()))?;
+        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        let (name, streams) = request::model_of(&order)?;
         let known = self.ollama_model(head, &name).and_then(|model| self.permitted(head, model));
         let mut stream = match known {
             Ok(_) => PullStream::of_served(),
@@ -74,8 +74,8 @@ impl<H: ModelService> HttpServer<H> {
 
     /// Removes a downloaded model, or cancels its download.
     pub(super) async fn delete(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let (name, _) = request::model_of(&received.rope.copy(0..received.rope.len()))?;
+        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        let (name, _) = request::model_of(&order)?;
         let name = match self.ollama_model(head, &name) {
             Ok(model) => self.service.listing(self.permitted(head, model)?).name,
             // It may still be downloaded.

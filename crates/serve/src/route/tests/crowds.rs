@@ -189,6 +189,20 @@ fn an_answer_that_nobody_reads_gives_its_model_back() {
 }
 
 #[test]
+fn an_order_to_the_server_itself_is_short() {
+    on_stage(|stage| async move {
+        let long = format!("{{\"conversation_ids\":[{}0]}}", "0,".repeat(600_000));
+        for path in ["/v1/streams/lookup", "/api/show", "/models"] {
+            let mut client = stage.client().await;
+            // The server may close before all is written.
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut client, post(path, &long).as_bytes()).await;
+            let answer = read_until(&mut client, "}").await;
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{path}: {answer}");
+        }
+    });
+}
+
+#[test]
 fn a_client_that_reads_slowly_keeps_its_answer() {
     on_stage(|stage| async move {
         stage.service.stall_limit.set(Duration::from_millis(1500));
