@@ -232,7 +232,7 @@ impl Daemon {
         let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
-        let listeners = route::bind(&listen(&serve), serve.open || !keys.is_empty()).await?;
+        let listeners = route::bind(&listen(&serve), serve.open || !keys.is_empty())?;
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let address = addresses.first().copied().unwrap_or(LISTEN);
         let sampler = sampler(&serve.cards)?;
@@ -253,7 +253,7 @@ impl Daemon {
         let fleet = FleetMember::of(&serve, address, settings.served())?.map(Rc::new);
         let peers = match fleet.as_ref().and_then(|fleet| fleet.peer_port()) {
             // Certificates or the fleet's key are asked for there, so it may be open to other machines.
-            Some(port) => route::bind(&[port], true).await?.pop(),
+            Some(port) => route::bind(&[port], true)?.pop(),
             None => None,
         };
         extensions.extend(fleet.iter().map(|fleet| Rc::clone(fleet) as Rc<dyn Extension>));

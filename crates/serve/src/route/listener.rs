@@ -22,7 +22,7 @@ use plimsoll_base::masked;
 use plimsoll_nostd::{code, heap};
 use plimsoll_probe::process::{MeasuredProcess, command_line};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
 
 use super::body_budget::BodyBudget;
@@ -35,6 +35,8 @@ use super::server::HttpServer;
 use super::stream::BrokenAnswer;
 use crate::task::spawn_local;
 
+/// Connections that wait to be taken. Beyond that the kernel drops requests for one, which clients repeat after a second.
+const BACKLOG: u32 = 1024;
 /// Pause after a failed accept. It fails if descriptors or memory are missing, and only waiting helps.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -80,13 +82,21 @@ pub(crate) fn permit(addresses: &[SocketAddr], exposed: bool) -> Result<(), List
 }
 
 /// Binds `addresses`. One beyond loopback requires `exposed`: API keys are set, or the user allowed it.
-pub(crate) async fn bind(addresses: &[SocketAddr], exposed: bool) -> Result<Vec<TcpListener>, Listen> {
+pub(crate) fn bind(addresses: &[SocketAddr], exposed: bool) -> Result<Vec<TcpListener>, Listen> {
     permit(addresses, exposed)?;
     let mut bound = Vec::with_capacity(addresses.len());
     for &address in addresses {
-        bound.push(TcpListener::bind(address).await.map_err(|error| Listen::Bind { address, error })?);
+        bound.push(listen(address).map_err(|error| Listen::Bind { address, error })?);
     }
     Ok(bound)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Or the address of a server that has just ended could not be had for a minute.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Takes the next connection of any listener; `next` is the listener that is asked first.

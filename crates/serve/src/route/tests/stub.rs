@@ -361,7 +361,7 @@ impl Stage {
             failures: RefCell::default(),
             ordered: RefCell::default(),
         });
-        let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).await.unwrap();
+        let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
         let address = listeners[0].local_addr().unwrap();
         let server = Rc::new(HttpServer::new(Rc::clone(&service), settings));
         let (running, stopped) = oneshot::channel::<()>();
