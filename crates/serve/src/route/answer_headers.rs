@@ -51,7 +51,7 @@ const INERT: [&[u8]; 2] = [b"application/json", b"text/event-stream"];
 /// Removes headers of an answer that do not go to the client.
 pub(crate) fn to_client(headers: &mut HeaderMap, from: &Upstream) {
     // Another host of the fleet has removed its engine's, and speaks for itself.
-    let is_ours = |name: &HeaderName| is_own(name) && !from.is_certified_host();
+    let is_ours = |name: &HeaderName| is_own(name) && !from.is_host();
     let is_removed = |name: &&HeaderName| {
         is_hop_by_hop(name) || OF_ORIGIN.contains(name) || name.as_str().starts_with(CORS) || is_ours(name)
     };
@@ -112,6 +112,7 @@ mod tests {
     use plimsoll_launch::EngineAddress;
 
     use super::*;
+    use crate::route::HOP;
 
     fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         lines
@@ -193,6 +194,10 @@ mod tests {
         ]);
         to_client(&mut engine, &upstream());
         assert_eq!(engine, HeaderMap::new());
+        let host = upstream().with_lines(vec![(HOP, HeaderValue::from_static("1"))]);
+        let mut answer = map(&[("plimsoll-host", "box-2"), ("set-cookie", "a=b")]);
+        to_client(&mut answer, &host);
+        assert_eq!(answer, map(&[("plimsoll-host", "box-2")]));
     }
 
     #[test]

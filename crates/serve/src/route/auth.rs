@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use plimsoll_config::{ConfiguredKey, KeySecret};
 use subtle::ConstantTimeEq;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use super::access_key::{AccessKey, KeyDigest, digest_of};
 use super::exposition::{Exposition, MetricKind};
 use super::headers::{X_API_KEY, text};
+use super::problem::HttpProblem;
 
 /// Time between two log lines about requests without a valid key: whoever guesses keys must not fill a disk.
 const APART: Duration = Duration::from_secs(10);
@@ -250,6 +252,15 @@ impl WrongKeys {
         page.family(name, MetricKind::Counter, "Requests refused because they had no valid API key");
         page.sample(name, &[], self.count.get());
     }
+}
+
+pub(super) fn wrong_key() -> HttpProblem {
+    let message = "the request contains no valid API key";
+    HttpProblem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+}
+
+pub(super) fn expired_key() -> HttpProblem {
+    HttpProblem::new(StatusCode::UNAUTHORIZED, "expired_api_key", "the API key of the request has expired")
 }
 
 /// The header line that holds the key.

@@ -6,7 +6,7 @@ use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 
 use super::api::RouteMatch;
-use super::auth::KeyCheck;
+use super::auth::{KeyCheck, expired_key, wrong_key};
 use super::connection::ClientConnection;
 use super::cors;
 use super::feed::Ending;
@@ -87,26 +87,10 @@ impl<H: ModelService> HttpServer<H> {
     }
 }
 
-pub(super) fn wrong_key() -> HttpProblem {
-    let message = "the request contains no valid API key";
-    HttpProblem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
-}
-
-fn expired_key() -> HttpProblem {
-    HttpProblem::new(StatusCode::UNAUTHORIZED, "expired_api_key", "the API key of the request has expired")
-}
-
 fn foreign_page() -> HttpProblem {
     let message = "a web page from another origin may not send this request";
     HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
         "to allow the page, name its origin with --allow-origin, or in `allow-origins` under [serve]"
             .to_owned(),
-    )))
-}
-
-pub(super) fn foreign_host() -> HttpProblem {
-    let message = "the Host header does not name this machine";
-    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
-        "use localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
     )))
 }

@@ -8,6 +8,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::headers::text;
 
 const LOCALHOST: &str = "localhost";
+/// Domain of the origins that engines have for their pages.
+const ENGINES: &str = ".engine.localhost";
 /// Header with which browsers report the origin of a request without `Origin`, for example of an image.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// How the answer will be used: `navigate` for what the user opens.
@@ -140,6 +142,15 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     own.is_some() && host_of(origin) == own
 }
 
+/// The name that stands for a model in the host of its origin, if the request is for one.
+pub(crate) fn engine_label(headers: &HeaderMap) -> Option<&str> {
+    let host = text(headers, &header::HOST)?;
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.');
+    let at = name.len().checked_sub(ENGINES.len())?;
+    let (label, domain) = name.split_at_checked(at)?;
+    domain.eq_ignore_ascii_case(ENGINES).then_some(label)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,5 +260,21 @@ mod tests {
         assert_eq!(granted(&these, "https://app.example").unwrap(), "https://app.example");
         assert_eq!(granted(&these, "https://evil.example"), None);
         assert_eq!(granted(&Origins::Own, "http://localhost:1"), None);
+    }
+
+    #[test]
+    fn a_host_below_the_domain_names_a_model_and_no_other_does() {
+        let read = |host: &'static str| {
+            let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
+            engine_label(&headers).map(str::to_owned)
+        };
+        assert_eq!(read("qwen3-4b.engine.localhost:8080").as_deref(), Some("qwen3-4b"));
+        assert_eq!(read("A.Engine.LocalHost.").as_deref(), Some("A"));
+        assert_eq!(read(".engine.localhost").as_deref(), Some(""));
+        for host in
+            ["engine.localhost:8080", "localhost", "a.engine.localhost.evil.example", "127.0.0.1:80", ""]
+        {
+            assert_eq!(read(host), None, "{host}");
+        }
     }
 }

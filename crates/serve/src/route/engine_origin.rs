@@ -6,30 +6,17 @@
 //! outlives its engine must not find the API there.
 
 use http::StatusCode;
-use http::header::{HOST, HeaderMap};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use plimsoll_scheduler::ModelId;
 
 use super::body::ClientBody;
-use super::headers::text;
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
 use super::reply::Reply;
 use super::server::HttpServer;
 
-const DOMAIN: &str = ".engine.localhost";
-
-/// The name that stands for a model in the host of its origin, if the request is for one.
-pub(crate) fn label(headers: &HeaderMap) -> Option<&str> {
-    let host = text(headers, &HOST)?;
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.');
-    let at = name.len().checked_sub(DOMAIN.len())?;
-    let (label, domain) = name.split_at_checked(at)?;
-    domain.eq_ignore_ascii_case(DOMAIN).then_some(label)
-}
-
-/// The same for a model's name: letters, digits and hyphens, as a host may have them.
+/// What stands for a model's name in the host of its origin: letters, digits and hyphens, as a host may have them.
 fn label_of(name: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     name.chars().map(plain).collect()
@@ -69,24 +56,10 @@ fn no_origin(text: &str) -> HttpProblem {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]
-    fn a_host_below_the_domain_names_a_model_and_no_other_does() {
-        let read = |host: &'static str| {
-            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-            label(&headers).map(str::to_owned)
-        };
-        assert_eq!(read("qwen3-4b.engine.localhost:8080").as_deref(), Some("qwen3-4b"));
-        assert_eq!(read("A.Engine.LocalHost.").as_deref(), Some("A"));
-        assert_eq!(read(".engine.localhost").as_deref(), Some(""));
-        for host in
-            ["engine.localhost:8080", "localhost", "a.engine.localhost.evil.example", "127.0.0.1:80", ""]
-        {
-            assert_eq!(read(host), None, "{host}");
-        }
+    fn a_name_of_a_model_is_one_of_a_host() {
         assert_eq!(label_of("user/Real:Q4_K"), "user-real-q4-k");
     }
 }

@@ -92,7 +92,7 @@ impl<H: ModelService> HttpServer<H> {
         let number: Option<&KeyNumber> = head.extensions.get();
         let Some(number) = number else { return Ok(None) };
         // Revoked since the request began.
-        self.settings.keys.get(*number).map(Some).ok_or_else(super::authorise::wrong_key)
+        self.settings.keys.get(*number).map(Some).ok_or_else(super::auth::wrong_key)
     }
 
     /// True if the key of the request may use the model.

@@ -13,18 +13,17 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
 use tokio::sync::watch;
 
 use super::api::{self, Action, Own, RouteMatch, RouteMissing};
 use super::auth::{ApiKeys, KeyCheck, WrongKeys};
-use super::authorise::foreign_host;
 use super::body::{ClientBody, Received, receive};
 use super::body_budget::BodyBudget;
 use super::connection::{ClientConnection, RequestGuard};
 use super::conversations::latest::{self, Conversations};
-use super::cors::Origins;
-use super::engine_origin;
+use super::cors::{self, Origins};
 use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
@@ -139,7 +138,7 @@ impl<H: ModelService> HttpServer<H> {
         }
         // Copied, because `head` is moved while the route still refers to them.
         let path = head.uri.path().to_owned();
-        let origin = engine_origin::label(&head.headers).map(str::to_owned);
+        let origin = cors::engine_label(&head.headers).map(str::to_owned);
         let found = match origin {
             Some(_) => RouteMatch { action: Action::Upstream, rest: "" },
             None => match api::find(&head.method, &path) {
@@ -449,6 +448,13 @@ fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) ->
             reply
         }
     }
+}
+
+fn foreign_host() -> HttpProblem {
+    let message = "the Host header does not name this machine";
+    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
+        "use localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
+    )))
 }
 
 fn no_tools() -> HttpProblem {

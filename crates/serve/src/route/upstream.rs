@@ -112,9 +112,10 @@ impl Upstream {
         }
     }
 
-    /// True for another host of the fleet, which shows its certificate.
-    pub(crate) fn is_certified_host(&self) -> bool {
-        self.host_of_fleet.is_some()
+    /// True for another host of the fleet: it shows its certificate, or gets the lines that only hosts with the fleet's key
+    /// take. No engine does either.
+    pub(crate) fn is_host(&self) -> bool {
+        self.host_of_fleet.is_some() || !self.lines.is_empty()
     }
 
     pub(crate) fn lines(&self) -> &[(HeaderName, HeaderValue)] {
