@@ -1,9 +1,11 @@
 //! Admission of a request: the right of its key, the web page that it comes from, and for how long both hold.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use http::request::Parts;
 use plimsoll_base::{Advice, Hint};
-use plimsoll_scheduler::ModelId;
+use plimsoll_scheduler::{ClientId, ModelId};
 
 use super::api::RouteMatch;
 use super::auth::{KeyCheck, expired_key, wrong_key};
@@ -18,6 +20,18 @@ use super::standing_access::{AccessTerms, Reach, StandingAccess};
 use super::websocket;
 
 impl<H: ModelService> HttpServer<H> {
+    /// Gives the place of a connection to the client whose request is let in; without a key, that of its address.
+    pub(super) fn let_in(
+        &self,
+        connection: &ClientConnection,
+        client: Option<ClientId>,
+    ) -> Result<(), HttpProblem> {
+        let held = connection.held();
+        let client = client.unwrap_or_else(|| held.place.stranger());
+        let drop_slow = || self.bodies.drop_slowest_of(client, self.settings.limits.body_time);
+        held.settle(client, drop_slow).then_some(()).ok_or_else(no_place)
+    }
+
     /// Checks the key of a request and the web page that it comes from, before anything is looked up for it.
     pub(super) fn authorise(
         &self,
@@ -93,4 +107,10 @@ fn foreign_page() -> HttpProblem {
         "to allow the page, name its origin with --allow-origin, or in `allow-origins` under [serve]"
             .to_owned(),
     )))
+}
+
+fn no_place() -> HttpProblem {
+    let message = "all connections are in use, and no client holds more of them than this one";
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message)
+        .retry_after(Duration::from_secs(1))
 }

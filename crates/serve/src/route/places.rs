@@ -14,17 +14,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
 
-use http::StatusCode;
 use plimsoll_scheduler::ClientId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-
-use super::connection::ClientConnection;
-use super::model_service::ModelService;
-use super::problem::HttpProblem;
-use super::server::HttpServer;
 
 /// What a client holds: a connection, or a conversation whose client has left.
 #[derive(Debug)]
@@ -246,26 +239,6 @@ impl Places {
         }
         freed
     }
-}
-
-impl<H: ModelService> HttpServer<H> {
-    /// Gives the place of a connection to the client whose request is let in; without a key, that of its address.
-    pub(super) fn let_in(
-        &self,
-        connection: &ClientConnection,
-        client: Option<ClientId>,
-    ) -> Result<(), HttpProblem> {
-        let held = connection.held();
-        let client = client.unwrap_or_else(|| held.place.stranger());
-        let drop_slow = || self.bodies.drop_slowest_of(client, self.settings.limits.body_time);
-        held.settle(client, drop_slow).then_some(()).ok_or_else(no_place)
-    }
-}
-
-fn no_place() -> HttpProblem {
-    let message = "all connections are in use, and no client holds more of them than this one";
-    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message)
-        .retry_after(Duration::from_secs(1))
 }
 
 #[cfg(test)]
