@@ -9,6 +9,7 @@ mod bytes;
 mod card;
 mod card_spec;
 mod card_table;
+mod company;
 mod counted;
 mod curve;
 mod demand;
@@ -25,6 +26,7 @@ pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
 pub use card_spec::{CardSpec, CardSpecError, unit_of};
 pub use card_table::kept_by_driver;
+pub use company::{Company, ModelGroup, RunningModel};
 pub use counted::counted;
 pub use curve::{Curve, Slots};
 pub use demand::{

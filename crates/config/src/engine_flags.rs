@@ -1,21 +1,51 @@
 //! llama-server flags found in a command that the user configured, from which the model's memory is planned.
 
 use plimsoll_flags::table::FlagClass;
-use plimsoll_flags::{FlagOrigin, FlagProblem, Options, ProgramKind, Warning};
+use plimsoll_flags::{FlagOrigin, FlagProblem, Options, ProgramKind, Warning, quoted};
 
+use crate::container::ContainerRun;
 use crate::failure::ConfigError;
 use crate::roster::Launch;
+
+impl Launch {
+    /// The same with the flags of its llama-server, unless that is on another machine. `at` is the place of a word.
+    pub(crate) fn with_options(
+        mut self,
+        model: &str,
+        at: &dyn Fn(&str) -> FlagOrigin,
+        told: (&mut Vec<Warning>, &mut Vec<ConfigError>),
+    ) -> Self {
+        let is_foreign = self.is_foreign();
+        if let Self::Command { argv, options, .. } = &mut self
+            && !is_foreign
+        {
+            *options = engine_flags(argv, model, at, told);
+        }
+        self
+    }
+}
 
 /// The flags of a command, for the memory plan, if its program is called like a llama-server. A program that
 /// only resembles one is not refused because of unknown flags, but a number is read alike by all: what is read of one in
 /// part is added to `found`. `at` is the place of a word.
-pub(crate) fn engine_flags(
+fn engine_flags(
     argv: &[String],
+    model: &str,
     at: &dyn Fn(&str) -> FlagOrigin,
-    warnings: &mut Vec<Warning>,
-    found: &mut Vec<ConfigError>,
+    told: (&mut Vec<Warning>, &mut Vec<ConfigError>),
 ) -> Option<Options> {
     let flags = &argv[llama_server_in(argv)? + 1..];
+    options_of(flags, ContainerRun::of(argv).as_ref(), model, at, told)
+}
+
+/// The same of the words behind the program; in a container, with the paths of the host.
+pub(crate) fn options_of(
+    flags: &[String],
+    container: Option<&ContainerRun>,
+    model: &str,
+    at: &dyn Fn(&str) -> FlagOrigin,
+    (warnings, found): (&mut Vec<Warning>, &mut Vec<ConfigError>),
+) -> Option<Options> {
     let (mut options, faults) =
         Options::known_in(flags, |flag| at(flags.get(flag).map_or("", String::as_str)));
     for error in faults {
@@ -29,7 +59,16 @@ pub(crate) fn engine_flags(
     options.retain(|setting| setting.flag.effect != FlagClass::Router);
     judge(&options, warnings);
     warnings.extend(options.remarks());
-    Some(options)
+    let Some(container) = container else { return Some(options) };
+    let (options, missing) = container.options(options);
+    let Some(path) = missing else { return Some(options) };
+    let model = quoted(model);
+    let text = format!(
+        "{} of `{model}` lies in its container's image or in a volume, so the memory need of `{model}` is unknown",
+        quoted(&path)
+    );
+    warnings.push(Warning::new(at(&path), text).hint("mount the folder of the file (`-v`), or set `memory`"));
+    None
 }
 
 /// Flag of a user's own command that a plan leaves out.
@@ -87,15 +126,18 @@ pub fn own_llama_server(argv: &[String]) -> Option<usize> {
     (is_wrapped && is_here).then_some(at)
 }
 
-/// The place of a llama-server in a command.
+/// The place of a llama-server in a command: the word behind which its flags begin.
 pub fn llama_server_in(argv: &[String]) -> Option<usize> {
+    if let Some(container) = ContainerRun::of(argv) {
+        return container.llama_server(argv);
+    }
     // The first match: wrappers such as taskset come before the program, model paths after it.
     argv.iter().position(|argument| is_llama_server(argument))
 }
 
 /// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c
 /// 0-7`.
-fn is_llama_server(argument: &str) -> bool {
+pub(crate) fn is_llama_server(argument: &str) -> bool {
     let name = argument.rsplit('/').next().unwrap_or(argument);
     name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")
 }

@@ -11,6 +11,7 @@ use plimsoll_flags::{Warning, quoted};
 
 use crate::engine_flags::own_llama_server;
 use crate::engine_kind::CommandKind;
+use crate::proxy_address::ProxyAddress;
 use crate::roster::{Configuration, ConfiguredModel, Launch};
 use crate::shell::is_of_a_shell;
 
@@ -33,9 +34,11 @@ impl Configuration {
 
 fn confined(entry: &mut ConfiguredModel) -> Option<Warning> {
     let name = quoted(&entry.name);
+    // Requests go where `proxy` says, so an engine that listens there is left there.
+    let is_asked_here = matches!(entry.launch.address(1), Ok(ProxyAddress::Port(_)));
     let Launch::Command { argv, .. } = &mut entry.launch else { return None };
     let warning = |text: String, hint: String| Some(Warning::new(entry.origin.0.clone(), text).hint(hint));
-    match own_llama_server(argv) {
+    match own_llama_server(argv).filter(|_| is_asked_here) {
         Some(at) => {
             let (place, host) = replaced(argv, at, &mut entry.env)?;
             let given = quoted(&host);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::Order;
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem, Warning};
 
-use super::roster::Configuration;
+use super::roster::{Configuration, RefusedModel};
 
 /// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,12 +26,6 @@ impl ConfigError {
 }
 
 impl ConfigError {
-    /// True if the fault is a flag of one model, so that the other models can be served.
-    pub(crate) fn is_of_a_flag(&self) -> bool {
-        // A new flag of an engine that is newer than the table looks the same as a mistyped one.
-        matches!(self.problem, ConfigProblem::ReadFlag(_) | ConfigProblem::FindKey { .. })
-    }
-
     /// True if the mistake lies in the words of one setting, whatever the others are.
     pub(crate) fn is_of_its_own_words(&self) -> bool {
         matches!(self.problem, ConfigProblem::ReadFlag(_) | ConfigProblem::SplitCommand { .. })
@@ -63,6 +57,14 @@ impl ConfigMistakes {
         let mut mistakes = Self { first: Box::new(first), others: found.collect(), rest: Box::new(rest) };
         mistakes.order();
         Err(mistakes)
+    }
+
+    /// The mistakes of a file, if there are any, and those of single models together.
+    pub fn of_all(of_file: Option<Self>, refused: &[RefusedModel]) -> Option<Self> {
+        let of_models = refused.iter().flat_map(RefusedModel::errors).cloned();
+        let of_file =
+            of_file.into_iter().flat_map(|mistakes| std::iter::once(*mistakes.first).chain(mistakes.others));
+        Self::none_in(Configuration::default(), of_file.chain(of_models).collect()).err()
     }
 
     /// Adds mistakes that only the machine knows, such as files that are missing; a line that is wrong already says no

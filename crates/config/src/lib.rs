@@ -8,12 +8,15 @@
 mod before_load;
 mod card_variables;
 mod command;
+mod compose;
+mod container;
 mod depth;
 mod duration;
 mod engine_flags;
 mod engine_kind;
 mod exposure;
 mod failure;
+mod filters;
 mod guard;
 mod key;
 mod listen;
@@ -24,10 +27,12 @@ mod parse;
 mod pattern;
 mod ports;
 mod preset;
+mod proxy_address;
 mod roster;
 mod serve_settings;
 mod serve_values;
 mod shell;
+mod yaml;
 
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
@@ -35,6 +40,7 @@ pub use duration::parse as parse_duration;
 pub use engine_flags::{LeftOutFlag, flags_left_out, llama_server_in, own_llama_server};
 pub use engine_kind::{CardPart, CommandKind, Freeing, SglangReserve};
 pub use failure::{ConfigError, ConfigMistakes, ConfigProblem};
+pub use filters::RequestFilters;
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use key::{ConfiguredKey, KeyRight, KeySecret};
 pub use listen::{listen_address, listen_addresses};
@@ -42,6 +48,7 @@ pub use log::{LogFormat, LogLevel};
 pub use native::{published_schema, schema};
 pub use parse::{LONGEST_CONFIGURATION, parse, parse_all, parse_each, word};
 pub use pattern::fits_pattern;
+pub use proxy_address::ProxyAddress;
 pub use roster::{
     CHECK, Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, RefusedModel,
 };

@@ -3,10 +3,11 @@
 //! Every key means the same as in llama-swap. A setting without effect in Plimsoll gets a warning with its
 //! line number.
 
+mod groups;
 mod macros;
+mod matrix;
 mod model;
 mod reader;
-mod tree;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +17,20 @@ use plimsoll_flags::table::distance_within;
 
 use self::macros::Macros;
 use self::reader::LlamaSwapReader;
-use self::tree::{Node, Pair, YamlTree};
+use super::compose;
 use super::failure::{ConfigError, ConfigProblem};
-use super::roster::{Configuration, ConfiguredModel};
+use super::roster::Configuration;
+use crate::yaml::{Node, Pair, YamlTree};
 
 /// Keys that are read; `macros` and `models` before the others.
-const READ: [&str; 10] = [
+const READ: [&str; 11] = [
     "macros",
     "models",
     "groups",
     "matrix",
     "routing",
     "hooks",
+    "selectors",
     "apiKeys",
     "healthCheckTimeout",
     "globalTTL",
@@ -37,12 +40,12 @@ const READ: [&str; 10] = [
 /// A key without effect here, the reason, and true if nothing behaves otherwise without it.
 type Unused = (&'static str, &'static str, bool);
 
-const WITHOUT_EFFECT: [Unused; 16] = [
+const WITHOUT_EFFECT: [Unused; 15] = [
     ("startPort", "the operating system assigns a port to each engine", true),
     ("logLevel", "choose what is logged with --log-level, or `log-level` under [serve]", true),
     ("logRequests", "choose what is logged with --log-level, or `log-level` under [serve]", true),
     ("logTimeFormat", "log lines begin with the time in UTC", true),
-    ("logToStdout", "the output of each model goes to a separate log file", true),
+    ("logToStdout", "the output of engines goes to `GET /logs`, and to `log-file` under [serve]", true),
     ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit", true),
     ("captureBuffer", "plimsoll does not record requests", true),
     ("store", "plimsoll does not record requests", true),
@@ -51,9 +54,12 @@ const WITHOUT_EFFECT: [Unused; 16] = [
     ("upstream", "remove it", true),
     ("sendLoadingState", "the progress of loading is shown in the model's status, not in answers", true),
     ("includeAliasesInList", "the model list shows aliases in each model's entry", true),
-    ("profiles", "give each model its own name", false),
-    ("selectors", "give each model its own name", false),
-    ("peers", "plimsoll forwards no requests to other machines", false),
+    ("profiles", "llama-swap starts with no profile, and no request here chooses one", true),
+    (
+        "peers",
+        "give each model of another server an entry, whose `proxy` is that server; hosts that run plimsoll share models as a fleet",
+        false,
+    ),
 ];
 
 /// Reads a file: what could be read of it, and the mistakes in the rest. An error is one that hides all others.
@@ -62,9 +68,11 @@ pub(super) fn parse(
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Configuration, Vec<ConfigError>), ConfigError> {
-    // Of `groups`, `matrix` and `profiles`, only `persistent` is used (such a model is never evicted),
-    // because Plimsoll decides by memory.
     let root = Node::parse(file, text)?;
+    // No file of llama-swap has services; newer Compose files may have models too.
+    if let Some(services) = root.get("services") {
+        return Ok(compose::parse(file, services, env));
+    }
     let mut reader = LlamaSwapReader::new(file, text);
     // The order is llama-swap's: comments out, environment in, macros last.
     let mut pairs = match root.tree {
@@ -76,7 +84,15 @@ pub(super) fn parse(
     };
     for pair in &mut pairs {
         model::strip_comments(pair);
-        macros::expand_environment(file, &mut pair.value, env, &mut reader.unexpanded);
+        match pair.key.as_str() {
+            // A model reads its own variables, and those of the macros that it uses: a missing one is its mistake alone.
+            "models" => {}
+            "macros" => macros::expand_environment(file, &mut pair.value, env, &mut Vec::new()),
+            key if READ.contains(&key) => {
+                macros::expand_environment(file, &mut pair.value, env, &mut reader.unexpanded);
+            }
+            _ => {}
+        }
     }
     // Keys are unique: the YAML reader refuses a second one.
     let find = |key| pairs.iter().find(|pair: &&Pair| pair.key == key).map(|pair| pair.value.clone());
@@ -86,25 +102,21 @@ pub(super) fn parse(
     if models.is_none() {
         reader.refuse_misspelt_models(&pairs)?;
     }
-    let mut global = Node {
-        tree: YamlTree::Map(
-            pairs.into_iter().filter(|pair| !matches!(pair.key.as_str(), "macros" | "models")).collect(),
-        ),
-        line: 1,
-    };
+    let rest = pairs.into_iter().filter(|pair| !matches!(pair.key.as_str(), "macros" | "models"));
+    let mut global = Node::map(rest.collect(), 1);
     macros.expand(file, &mut global, &mut reader.unexpanded);
     reader.warn_of_unread(&global, &READ, &WITHOUT_EFFECT);
     let defaults = reader.defaults(&global);
     let models = models.as_ref().map(|node| reader.pairs(node, "models")).transpose();
     for pair in reader.kept(models).unwrap_or_default() {
-        match reader.model(pair, &macros, &defaults) {
-            Some(Ok(entry)) => reader.roster.models.push(entry),
-            Some(Err(refused)) => reader.roster.refused.push(*refused),
-            None => {}
+        match reader.model(pair, (&macros, env), &defaults) {
+            Ok(entry) => reader.roster.models.push(entry),
+            Err(refused) => reader.roster.refused.push(*refused),
         }
     }
     // After the models, whose entries they change.
-    reader.groups(&global);
+    reader.routing(&global);
+    reader.selectors(&global);
     reader.preload(&global);
     Ok(reader.done())
 }
@@ -177,84 +189,4 @@ impl LlamaSwapReader<'_> {
         }
         Ok(key)
     }
-
-    /// Groups, by their old and their new place.
-    fn groups(&mut self, global: &Node) {
-        let routing = global.get("routing");
-        let settings = routing.and_then(|node| node.get("router")).and_then(|node| node.get("settings"));
-        if let Some(scheduler) = routing.and_then(|node| node.get("scheduler")) {
-            self.warn(
-                scheduler.line,
-                "`routing.scheduler` has no effect".to_owned(),
-                "requests wait in the order of their arrival",
-            );
-        }
-        // Newer releases have groups below `routing.router.settings`, older ones at the top level.
-        for parent in [Some(global), settings].into_iter().flatten() {
-            if let Some(matrix) = parent.get("matrix") {
-                let text = "`matrix` has no effect: models run together whenever they fit in memory";
-                self.warn(matrix.line, text.to_owned(), "use `pin` to keep a model loaded");
-            }
-            let groups = parent.get("groups").map(|node| self.pairs(node, "groups")).transpose();
-            for group in self.kept(groups).unwrap_or_default() {
-                self.group(group);
-            }
-        }
-    }
-
-    /// Warns of a name in `list` that is no model's.
-    fn warn_of_unknown(&mut self, line: u32, name: &str, list: &str) {
-        if self
-            .roster
-            .refused
-            .iter()
-            .any(|model| model.name == name || model.aliases.iter().any(|it| it == name))
-        {
-            return;
-        }
-        let near = nearest(name, self.roster.models.iter().map(|entry| entry.name.as_str()));
-        let remove = || format!("remove this name from {list}");
-        let hint = near.map_or_else(remove, |near| format!("did you mean `{}`?", quoted(near)));
-        self.warn(line, format!("`{}` is not a model", quoted(name)), &hint);
-    }
-
-    fn group(&mut self, group: &Pair) {
-        let persistent = self.kept(self.truth(&group.value, "persistent"));
-        for (member, line) in self.kept(self.texts(&group.value, "members")) {
-            let known = self.roster.models.iter_mut().find(|entry| answers_to(entry, &member));
-            match known {
-                // A model may be in several groups.
-                Some(entry) => entry.pinned |= persistent,
-                None => self.warn_of_unknown(line, &member, "the group"),
-            }
-        }
-        // Without swapping and eviction of others, a group says what holds here anyway.
-        let mut says_no = |key| group.value.get(key).is_some() && !self.kept(self.truth(&group.value, key));
-        let is_cosmetic = says_no("swap") & says_no("exclusive");
-        let name = quoted(&group.key);
-        let text = match persistent {
-            true => format!("the group `{name}` only pins its members, so that they stay loaded"),
-            false => format!("the group `{name}` has no effect"),
-        };
-        let hint = "models run together whenever they fit in memory, and idle models are evicted first";
-        self.note(group.line, text, hint, is_cosmetic);
-    }
-
-    fn preload(&mut self, global: &Node) {
-        let Some(startup) = global.get("hooks").and_then(|hooks| hooks.get("on_startup")) else {
-            return;
-        };
-        for (name, line) in self.kept(self.texts(startup, "preload")) {
-            let name = name.trim();
-            match self.roster.models.iter_mut().find(|entry| answers_to(entry, name)) {
-                Some(entry) => entry.preload = true,
-                None if name.is_empty() => {}
-                None => self.warn_of_unknown(line, name, "`preload`"),
-            }
-        }
-    }
-}
-
-fn answers_to(entry: &ConfiguredModel, name: &str) -> bool {
-    entry.name == name || entry.aliases.iter().any(|alias| alias == name)
 }

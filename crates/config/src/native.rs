@@ -4,6 +4,7 @@
 //! unknown key is an error that names its line.
 
 mod document;
+mod groups;
 mod lines;
 mod model;
 mod reader;
@@ -22,7 +23,7 @@ use self::model::{entry, words};
 use self::reader::ReadDocument;
 use super::failure::{ConfigError, ConfigProblem};
 use super::key::{ConfiguredKey, KeyRight, KeySecret};
-use super::roster::Configuration;
+use super::roster::{Configuration, ConfiguredModel};
 use super::serve_settings::ServeSettings;
 use super::serve_values::{cards, web_origin};
 
@@ -44,26 +45,47 @@ pub fn schema() -> String {
 /// Reads a file: what could be read of it, and the mistakes in the rest.
 pub(super) fn parse(file: &Arc<str>, text: &str) -> (Configuration, Vec<ConfigError>) {
     let lines = LineIndex { file, text };
-    let ReadDocument { document, mut mistakes, damaged } = ReadDocument::of(&lines);
+    let ReadDocument { mut document, mistakes: mut of_settings, is_torn } = ReadDocument::of(&lines);
+    let is_damaged = !of_settings.is_empty();
+    let mut mistakes = Vec::new();
     let serve = serve_settings(&lines, &document, &mut mistakes);
     let mut roster = Configuration { serve, ..Configuration::default() };
-    let mut models: Vec<_> = document.models.into_iter().collect();
+    let mut models: Vec<_> = std::mem::take(&mut document.models).into_iter().collect();
     // The map is sorted by name; users expect the list of models in the order of their file.
     models.order_by_key(|(name, _)| name.span().start);
     for (name, model) in models {
         let start = name.span().start;
         let origin = lines.origin(start);
-        let mut found = Vec::new();
-        let entry = entry(&lines, name.into_inner(), model, origin, &mut roster.warnings, &mut found);
-        // Without the setting that was left out, the others may seem wrong.
         let end = text.get(start..).and_then(|rest| rest.find("\n[")).map_or(text.len(), |end| start + end);
-        if damaged.iter().any(|at| (start..end).contains(at)) {
+        let (name, section) = (name.into_inner(), start..end);
+        let own: Vec<_> = of_settings.extract_if(.., |mistake| mistake.is_of(&name, &section)).collect();
+        let mut found = Vec::new();
+        let entry = entry(&lines, name, model, origin, &mut roster.warnings, &mut found);
+        // Without the setting that was left out, the others may seem wrong.
+        if !own.is_empty() {
             found.retain(ConfigError::is_of_its_own_words);
         }
-        mistakes.extend(roster.add(entry, found));
+        let own = own.into_iter().map(|mistake| mistake.error);
+        roster.add(entry, own.chain(found).collect());
+    }
+    for mistake in of_settings {
+        match mistake.model().filter(|_| !is_torn) {
+            // An entry that is no section at all.
+            Some(name) => {
+                let entry = ConfiguredModel::new(name.to_owned(), mistake.error.origin.clone());
+                roster.add(entry, vec![mistake.error]);
+            }
+            None => mistakes.push(mistake.error),
+        }
+    }
+    let mut of_groups = Vec::new();
+    groups::apply(&lines, &document.groups, &document.serve.together, &mut roster, &mut of_groups);
+    // Their members may be models that were left out.
+    if !is_damaged {
+        mistakes.append(&mut of_groups);
     }
     // The default may be a model, or an alias, that was left out.
-    if !damaged.is_empty() {
+    if is_damaged && roster.serve.default.as_ref().is_some_and(|default| !roster.has_model(default)) {
         roster.serve.default = None;
     }
     (roster, mistakes)

@@ -34,8 +34,8 @@ pub fn parse_all(
     parse_each(file_name, text, env)?.whole()
 }
 
-/// Reads a configuration file in any of the three formats, which the file extension determines. A model with a flag
-/// that cannot be used is listed in [`Configuration::refused`]; after any other mistake, all are told.
+/// Reads a configuration file in any of the three formats, which the file extension determines. A model with a mistake
+/// in its entry is listed in [`Configuration::refused`]; after a mistake anywhere else, all are told.
 ///
 /// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse_each(
@@ -50,7 +50,7 @@ pub fn parse_each(
     ConfigMistakes::none_in(roster, mistakes)
 }
 
-/// What could be read of a file, and its mistakes, but for flags that refuse only their model.
+/// What could be read of a file, and its mistakes, but for those that refuse only their model.
 fn checked(
     file_name: &str,
     text: &str,
@@ -63,15 +63,14 @@ fn checked(
         return refused(ConfigProblem::ReadText { why, remedy });
     }
     let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let (roster, mut mistakes) = match extension.to_ascii_lowercase().as_str() {
+    let (mut roster, mut mistakes) = match extension.to_ascii_lowercase().as_str() {
         // By extension only: INI, YAML and TOML overlap too much to tell by content.
         "ini" => preset::parse(&file, text)?,
         "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
         "toml" => native::parse(&file, text),
         _ => return refused(ConfigProblem::TellFormat),
     };
-    mistakes.extend(doubled_names(&roster));
-    mistakes.extend(roster.models.iter().filter_map(|model| listens_here(model).err()));
+    refuse_unreachable(&mut roster);
     mistakes.extend(default_exists(&file, &roster).err());
     Ok((roster, mistakes))
 }
@@ -95,14 +94,28 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     text.contains('\0').then_some(("the file contains a zero byte", "save the file as UTF-8"))
 }
 
-/// Names and aliases that lead to a second model. Those of a refused one count: its mistake will be mended.
-fn doubled_names(roster: &Configuration) -> Vec<ConfigError> {
+/// Refuses models that no request could reach: by their name, or at their address.
+fn refuse_unreachable(roster: &mut Configuration) {
+    let mut doubled = doubled_names(roster);
+    for model in std::mem::take(&mut roster.models) {
+        let mut found = doubled.remove(&model.name).unwrap_or_default();
+        found.extend(has_address(&model).err());
+        roster.add(model, found);
+    }
+    for model in &mut roster.refused {
+        model.others.extend(doubled.remove(&model.name).unwrap_or_default());
+    }
+}
+
+/// Names and aliases that lead to an earlier model, by the model that repeats them. Those of a refused one count: its
+/// mistake will be mended.
+fn doubled_names(roster: &Configuration) -> HashMap<String, Vec<ConfigError>> {
     let served = roster.models.iter().map(|model| (&model.name, &model.aliases, &model.origin.0));
     let refused = roster.refused.iter().map(|model| (&model.name, &model.aliases, &model.origin.0));
     let mut entries: Vec<_> = served.chain(refused).collect();
     entries.order_by_key(|(.., origin)| origin.line());
     let mut taken: HashMap<&String, (&String, &FlagOrigin)> = HashMap::new();
-    let mut found = Vec::new();
+    let mut found: HashMap<String, Vec<ConfigError>> = HashMap::new();
     for (model, aliases, origin) in entries {
         for name in std::iter::once(model).chain(aliases) {
             let Some(&(other, first)) = taken.get(name) else {
@@ -111,7 +124,7 @@ fn doubled_names(roster: &Configuration) -> Vec<ConfigError> {
             };
             let problem =
                 ConfigProblem::NameModel { name: quoted(name), other: quoted(other), first: first.clone() };
-            found.push(ConfigError::new(origin.clone(), problem));
+            found.entry(model.clone()).or_default().push(ConfigError::new(origin.clone(), problem));
         }
     }
     found
@@ -129,15 +142,11 @@ fn default_exists(file: &Arc<str>, roster: &Configuration) -> Result<(), ConfigE
     Err(ConfigError::at(file, 0, ConfigProblem::Parse(why)))
 }
 
-/// Engines are our children, so they listen on this machine.
-fn listens_here(entry: &ConfiguredModel) -> Result<(), ConfigError> {
-    let problem = ConfigProblem::ReadLine {
-        why: "`proxy` must be a port on the loopback address of this machine",
-        remedy: "write `http://127.0.0.1:PORT`, without a path",
-    };
-    match entry.launch.listens_on(1) {
-        // The port is a stand-in; only the host and the path are checked here.
-        Some(_) => Ok(()),
-        None => Err(ConfigError::new(entry.origin.0.clone(), problem)),
-    }
+/// Requests can be sent to the engine.
+fn has_address(entry: &ConfiguredModel) -> Result<(), ConfigError> {
+    // The port is a stand-in; only the form is checked here.
+    let read = entry.launch.address(1);
+    read.map(drop).map_err(|(why, remedy)| {
+        ConfigError::new(entry.origin.0.clone(), ConfigProblem::ReadLine { why, remedy })
+    })
 }

@@ -10,6 +10,8 @@ use plimsoll_flags::{Warning, quoted};
 use crate::engine_flags::own_llama_server;
 use crate::roster::{Configuration, ConfiguredModel, Launch, PORT};
 
+/// Models that one warning names.
+const MOST_NAMED: usize = 3;
 /// The port of a llama-server that is told none.
 const USUAL: &str = "8080";
 
@@ -18,6 +20,7 @@ impl Configuration {
     pub fn tell_ports(&mut self) {
         let mut told: Vec<Warning> = self.models.iter().filter_map(elsewhere).collect();
         told.extend(shared(&self.models));
+        told.extend(foreign(&self.models));
         self.warnings.extend(told);
     }
 }
@@ -56,6 +59,25 @@ fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
 /// The value of the last `--port`, which is the one that counts; an inner `None` if nothing follows it.
 pub(crate) fn port_flag(words: &[String]) -> Option<Option<&String>> {
     words.iter().rposition(|word| word == "--port").map(|at| words.get(at + 1))
+}
+
+/// Engines that this server does not own, told once for all.
+fn foreign(models: &[ConfiguredModel]) -> Option<Warning> {
+    let named: Vec<&ConfiguredModel> =
+        models.iter().filter(|model| model.launch.elsewhere().is_some()).collect();
+    let names: Vec<String> =
+        named.iter().take(MOST_NAMED).map(|model| format!("`{}`", quoted(&model.name))).collect();
+    let more = match named.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = format!(
+        "requests for {}{more} go to other hosts or to containers by name, which are not isolated here; what their \
+            commands do not say to be on this machine's cards is not claimed there",
+        names.join(", ")
+    );
+    let at = named.first()?.origin.0.clone();
+    Some(Warning::new(at, text).hint("set `memory` for those that take memory of this machine"))
 }
 
 /// Models that share a port are loaded one at a time, whatever memory is free.

@@ -66,10 +66,10 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<(Configuration, Vec<C
         for line in ours.iter().copied().chain(&section.ours) {
             found.extend(ours::apply(file, line, &mut entry).err());
         }
-        mistakes.extend(roster.add(entry, found));
+        roster.add(entry, found);
     }
-    // Of a file without models, and what no model may be served with.
-    mistakes.extend(of_global.into_iter().filter(|mistake| !mistake.is_of_a_flag()));
+    // Of a file without models.
+    mistakes.extend(of_global);
     Ok((roster, mistakes))
 }
 

@@ -3,15 +3,20 @@
 //! Models are compared without their position in the file, so a reload restarts only models that changed.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Priority};
-use plimsoll_flags::{FlagOrigin, Options, Setting, Warning};
+use plimsoll_base::{Bytes, Card, Company, Priority};
+use plimsoll_flags::{FlagOrigin, Options, Setting, Warning, quoted};
 
+use super::container::ContainerRun;
 use super::depth::TooLarge;
+use super::engine_flags::own_llama_server;
 use super::engine_kind::{CardPart, CommandKind, Freeing};
-use super::failure::{ConfigError, ConfigMistakes};
+use super::failure::{ConfigError, ConfigMistakes, ConfigProblem};
+use super::filters::RequestFilters;
 use super::guard::GuardSettings;
+use super::proxy_address::ProxyAddress;
 use super::serve_settings::ServeSettings;
 
 /// Contents of a configuration file of any format.
@@ -20,18 +25,18 @@ pub struct Configuration {
     pub serve: ServeSettings,
     /// In the order of the file.
     pub models: Vec<ConfiguredModel>,
-    /// Models that cannot be served because of a flag.
+    /// Models that cannot be served because of a mistake in their entry.
     pub refused: Vec<RefusedModel>,
     pub warnings: Vec<Warning>,
 }
 
-/// A model with a flag that cannot be used; the other models of the file are served.
+/// A model with a mistake in its entry; the other models of the file are served.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedModel {
     pub name: String,
     pub aliases: Vec<String>,
     pub error: ConfigError,
-    /// Further flags of it that cannot be used.
+    /// Further mistakes in its entry.
     pub others: Vec<ConfigError>,
     /// Its model file, with the place that names it.
     pub file: Option<Setting>,
@@ -48,31 +53,43 @@ impl RefusedModel {
         Err(Box::new(Self { name, aliases, error, others: found.collect(), file, origin }))
     }
 
-    /// True if the other models can be served.
-    fn is_of_flags(&self) -> bool {
-        self.errors().all(ConfigError::is_of_a_flag)
-    }
-
     pub fn errors(&self) -> impl Iterator<Item = &ConfigError> {
         std::iter::once(&self.error).chain(&self.others)
     }
 }
 
 impl Configuration {
-    /// Takes an entry, or what is refused of it; returns its mistakes unless all are of flags, which refuse it alone.
-    pub(crate) fn add(&mut self, entry: ConfiguredModel, found: Vec<ConfigError>) -> Vec<ConfigError> {
+    /// True for the name or an alias of a model, served or refused.
+    pub(crate) fn has_model(&self, name: &str) -> bool {
+        let served = self.models.iter().map(|model| (&model.name, &model.aliases));
+        let mut all = served.chain(self.refused.iter().map(|model| (&model.name, &model.aliases)));
+        all.any(|(own, aliases)| own == name || aliases.iter().any(|alias| alias == name))
+    }
+
+    /// Takes an entry, or what is refused of it.
+    pub(crate) fn add(&mut self, entry: ConfiguredModel, found: Vec<ConfigError>) {
         match RefusedModel::of(entry, found) {
-            Ok(entry) => {
-                self.models.push(entry);
-                Vec::new()
-            }
-            Err(refused) => {
-                // Asked once: a file can hold a mistake in every word.
-                let is_of_flags = refused.is_of_flags();
-                let of_all = refused.errors().filter(|_| !is_of_flags).cloned().collect();
-                self.refused.push(*refused);
-                of_all
-            }
+            Ok(entry) => self.models.push(entry),
+            Err(refused) => self.refused.push(*refused),
+        }
+    }
+
+    /// Refuses models that require a card which is not among these.
+    pub fn refuse_absent_cards<'a>(&mut self, cards: impl Iterator<Item = &'a Card>) {
+        let cards: Vec<&Card> = cards.collect();
+        for model in std::mem::take(&mut self.models) {
+            let absent = model.cards.iter().find(|name| !cards.iter().any(|card| card.answers_to(name)));
+            let mistake = absent.map(|card| {
+                let present: Vec<&str> = cards.iter().map(|card| card.id.as_str()).collect();
+                let text = format!(
+                    "model `{}` requires card `{}`, which this machine does not have; its cards are {}",
+                    quoted(&model.name),
+                    quoted(card),
+                    present.join(", ")
+                );
+                ConfigError::new(model.origin.0.clone(), ConfigProblem::Parse(text))
+            });
+            self.add(model, mistake.into_iter().collect());
         }
     }
 
@@ -95,6 +112,13 @@ pub struct ConfiguredModel {
     pub name: String,
     pub aliases: Vec<String>,
     pub tags: Vec<String>,
+    /// Name and description for people, shown in the list of models.
+    pub title: Option<String>,
+    pub description: Option<String>,
+    /// Changes of its requests.
+    pub filters: Arc<RequestFilters>,
+    /// Models beside which it may run.
+    pub company: Company,
     pub launch: Launch,
     /// Environment variables for this child only, as written; [`Self::environment`] inserts the port.
     pub env: Vec<(String, String)>,
@@ -138,12 +162,21 @@ pub struct ConfiguredModel {
 }
 
 impl ConfiguredModel {
+    /// True for its name and for its aliases.
+    pub(crate) fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+
     /// An entry with all settings at their defaults.
     pub fn new(name: String, origin: FlagOrigin) -> Self {
         Self {
             name,
             aliases: Vec::new(),
             tags: Vec::new(),
+            title: None,
+            description: None,
+            filters: Arc::default(),
+            company: Company::default(),
             launch: Launch::LlamaServer { program: None, options: Options::default() },
             env: Vec::new(),
             memory: None,
@@ -170,9 +203,15 @@ impl ConfiguredModel {
         }
     }
 
+    /// True for an engine that is not this server's own: requests go to another host, and no container of this one is
+    /// started for them.
+    pub fn is_foreign(&self) -> bool {
+        self.launch.is_foreign()
+    }
+
     /// The part of its cards that its command takes by its flags.
     pub fn part(&self) -> Option<CardPart> {
-        let (kind, argv) = self.command_kind()?;
+        let (kind, argv) = self.command_kind().filter(|_| !self.is_foreign())?;
         kind.part(argv)
     }
 
@@ -305,13 +344,38 @@ impl Launch {
         }
     }
 
-    /// Returns the port of the loopback on which the child that got `port` listens; `None` if it listens
-    /// elsewhere, or below a path.
+    /// The address of the child that got `port`, or what is wrong with its `proxy` and what to write.
+    pub fn address(&self, port: u16) -> Result<ProxyAddress, (&'static str, &'static str)> {
+        ProxyAddress::read(&self.upstream(port))
+    }
+
+    /// Returns the port of 127.0.0.1 on which the child that got `port` listens; `None` if it listens elsewhere.
     pub fn listens_on(&self, port: u16) -> Option<u16> {
-        let address = self.upstream(port);
-        let (host, port) = address.strip_prefix("http://")?.trim_end_matches('/').split_once(':')?;
-        // Only the loopback: an engine elsewhere is no child, and its memory is not on our cards.
-        matches!(host, "127.0.0.1" | "localhost").then(|| port.parse().ok()).flatten()
+        match self.address(port) {
+            Ok(ProxyAddress::Port(port)) => Some(port),
+            _ => None,
+        }
+    }
+
+    /// The address of an engine that is not this server's own, as it is written: on another machine, or in a container
+    /// that is reached by its name.
+    pub fn elsewhere(&self) -> Option<&str> {
+        let Self::Command { proxy, .. } = self else { return None };
+        matches!(self.address(1), Ok(ProxyAddress::Elsewhere(_))).then_some(proxy)
+    }
+
+    /// See [`ConfiguredModel::is_foreign`].
+    pub(crate) fn is_foreign(&self) -> bool {
+        let Self::Command { argv, .. } = self else { return false };
+        self.elsewhere().is_some() && ContainerRun::of(argv).is_none()
+    }
+
+    /// True for a llama-server that the command itself becomes: neither behind a shell nor in a container.
+    pub fn is_own_llama_server(&self) -> bool {
+        match self {
+            Self::LlamaServer { .. } => true,
+            Self::Command { argv, options, .. } => options.is_some() && own_llama_server(argv).is_some(),
+        }
     }
 
     /// Returns the path that answers 200 once the child is ready; `None` if no check is wanted.

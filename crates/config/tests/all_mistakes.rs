@@ -89,7 +89,7 @@ fn what_could_be_read_of_a_file_names_its_model_files() {
     let text = "[models.a]\nmodel = 'a.gguf'\nttl = 'x'\n[models.b]\nmodel = 'b.gguf'\nflags = '--odd'\n[models.c]\nflags = '-m c.gguf'\n";
     let mistakes = read("p.toml", text).unwrap_err();
     let files: Vec<String> = mistakes.rest.model_files().map(|setting| setting.origin.to_string()).collect();
-    assert_eq!(files, ["p.toml:2", "p.toml:8", "p.toml:5"]);
+    assert_eq!(files, ["p.toml:8", "p.toml:2", "p.toml:5"]);
 }
 
 #[test]

@@ -198,8 +198,23 @@ fn a_bad_flag_refuses_its_model_and_no_other() {
         // All or nothing, for `--check` and other programs.
         assert_eq!(plimsoll_config::parse(file, text, &|_| None).unwrap_err(), bad.error);
     }
-    // What is wrong with a setting of Plimsoll's own is no matter of one model.
-    for text in ["[models.a]\nmodel = 'm'\nttll = '1m'\n", "[models.a]\nttl = '1m'\n"] {
+    for bad in [
+        "model = 'm'\nttll = '1m'",
+        "ttl = '1m'",
+        "model = m",
+        "model = 'm'\nguard = {mode = 'x'}",
+        "cmd = 'x'",
+    ] {
+        let text = format!("[models.ok]\nmodel = 'm'\n[models.bad]\n{bad}\n[models.\"o.k\"]\nmodel = 'm'\n");
+        let each = plimsoll_config::parse_each("a.toml", &text, &|_| None).unwrap();
+        assert_eq!((each.models.len(), each.refused.len()), (2, 1), "{text}");
+        assert!(each.refused[0].error.to_string().starts_with("a.toml:"), "{}", each.refused[0].error);
+    }
+    let no_section =
+        plimsoll_config::parse_each("a.toml", "models.bad = 5\n[models.ok]\nmodel = 'm'\n", &|_| None);
+    assert_eq!(no_section.unwrap().refused[0].name, "bad");
+    // What is wrong with a setting of the server is no matter of one model.
+    for text in ["[serve]\nlistenn = '1'\n[models.a]\nmodel = 'm'\n", "[modles.a]\nmodel = 'm'\n"] {
         assert!(plimsoll_config::parse_each("a.toml", text, &|_| None).is_err(), "{text}");
     }
     let global =

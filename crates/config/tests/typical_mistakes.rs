@@ -50,8 +50,7 @@ fn words_of_a_shell_are_told_with_what_to_write_instead() {
 
 #[test]
 fn a_setting_beside_its_model_is_told_as_one() {
-    let refused =
-        |text: &str| plimsoll_config::parse_each("a.yaml", text, &|_| None).unwrap_err().to_string();
+    let refused = |text: &str| plimsoll_config::parse_all("a.yaml", text, &|_| None).unwrap_err().to_string();
     assert_eq!(
         refused("models:\n  a:\n  cmd: llama-server --port ${PORT}\n  aliases: [b]\n"),
         "3 mistakes:\n  a.yaml:2: model `a` has no command; add `cmd`\n  a.yaml:3: this is a setting of a model, but a \
@@ -104,7 +103,7 @@ fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models(
 fn beside_a_missing_variable_nothing_is_said_of_its_words() {
     let text =
         "models:\n  a:\n    cmd: llama-server -m /a.gguf --port ${PORT} ${env.NOPE}\n  b: llama-server\n";
-    let mistakes = plimsoll_config::parse_each("a.yaml", text, &|_| None).unwrap_err();
+    let mistakes = plimsoll_config::parse_all("a.yaml", text, &|_| None).unwrap_err();
     assert!(mistakes.rest.warnings.is_empty(), "{:?}", mistakes.rest.warnings);
     let told = mistakes.to_string();
     assert!(told.contains("a.yaml:3: macro `env.NOPE`: the variable is not set"), "{told}");
@@ -116,8 +115,7 @@ fn beside_a_missing_variable_nothing_is_said_of_its_words() {
 
 #[test]
 fn all_macros_of_a_chain_that_are_not_declared_are_told_at_once() {
-    let refused =
-        |text: &str| plimsoll_config::parse_each("a.yaml", text, &|_| None).unwrap_err().to_string();
+    let refused = |text: &str| plimsoll_config::parse_all("a.yaml", text, &|_| None).unwrap_err().to_string();
     let text = "macros:\n  base: ${bin} --port ${PORT}\n  run: ${base} ${flags} ${bin}\nmodels:\n  a:\n    cmd: ${run} -m ${file}\n";
     assert_eq!(
         refused(text),

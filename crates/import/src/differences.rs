@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
-use plimsoll_flags::{FlagOrigin, Warning};
+use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use crate::llama_server::base_name;
 
@@ -18,7 +18,7 @@ const OF_LLAMA_SWAP: Differences = &[
         "for other machines set `listen = \":8080\"` and `api-keys` under [serve]",
     ),
     (
-        "models run together whenever they fit in memory; llama-swap swaps those that no group keeps together",
+        "models of no group run together whenever they fit in memory; llama-swap runs one of them at a time",
         "give a model `memory` if its plan is wrong, and `pin` if it has to stay loaded",
     ),
     (
@@ -30,17 +30,13 @@ const OF_LLAMA_SERVER: Differences = &[(
     "the number of loaded models is limited by memory, and not by --models-max",
     "set `models-max` under [serve] if it has to be limited too; give a model `ttl` to unload it when idle",
 )];
-pub(crate) const OF_OLLAMA: Differences = &[
-    (
-        "Ollama's API is at http://127.0.0.1:8080, and not on port 11434",
-        "set OLLAMA_HOST=http://127.0.0.1:8080 for the clients, or stop Ollama and set `listen = \"11434\"` under [serve]",
-    ),
-    (
-        "llama-server uses the chat template of the model file, and not the one of Ollama",
-        "set --chat-template in `flags` if a model answers oddly",
-    ),
-];
+pub(crate) const OF_OLLAMA: Differences = &[(
+    "Ollama's API is at http://127.0.0.1:8080, and not on port 11434",
+    "set OLLAMA_HOST=http://127.0.0.1:8080 for the clients, or stop Ollama and set `listen = \"11434\"` under [serve]",
+)];
 
+/// Subjects that one line names.
+const MOST_NAMED: usize = 3;
 const CONTAINERS: [&str; 3] = ["docker", "nerdctl", "podman"];
 
 /// Adds the differences of the program that a file is of, of its models, and of the variables that it uses.
@@ -54,7 +50,9 @@ pub(crate) fn of_file(path: &Path, configuration: &mut Configuration, used: &BTr
         let hint = "change the file when a variable changes, and keep secrets in `api-key-files`";
         all.push(Warning::new(FlagOrigin::file(&name.into(), 0), text).hint(hint));
     }
-    all.extend(configuration.models.iter_mut().flat_map(of_model));
+    let mut gathered = Gathered::default();
+    all.extend(configuration.models.iter_mut().flat_map(|model| of_model(model, &mut gathered)));
+    gathered.tell(&mut all);
     configuration.warnings.append(&mut all);
 }
 
@@ -68,32 +66,95 @@ fn is_there(path: &str) -> bool {
     !Path::new(path).symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-fn of_model(model: &mut ConfiguredModel) -> Vec<Warning> {
-    let name = model.name.clone();
-    let mut all = model.card_variables_left_out();
+/// Things of several models that one line tells.
+#[derive(Default)]
+struct Gathered {
+    unknown: Vec<Subject>,
+    containers: Vec<Subject>,
+    relative: Vec<Subject>,
+    missing: Vec<Subject>,
+}
+
+/// A thing, and the place of its model.
+struct Subject(String, FlagOrigin);
+
+impl Gathered {
+    fn tell(self, told: &mut Vec<Warning>) {
+        gathered(
+            self.unknown,
+            |names, _| {
+                format!(
+                    "the memory need of {names} is not known before it has been measured, so a card is kept for one alone"
+                )
+            },
+            "set `memory` to what it takes, for example \"6GiB\"",
+            told,
+        );
+        gathered(
+            self.containers,
+            |names, _| {
+                format!(
+                    "stopping {names} ends the program that started the container, but maybe not the container"
+                )
+            },
+            "run it with --rm and --init, and set `stop`, for example \"docker stop NAME\"",
+            told,
+        );
+        gathered(
+            self.relative,
+            |paths, is_one| {
+                let are = if is_one { "is" } else { "are" };
+                format!("{paths} {are} relative to the folder in which plimsoll serve runs")
+            },
+            "write the absolute path; `~` is not expanded",
+            told,
+        );
+        gathered(
+            self.missing,
+            |paths, is_one| match is_one {
+                true => format!("the file {paths} is not on this machine"),
+                false => format!("files are not on this machine: {paths}"),
+            },
+            "correct the path, unless the configuration is for another machine",
+            told,
+        );
+    }
+}
+
+/// One warning for all subjects, which names the first few.
+fn gathered(subjects: Vec<Subject>, text: fn(&str, bool) -> String, hint: &str, told: &mut Vec<Warning>) {
+    let Some(Subject(_, at)) = subjects.first() else { return };
+    let named: Vec<&str> = subjects.iter().take(MOST_NAMED).map(|Subject(text, _)| text.as_str()).collect();
+    let more = match subjects.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = text(&(named.join(", ") + &more), subjects.len() == 1);
+    told.push(Warning::new(at.clone(), text).hint(hint));
+}
+
+fn of_model(model: &mut ConfiguredModel, gathered: &mut Gathered) -> Vec<Warning> {
+    let name = quoted(&model.name);
+    let all = model.card_variables_left_out();
     model.remove_card_variables();
-    let mut tell = |text: String, hint: &str| all.push(Warning::new(model.origin.0.clone(), text).hint(hint));
+    let at = || model.origin.0.clone();
     if let Launch::Command { argv, options, stop, .. } = &model.launch {
-        if options.is_none() && model.memory.is_none() {
-            let text = format!("the memory of `{name}` cannot be planned, so it gets a card to itself");
-            tell(text, "set `memory` to what it takes, for example \"6GiB\"");
+        if options.is_none() && model.memory.is_none() && model.part().is_none() && !model.is_foreign() {
+            gathered.unknown.push(Subject(format!("`{name}`"), at()));
         }
         let program = argv.first().map(|program| base_name(program)).unwrap_or_default();
         if stop.is_none() && CONTAINERS.contains(&program) {
-            let text = format!("stopping `{name}` ends {program}, but maybe not its container");
-            tell(text, "run it with --rm and --init, and set `stop`, for example \"docker stop NAME\"");
+            gathered.containers.push(Subject(format!("`{name}`"), at()));
         }
     }
     // Of a command, `~` is told among what only a shell understands.
     let is_told = |path: &str| matches!(model.launch, Launch::Command { .. }) && path.starts_with("~/");
+    let subject = |path: &str| Subject(format!("{} of `{name}`", quoted(path)), at());
     for path in model.launch.paths().filter(|path| !path.starts_with('/') && !is_told(path)) {
-        let text =
-            format!("the relative path {path} of `{name}` starts at the folder in which plimsoll serve runs");
-        tell(text, "write the absolute path; `~` is not expanded");
+        gathered.relative.push(subject(path));
     }
     for path in model.launch.paths().filter(|path| path.starts_with('/') && !is_there(path)) {
-        let text = format!("the file {path} of `{name}` is not on this machine");
-        tell(text, "correct the path, unless the configuration is for another machine");
+        gathered.missing.push(subject(path));
     }
     all
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Order};
 use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};
-use plimsoll_flags::Warning;
+use plimsoll_flags::{Warning, quoted};
 
 /// The longest file that is read; all real ones together are a fraction of it.
 const LONGEST: Bytes = Bytes::mib(1);
@@ -84,7 +84,17 @@ fn file(
         used.borrow_mut().insert(name.to_owned());
         env(name)
     };
-    let mut configuration = plimsoll_config::parse_all(&path.to_string_lossy(), &text, &lookup)?;
+    let mut configuration = plimsoll_config::parse_each(&path.to_string_lossy(), &text, &lookup)?;
+    // With no good model there is nothing to write but mistakes.
+    if configuration.models.is_empty() {
+        configuration = configuration.whole()?;
+    }
+    for refused in &configuration.refused {
+        for error in refused.errors() {
+            let text = format!("`{}` is not imported: {}", quoted(&refused.name), error.problem);
+            configuration.warnings.push(Warning::new(error.origin.clone(), text));
+        }
+    }
     configuration.models.iter_mut().for_each(llama_server::unfold);
     // After it, since an engine of flags alone listens where the daemon tells it.
     configuration.confine();

@@ -3,11 +3,14 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::Order;
-use plimsoll_config::{Configuration, ConfiguredModel, Launch};
+use plimsoll_config::{Configuration, ConfiguredModel, Launch, RequestFilters};
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
+use plimsoll_model::Dialect;
+use plimsoll_probe::headers::read_model;
 use serde_json::{Map, Value};
 
 use crate::differences::{OF_OLLAMA, of_program};
@@ -19,8 +22,10 @@ const MOST: usize = 10_000;
 const DEPTH: usize = 4;
 /// Ollama unloads an idle model after this time (`OLLAMA_KEEP_ALIVE`).
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
+/// Models that one line names.
+const MOST_NAMED: usize = 3;
 /// The context of a model that sets none (`OLLAMA_CONTEXT_LENGTH`).
-const CONTEXT: &str = "4096";
+const CONTEXT: u64 = 4096;
 
 /// Parameters, each with the flag of llama-server that means the same.
 const PARAMETERS: &str = "num_ctx=--ctx-size num_batch=--batch-size num_thread=--threads num_predict=--predict \
@@ -51,18 +56,58 @@ pub(crate) fn read(
         .map_err(|error| ImportError::ReadStore { path: manifests.clone(), error })?;
     let warnings = of_program(&folder.to_string_lossy(), OF_OLLAMA);
     let mut configuration = Configuration { warnings, ..Configuration::default() };
+    let mut templates_of_ollama: Vec<String> = Vec::new();
     for parts in files {
         let path = manifests.join(parts.join("/"));
         let at = FlagOrigin::file(&path.to_string_lossy().into(), 0);
         let mut model = named(&parts, at.clone());
-        let mut reader = StoreReader { folder: &folder, at, name: quoted(&model.name), told: Vec::new() };
+        let (told, templates) = (Vec::new(), Vec::new());
+        let mut reader = StoreReader { folder: &folder, at, name: quoted(&model.name), told, templates };
         match reader.model(&path, &mut model) {
             Ok(()) => configuration.models.push(model),
             Err(why) => reader.tell(format!("is not imported: {why}"), "`ollama pull` fetches it again"),
         }
         configuration.warnings.append(&mut reader.told);
+        templates_of_ollama.append(&mut reader.templates);
     }
+    configuration.warnings.extend(of_templates(&folder, &templates_of_ollama));
     Ok(configuration)
+}
+
+/// Models whose chat template of Ollama is not used.
+fn of_templates(folder: &Path, names: &[String]) -> Option<Warning> {
+    let named: Vec<String> = names.iter().take(MOST_NAMED).map(|name| format!("`{name}`")).collect();
+    let more = match names.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = format!(
+        "{}{more} have a template in Ollama's own language; llama-server uses the one of the model file",
+        named.join(", ")
+    );
+    let at = FlagOrigin::file(&folder.to_string_lossy().into(), 0);
+    let hint = "set --chat-template or --chat-template-file in `flags` if a model answers oddly";
+    (!names.is_empty()).then(|| Warning::new(at, text).hint(hint))
+}
+
+/// What the header of a model's file says.
+#[derive(Debug, Default)]
+struct ModelFacts {
+    context: Option<u64>,
+    /// It has no other use: Ollama tells by the same key (`server/images.go: Capabilities`).
+    embeds: bool,
+}
+
+impl ModelFacts {
+    fn of(argv: &[String]) -> Self {
+        let file = argv.iter().skip_while(|word| *word != "--model").nth(1);
+        // What cannot be read here is the engine's to refuse.
+        let model = file.and_then(|file| read_model(Path::new(file), Dialect::Ggml).ok());
+        model.map_or_else(Self::default, |model| Self {
+            context: Some(model.hyper.context_train.into()),
+            embeds: model.hyper.pooling.is_some(),
+        })
+    }
 }
 
 /// The folder of this machine's store.
@@ -107,6 +152,8 @@ fn named(parts: &[String], at: FlagOrigin) -> ConfiguredModel {
 }
 
 struct StoreReader<'a> {
+    /// The model, if it has a chat template of Ollama's.
+    templates: Vec<String>,
     folder: &'a Path,
     at: FlagOrigin,
     name: String,
@@ -124,6 +171,8 @@ impl StoreReader<'_> {
         let manifest: Value =
             serde_json::from_slice(&text).map_err(|_| "its manifest is not one of Ollama's".to_owned())?;
         let mut argv: Vec<String> = Vec::new();
+        let mut filters = RequestFilters::default();
+        let mut has_template = false;
         for (kind, digest) in manifest["layers"].as_array().into_iter().flatten().map(layer) {
             match kind {
                 "model" if argv.iter().any(|word| word == "--model") => {
@@ -132,12 +181,14 @@ impl StoreReader<'_> {
                 "model" => argv.extend(["--model".to_owned(), self.gguf(digest)?]),
                 "projector" => argv.extend(["--mmproj".to_owned(), self.gguf(digest)?]),
                 "adapter" => argv.extend(["--lora".to_owned(), self.gguf(digest)?]),
-                "params" => argv.extend(self.parameters(digest)?),
-                "system" | "messages" => self.tell(
-                    format!("has its own `{kind}`, which llama-server does not add to requests"),
-                    "set it in the client",
+                "params" => argv.extend(self.parameters(digest, &mut filters)?),
+                "system" => filters.system = Some(self.text(digest)?).filter(|text| !text.trim().is_empty()),
+                "messages" => self.tell(
+                    "has its own `messages`, which are not added to requests".to_owned(),
+                    "send them from the client",
                 ),
-                "license" | "template" => {}
+                "template" => has_template = true,
+                "license" => {}
                 _ => self.tell(
                     format!("has a layer `{}`, which is left out", quoted(kind)),
                     "no engine here reads it",
@@ -147,22 +198,61 @@ impl StoreReader<'_> {
         if !argv.iter().any(|word| word == "--model") {
             return Err("it has no GGUF file, as is the case for cloud models and other formats".to_owned());
         }
-        if !argv.iter().any(|word| word == "--ctx-size") {
-            argv.extend(["--ctx-size".to_owned(), CONTEXT.to_owned()]);
-            self.tell(
-                format!("gets Ollama's usual context of {CONTEXT} tokens"),
-                "raise --ctx-size in `flags`",
-            );
+        let facts = ModelFacts::of(&argv);
+        self.context(&mut argv, facts.context);
+        if facts.embeds {
+            // Ollama embeds with every model of this kind; llama-server with this flag, and in one batch.
+            argv.push("--embeddings".to_owned());
+            let tokens = argv.iter().skip_while(|word| *word != "--ctx-size").nth(1).cloned();
+            argv.extend(tokens.into_iter().flat_map(|tokens| ["--ubatch-size".to_owned(), tokens]));
+        } else if has_template {
+            self.templates.push(self.name.clone());
         }
         let at = self.at.clone();
         let options = Options::from_argv_at(&argv, |_| at.clone()).map_err(|error| error.to_string())?;
         model.launch = Launch::LlamaServer { program: None, options };
         model.ttl = Some(KEEP_ALIVE);
+        model.filters = Arc::new(filters);
         Ok(())
     }
 
-    /// The flags of a model's parameters.
-    fn parameters(&mut self, digest: &str) -> Result<Vec<String>, String> {
+    /// Sets the context: Ollama's own where the model has none, and never more than the model was trained for.
+    fn context(&mut self, argv: &mut Vec<String>, trained: Option<u64>) {
+        let at = argv.iter().position(|word| word == "--ctx-size");
+        let set = at.and_then(|at| argv.get(at + 1)?.parse::<u64>().ok());
+        let most = trained.filter(|trained| *trained > 0).unwrap_or(u64::MAX);
+        match (at, set) {
+            (Some(at), Some(set)) if set > most => {
+                argv[at + 1] = most.to_string();
+                self.tell(
+                    format!(
+                        "asks for a context of {set} tokens, and gets the {most} that it was trained for"
+                    ),
+                    "raise --ctx-size in `flags` with --rope-scaling",
+                );
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                let context = CONTEXT.min(most);
+                argv.extend(["--ctx-size".to_owned(), context.to_string()]);
+                if context == CONTEXT {
+                    self.tell(
+                        format!("gets Ollama's usual context of {CONTEXT} tokens"),
+                        "raise --ctx-size in `flags`",
+                    );
+                }
+            }
+        }
+    }
+
+    /// A blob that is a text.
+    fn text(&self, digest: &str) -> Result<String, String> {
+        let bytes = plimsoll_file::read(&self.blob(digest)?, LONGEST).map_err(|error| error.to_string())?;
+        String::from_utf8(bytes).map_err(|_| "its system message is not UTF-8".to_owned())
+    }
+
+    /// The flags of a model's parameters; those that a request can set without one are defaults of its requests.
+    fn parameters(&mut self, digest: &str, filters: &mut RequestFilters) -> Result<Vec<String>, String> {
         let text = plimsoll_file::read(&self.blob(digest)?, LONGEST).map_err(|error| error.to_string())?;
         let parameters: Map<String, Value> =
             serde_json::from_slice(&text).map_err(|_| "its parameters are not a JSON object".to_owned())?;
@@ -174,6 +264,9 @@ impl StoreReader<'_> {
                 (Some(("num_gpu", _)), value) if value.as_i64().is_some_and(|layers| layers < 0) => {}
                 (Some((_, flag)), Value::Number(number)) => {
                     argv.extend([flag.to_owned(), number.to_string()])
+                }
+                (None, Value::Array(texts)) if name == "stop" && texts.iter().all(Value::is_string) => {
+                    filters.default.insert(name.clone(), value.clone());
                 }
                 _ => self.tell(
                     format!("sets `{} = {}`, which has no flag", quoted(name), quoted(&value.to_string())),

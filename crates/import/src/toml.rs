@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_config::{
-    CHECK, CommandKind, Configuration, ConfiguredModel, GuardSettings, Launch, PORT, ServeSettings,
+    CHECK, CommandKind, Configuration, ConfiguredModel, GuardSettings, Launch, PORT, RequestFilters,
 };
 use plimsoll_flags::Options;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// A key, and its value in TOML if the setting is given.
 type Key = (&'static str, Option<String>);
@@ -16,7 +17,8 @@ type Key = (&'static str, Option<String>);
 /// The text of a configuration that was read from `source`.
 pub(crate) fn write(source: &str, configuration: &Configuration) -> String {
     let mut out = format!("# Imported from {} by plimsoll import.\n", one_line(source));
-    serve(&mut out, &configuration.serve);
+    serve(&mut out, configuration);
+    groups(&mut out, &configuration.models);
     for entry in &configuration.models {
         let _ = writeln!(out, "\n[models.{}]  # {}", key(&entry.name), one_line(&entry.origin.to_string()));
         lines(&mut out, &model(entry));
@@ -24,7 +26,8 @@ pub(crate) fn write(source: &str, configuration: &Configuration) -> String {
     out
 }
 
-fn serve(out: &mut String, settings: &ServeSettings) {
+fn serve(out: &mut String, Configuration { serve: settings, models, .. }: &Configuration) {
+    let sets = models.first().and_then(|model| model.company.sets.as_ref());
     let cards: Vec<String> = settings.cards.iter().map(described).collect();
     let keys = [
         ("listen", given(&settings.listen.iter().map(ToString::to_string).collect::<Vec<_>>())),
@@ -34,6 +37,7 @@ fn serve(out: &mut String, settings: &ServeSettings) {
         ("open", given(&settings.open)),
         ("api-keys", given(&settings.api_keys)),
         ("api-key-files", given(&settings.api_key_files)),
+        ("together", sets.map(|sets| value(&sets[..]))),
         ("models-max", settings.models_max.as_ref().map(value)),
         ("patience", settings.patience.map(time)),
         ("wait", settings.wait.map(time)),
@@ -82,12 +86,69 @@ fn serve(out: &mut String, settings: &ServeSettings) {
     }
 }
 
+fn groups(out: &mut String, models: &[ConfiguredModel]) {
+    let mut told: Vec<&str> = Vec::new();
+    for group in models.iter().filter_map(|model| model.company.group.as_ref()) {
+        if told.contains(&&*group.name) {
+            continue;
+        }
+        told.push(&group.name);
+        let is_member =
+            |model: &&ConfiguredModel| model.company.group.as_ref().is_some_and(|own| own.name == group.name);
+        let members: Vec<&String> = models.iter().filter(is_member).map(|model| &model.name).collect();
+        let _ = writeln!(out, "\n[groups.{}]", key(&group.name));
+        let keys = [
+            ("members", Some(value(&members))),
+            ("swap", given(&group.swap)),
+            ("exclusive", given(&group.exclusive)),
+            ("persistent", given(&group.persistent)),
+        ];
+        lines(out, &keys);
+    }
+}
+
+/// The filters as an inline table.
+fn filters(filters: &RequestFilters) -> Option<String> {
+    let map = |set: &Map<String, Value>| (!set.is_empty()).then(|| inline(&Value::Object(set.clone())));
+    let by_name = filters.set_by_name.iter().map(|(name, set)| (name.clone(), Value::Object(set.clone())));
+    let keys = [
+        ("strip", given(&filters.strip)),
+        ("default", map(&filters.default)),
+        ("set", map(&filters.set)),
+        ("set-by-name", map(&by_name.collect())),
+        ("system", filters.system.as_ref().map(value)),
+    ];
+    let keys = keys.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}", value?)));
+    let keys: Vec<String> = keys.collect();
+    (!keys.is_empty()).then(|| format!("{{ {} }}", keys.join(", ")))
+}
+
+/// A value of JSON in TOML, which has no null: such parts are left out.
+fn inline(json: &Value) -> String {
+    match json {
+        Value::Object(map) => {
+            let parts = map.iter().filter(|(_, value)| !value.is_null());
+            let parts: Vec<String> =
+                parts.map(|(name, value)| format!("{} = {}", key(name), inline(value))).collect();
+            format!("{{ {} }}", parts.join(", "))
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().filter(|item| !item.is_null()).map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        other => value(other),
+    }
+}
+
 fn model(model: &ConfiguredModel) -> Vec<Key> {
     let env =
         model.env.iter().map(|(name, text)| format!("{} = {}", key(name), value(text))).collect::<Vec<_>>();
     let mut keys = launch(&model.launch);
     keys.extend([
         ("kind", given(&model.kind)),
+        ("name", model.title.as_ref().map(value)),
+        ("description", model.description.as_ref().map(value)),
+        ("filters", filters(&model.filters)),
         ("aliases", given(&model.aliases)),
         ("tags", given(&model.tags)),
         ("env", (!env.is_empty()).then(|| format!("{{ {} }}", env.join(", ")))),

@@ -60,11 +60,9 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
             "swap.yaml:2: `startPort` has no effect; the operating system assigns a port to each engine",
             "swap.yaml:3: `logLevel` has no effect; choose what is logged with --log-level, or `log-level` under \
                 [serve]",
-            "swap.yaml:16: `name` has no effect; the list of models shows the model's key instead",
             "swap.yaml:38: `sendLoadingState` has no effect; the progress of loading is shown in the model's status, \
                 not in answers",
-            "swap.yaml:41: the group `small` only pins its members, so that they stay loaded; models run together \
-                whenever they fit in memory, and idle models are evicted first",
+            "swap.yaml:45: `profiles` has no effect; llama-swap starts with no profile, and no request here chooses one",
         ]
     );
 }
@@ -85,22 +83,17 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
             and keep secrets in `api-key-files`",
         "swap.yaml:10: `CUDA_VISIBLE_DEVICES=0` of `qwen3:30b` is left out: plimsoll chooses the cards; write `cards \
             = [\"GPU-…\"]` with the UUIDs of `nvidia-smi -L` to limit the model to some",
-        "swap.yaml:21: `filters.stripParams` has no effect: requests are forwarded unchanged; set the value in the \
-            client or on the model's command line",
-        "swap.yaml:23: the relative path models/coder.gguf of `coder` starts at the folder in which plimsoll serve \
-            runs; write the absolute path; `~` is not expanded",
+        "swap.yaml:23: models/coder.gguf of `coder` is relative to the folder in which plimsoll serve runs; write the \
+            absolute path; `~` is not expanded",
         "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it",
         "swap.yaml:23: `--host 0.0.0.0` of `coder` is replaced by 127.0.0.1: the engine would listen on all interfaces, \
             with its port open to the network without the router's keys; write `--host 127.0.0.1`, or remove it",
         "swap.yaml:29: the engine of `whisper` listens on all interfaces (`-p 9000:8080`), with its port open to the \
             network without the router's keys; write `-p 127.0.0.1:9000:8080`",
-        "swap.yaml:29: stopping `whisper` ends docker, but maybe not its container; run it with --rm and --init, and \
-            set `stop`, for example \"docker stop NAME\"",
+        "swap.yaml:29: stopping `whisper` ends the program that started the container, but maybe not the container; run \
+            it with --rm and --init, and set `stop`, for example \"docker stop NAME\"",
         "swap.yaml:33: `whisper`, `tts` all listen on port 9000, so only one of them can be loaded at a time; pass `${PORT}` to \
             each command instead of a number",
-        "swap.yaml:40: the group `main` has no effect; models run together whenever they fit in memory, and idle \
-            models are evicted first",
-        "swap.yaml:45: `profiles` has no effect; give each model its own name",
     ] {
         assert!(changes.contains(&expected), "{expected}\nis none of\n{}", changes.join("\n"));
     }
@@ -161,19 +154,72 @@ groups:
   swap.yaml:10: model `c` has no command; add `cmd`
   swap.yaml:10: `one` is not a valid value for `aliases`; write a list of strings
   swap.yaml:11: `perhaps` is not a valid value for `unlisted`; write true or false
-  swap.yaml:13: `d` is not a valid value for `members`; write a list of strings
-warning: swap.yaml:13: the group `g` has no effect; models run together whenever they fit in memory, and idle models are evicted first";
+  swap.yaml:13: `d` is not a valid value for `members`; write a list of strings";
     assert_eq!(imported("swap.yaml", text).unwrap_err(), told);
 }
 
 #[test]
 fn beside_a_mistake_stands_what_will_have_another_effect() {
     let text = "models:\n  a:\n    cmd: ${serve} -m a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m b.gguf\n    checkendpoint: /health\n";
-    let told = imported("swap.yaml", text).unwrap_err();
-    let lines: Vec<&str> = told.lines().collect();
-    assert!(lines[0].starts_with("swap.yaml:3: macro `serve`"), "{told}");
-    assert!(lines[1].starts_with("warning: swap.yaml:6: ") && lines[1].contains("checkEndpoint"), "{told}");
-    assert_eq!(lines.len(), 2, "{told}");
+    let imported = imported("swap.yaml", text).unwrap();
+    assert_eq!(imported.models, 1, "the good one");
+    let lines = told(&imported.changes);
+    let place = |words: &str| lines.iter().position(|line| line.contains(words)).expect(words);
+    assert!(
+        lines[place("`a` is not imported")].starts_with("swap.yaml:3: `a` is not imported: macro `serve`"),
+        "{lines:?}"
+    );
+    assert!(place("`a` is not imported") < place("swap.yaml:6: unknown key `checkendpoint`"), "{lines:?}");
+}
+
+#[test]
+fn groups_sets_filters_and_names_keep_their_meaning() {
+    let text = "models:\n  a:\n    cmd: p ${PORT}\n    name: A \"x\"\n    description: d\n    filters:\n      stripParams: top_k\n      \
+        setParams: {kw: {a: [1, ~, x]}, t: 0.5}\n      setParamsByID: {'${MODEL_ID}:hot': {t: 1}}\n  b: {cmd: 'p ${PORT}'}\n  c: {cmd: 'p ${PORT}'}\n\
+        groups:\n  g: {persistent: true, members: [a, b]}\n  h: {swap: false, exclusive: false, persistent: true, members: [c]}\n\
+        matrix: {sets: {s: a & b}}\n";
+    let source = plimsoll_config::parse("swap.yaml", text, &|_| None).unwrap();
+    let written = read(&imported("swap.yaml", text).unwrap().toml);
+    for (one, other) in source.models.iter().zip(&written.models) {
+        assert_eq!(
+            (&one.title, &one.description, one.pinned),
+            (&other.title, &other.description, other.pinned)
+        );
+        assert_eq!((&one.company, &one.aliases), (&other.company, &other.aliases));
+        assert_eq!(
+            (&one.filters.strip, &one.filters.set_by_name),
+            (&other.filters.strip, &other.filters.set_by_name)
+        );
+    }
+    // TOML has no null.
+    assert_eq!(written.models[0].filters.set["kw"], serde_json::json!({"a": [1, "x"]}));
+}
+
+#[test]
+fn what_only_a_plan_knows_is_not_told_of_an_engine_that_takes_its_part() {
+    let of = |cmd: &str| {
+        let imported = imported("swap.yaml", &format!("models:\n  a: {{cmd: '{cmd}'}}\n")).unwrap();
+        told(&imported.changes).iter().any(|line| line.contains("the memory need of `a` is not known"))
+    };
+    assert!(of("vllm serve m --port ${PORT}"));
+    assert!(!of("vllm serve m --port ${PORT} --gpu-memory-utilization 0.5"));
+}
+
+#[test]
+fn equal_lines_are_one_line() {
+    let models: String = (0..49)
+        .map(|n| format!("  m{n}: {{cmd: 'llama-server --port ${{PORT}} -m /nowhere/{n}.gguf'}}\n"))
+        .collect();
+    let imported = imported("swap.yaml", &format!("models:\n{models}")).unwrap();
+    let lines = told(&imported.changes);
+    let missing: Vec<&&str> = lines.iter().filter(|line| line.contains("not on this machine")).collect();
+    assert_eq!(missing.len(), 1, "{lines:?}");
+    assert!(
+        missing[0].contains(
+            "/nowhere/0.gguf of `m0`, /nowhere/1.gguf of `m1`, /nowhere/2.gguf of `m2` and 46 more"
+        ),
+        "{missing:?}"
+    );
 }
 
 #[test]

@@ -89,16 +89,53 @@ fn models_get_their_names_files_and_parameters() {
     assert!(
         imported.toml.contains(&format!("  # {}/manifests/{library}/qwen3/30b\n", store.0.path().display()))
     );
+    let filters = &roster.models[2].filters;
+    assert_eq!(filters.system.as_deref(), Some("be kind"));
+    assert_eq!(filters.default["stop"], serde_json::json!(["<end>"]));
     let told = told(&imported);
     for words in [
-        "`qwen3:30b` sets `stop = [\"<end>\"]`, which has no flag; set it in the client",
-        "`qwen3:30b` has its own `system`, which llama-server does not add to requests; set it in the client",
+        "`qwen3:30b` have a template in Ollama's own language",
         "`gemma3:latest` gets Ollama's usual context of 4096 tokens; raise --ctx-size in `flags`",
         "Ollama's API is at http://127.0.0.1:8080, and not on port 11434; set OLLAMA_HOST=http://127.0.0.1:8080 for the \
             clients, or stop Ollama and set `listen = \"11434\"` under [serve]",
     ] {
         assert!(told.contains(words), "{words}\n{told}");
     }
+}
+
+#[test]
+fn a_model_for_embeddings_is_started_as_one_and_no_context_passes_the_trained_one() {
+    let store = Store::new();
+    let blob = |digit: char, name: &str| {
+        let path = store.0.path().join(format!("blobs/sha256-{}", digit.to_string().repeat(64)));
+        plimsoll_specimens::write(name, &path, &plimsoll_specimens::Changes::default()).unwrap();
+        layer("model", &format!("sha256:{}", digit.to_string().repeat(64)))
+    };
+    let (embeds, chats) = (blob('a', "nomic-embed"), blob('b', "tiny"));
+    let parameters = store.layer("params", 'c', br#"{"num_ctx":99999999}"#);
+    let library = "registry.ollama.ai/library";
+    store.manifest(&format!("{library}/embed/latest"), std::slice::from_ref(&embeds));
+    store.manifest(&format!("{library}/long/latest"), &[embeds, parameters.clone()]);
+    store.manifest(&format!("{library}/tiny/latest"), &[chats, parameters]);
+    let imported = store.import();
+    let roster = read(&imported);
+    let text = |name: &str, flag: &str| {
+        let model = roster.models.iter().find(|model| model.name == name).unwrap();
+        let options = model.launch.options().unwrap();
+        options.get(flag).map(|_| options.text(flag).unwrap_or("on").to_owned())
+    };
+    for name in ["embed:latest", "long:latest"] {
+        assert_eq!(text(name, "--ctx-size").as_deref(), Some("2048"), "{name}");
+        assert_eq!(text(name, "--ubatch-size").as_deref(), Some("2048"), "{name}");
+        assert_eq!(text(name, "--embeddings").as_deref(), Some("on"), "{name}");
+    }
+    assert_eq!(text("tiny:latest", "--embeddings"), None);
+    let told = told(&imported);
+    assert!(
+        told.contains("`long:latest` asks for a context of 99999999 tokens, and gets the 2048"),
+        "{told}"
+    );
+    assert!(!told.contains("`embed:latest` gets Ollama's usual context"), "{told}");
 }
 
 #[test]

@@ -26,10 +26,11 @@ pub fn random_key() -> io::Result<String> {
 /// Starts the user's own stop command for the child `pid`; it is killed when dropped.
 pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::Result<tokio::process::Child> {
     let pid = pid.to_string();
-    let port = match spec.address {
+    let port = match &spec.address {
         EngineAddress::Port(port) => port.to_string(),
+        EngineAddress::Remote(address) => address.rsplit(':').next().unwrap_or_default().to_owned(),
         // Only commands of the user's own have one of these lines, and they listen on ports.
-        EngineAddress::Socket { .. } | EngineAddress::Remote(_) => String::new(),
+        EngineAddress::Socket { .. } => String::new(),
     };
     let mut words = line.iter().map(|word| word.replace(PID, &pid).replace(PORT, &port));
     let program = words.next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;

@@ -63,11 +63,16 @@ impl HttpClient {
 
     /// A client of an engine of ours, which may listen on a Unix socket.
     pub fn of_engine(address: EngineAddress) -> Self {
-        let port = match address {
-            EngineAddress::Port(port) => port,
-            EngineAddress::Socket { .. } | EngineAddress::Remote(_) => 80,
+        let of_remote = |address: &str| {
+            let (host, port) = address.rsplit_once(':')?;
+            Some((host.to_owned(), port.parse().ok()?))
         };
-        Self { engine: Some(address), ..Self::new("127.0.0.1", port) }
+        let (host, port) = match &address {
+            EngineAddress::Port(port) => ("127.0.0.1".to_owned(), *port),
+            EngineAddress::Remote(address) => of_remote(address).unwrap_or_else(|| (address.clone(), 80)),
+            EngineAddress::Socket { .. } => ("127.0.0.1".to_owned(), 80),
+        };
+        Self { engine: Some(address), ..Self::new(host, port) }
     }
 
     /// Sends `request`, whose URI is a path, and returns the head of the answer. The body must be read to its

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use plimsoll_base::{CardId, CardLimit, Priority};
+use plimsoll_base::{CardId, CardLimit, Company, Priority};
 
 /// Settings for the admission of one model. Its memory need is determined by the survey before each load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct ModelSpec {
     pub hold: Duration,
     /// Port that its engine always listens on. Models that share one are never loaded at once.
     pub port: Option<u16>,
+    /// Models beside which it may run.
+    pub company: Company,
     /// Requests that the engine gets at once; the rest wait here.
     pub concurrency: Option<u32>,
     /// Importance of a load beside those of other models.
@@ -47,6 +49,7 @@ impl ModelSpec {
             ttl: None,
             hold: Duration::from_secs(10),
             port: None,
+            company: Company::default(),
             concurrency: None,
             priority: Priority::default(),
             max_requests: None,

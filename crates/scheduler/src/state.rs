@@ -81,6 +81,22 @@ impl<'a> StateRef<'a> {
             .collect()
     }
 
+    /// True if the two models never run at once: they share a port, or the configuration keeps them apart.
+    pub(crate) fn excludes(self, slot: &ModelSlot, other: ModelId) -> bool {
+        self.model(other).is_some_and(|other| {
+            let shares_port = slot.spec.port.is_some() && slot.spec.port == other.spec.port;
+            let (own, its) = (&slot.spec.company, &other.spec.company);
+            shares_port || own.excludes(&slot.name, its, &other.name)
+        })
+    }
+
+    /// The other model of a run that the configuration keeps apart from this one.
+    pub(crate) fn apart_from_any(self, id: ModelId, runs: &[RunId]) -> Option<&'a str> {
+        let apart = self.apart_from(id);
+        let run = runs.iter().find(|run| apart.contains(run))?;
+        Some(&*self.model_of(*run)?.1.name)
+    }
+
     /// The port that a model would share with a run.
     pub(crate) fn port_between(self, slot: &ModelSlot, run: RunId) -> Option<u16> {
         let other = self.model_of(run)?.1.run.as_ref().filter(|other| other.id == run)?;

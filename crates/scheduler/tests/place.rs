@@ -201,12 +201,21 @@ fn placed(
         allowed,
         named: demand.named(),
         port: None,
+        apart: 0,
     };
     place(&ask, ledger, &Reservations::default(), tenants)
 }
 
 fn tenant(run: u64, standing: CardStanding, last_used: u64) -> CardTenant {
-    CardTenant { run: RunId(run), standing, last_used, cost: 1, is_pinned_by_file: false, port: None }
+    CardTenant {
+        run: RunId(run),
+        standing,
+        last_used,
+        cost: 1,
+        is_pinned_by_file: false,
+        port: None,
+        apart: false,
+    }
 }
 
 fn declared(gib: u64) -> DeclaredSize {
@@ -407,6 +416,7 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
         allowed: &[],
         named: &NamedDemand::default(),
         port: None,
+        apart: 0,
     };
     assert_eq!(place(&ask, &ledger, &holds, &tenants), PlacementVerdict::Fits(on("a", 4)));
     let larger = PlacementQuery { learned: LearnedNeed { measured: Bytes::mib(1), ..ask.learned }, ..ask };

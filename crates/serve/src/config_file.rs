@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Card, CardKind};
 use plimsoll_config::{
-    Configuration, ConfiguredKey, ConfiguredModel, KeySecret, LONGEST_CONFIGURATION, Launch, ServeSettings,
+    ConfigMistakes, Configuration, ConfiguredKey, ConfiguredModel, KeySecret, LONGEST_CONFIGURATION, Launch,
+    ServeSettings,
 };
 use plimsoll_flags::{FlagOrigin, Options, Warning};
 use plimsoll_hub::DownloadedModel;
@@ -42,6 +43,13 @@ fn downloaded(roster: &Configuration) -> Vec<ConfiguredModel> {
     DownloadedModel::all(folder).into_iter().filter(|model| !known(&model.name)).filter_map(entry).collect()
 }
 
+fn roster(path: &Path) -> Result<Configuration, ReadConfigError> {
+    let read = |error| ReadConfigError::Read { path: path.to_owned(), error };
+    let text = plimsoll_file::read_text(path, LONGEST_CONFIGURATION).map_err(read)?;
+    let env = |name: &str| std::env::var(name).ok();
+    Ok(plimsoll_config::parse_each(&path.to_string_lossy(), &text, &env)?)
+}
+
 /// A configuration with the API keys from its key files.
 #[derive(Debug)]
 pub struct Config {
@@ -52,11 +60,22 @@ pub struct Config {
 
 impl Config {
     pub fn read(path: &Path) -> Result<Self, ReadConfigError> {
-        let read = |error| ReadConfigError::Read { path: path.to_owned(), error };
-        let text = plimsoll_file::read_text(path, LONGEST_CONFIGURATION).map_err(read)?;
-        let read =
-            plimsoll_config::parse_each(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok());
-        let mut roster = read?;
+        Self::of(path, roster(path)?)
+    }
+
+    /// Reads what can be read, and the mistakes of the file that no model has.
+    pub(crate) fn read_with_mistakes(path: &Path) -> Result<(Self, Option<ConfigMistakes>), ReadConfigError> {
+        match roster(path) {
+            Ok(roster) => Ok((Self::of(path, roster)?, None)),
+            Err(ReadConfigError::Parse(mut mistakes)) => {
+                let roster = std::mem::take(&mut *mistakes.rest);
+                Ok((Self::of(path, roster)?, Some(mistakes)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of(path: &Path, mut roster: Configuration) -> Result<Self, ReadConfigError> {
         roster.confine();
         roster.tell_shell_words();
         roster.tell_ports();

@@ -4,6 +4,7 @@
 //! SIGHUP reloads the configuration. Each step is reported to systemd.
 
 mod cards;
+mod check;
 mod descriptors;
 mod engine_report;
 mod service_manager;
@@ -14,9 +15,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use plimsoll_base::{Card, CardKind, counted};
+use plimsoll_base::{Card, counted};
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
 use plimsoll_hub::Address;
 use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, LogOutput, inherited};
@@ -27,15 +28,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
+pub use self::check::ConfigCheck;
 use crate::config_error::ReadConfigError;
 use crate::config_file::Config;
 use crate::event_loop::DaemonFuture;
 use crate::fleet::{FleetError, FleetMember};
 use crate::handlers::ExtensionSettings;
 use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
-use crate::runtime::{ConfigureError, ExactAnswers, Extension, Forecast, Patience, Runtime, RuntimeSettings};
+use crate::runtime::{ConfigureError, Extension, Runtime, RuntimeSettings};
 use crate::task::spawn_local;
-use crate::{handlers, route, runtime};
+use crate::{handlers, route};
 use service_manager::ServiceManager;
 
 /// Time that a request waits for its model by default: a large model may take minutes to load.
@@ -44,8 +46,6 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 
 /// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
 const ASK: Duration = Duration::from_millis(500);
-/// Time that `--check` waits for engines to report their memory, all together.
-const ASK_ENGINES: Duration = Duration::from_secs(120);
 
 /// Configuration file of `serve`, and the settings of the command line, which win over those of the file.
 #[derive(Clone, Debug)]
@@ -93,61 +93,6 @@ pub enum DaemonError {
     Fleet(#[from] FleetError),
     #[error("cannot hear signals: {0}")]
     Signals(#[source] std::io::Error),
-}
-
-/// Result of `serve --check`: what `serve` would do with a configuration.
-#[derive(Debug)]
-pub struct ConfigCheck {
-    pub cards: Vec<plimsoll_scheduler::CardLimit>,
-    pub models: Vec<Forecast>,
-}
-
-impl ConfigCheck {
-    /// Reads the cards and surveys every model, and waits for what engines say of their memory; starts no engine on
-    /// a card and opens no port.
-    pub fn of(setup: Setup) -> DaemonFuture<Result<Self, DaemonError>> {
-        Box::pin(Self::read(setup))
-    }
-
-    async fn read(setup: Setup) -> Result<Self, DaemonError> {
-        let (config, serve) = setup.read()?;
-        let mut config =
-            config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
-        let left_out = config.take_flags_left_out();
-        config.warn();
-        route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
-        let sampler = sampler(&serve.cards)?;
-        let mut machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
-        // Host memory that is described is that of the machine which is planned for.
-        if setup.serve.cards.iter().any(|card| card.kind == CardKind::Host) {
-            machine.host = None;
-        }
-        // Cards of the command line may be those of another machine; those of the file will be served from.
-        match setup.serve.cards.is_empty() {
-            true => cards::warn_of_absent(&serve.cards, &machine),
-            false => cards::tell_of_absent(&serve.cards, &machine),
-        }
-        let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
-        config.tell_of_variables(settings.cards());
-        let entries = config.roster.models;
-        if entries.is_empty() {
-            return Err(DaemonError::NoModel(setup.config));
-        }
-        let limits = settings.scheduler.cards.clone();
-        let cards: Vec<Card> = settings.cards().cloned().collect();
-        // Before the survey, which would read the headers of models that cannot be placed.
-        runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
-        let answers = ExactAnswers::new(None);
-        let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
-        let known = runtime::MeasuredNeeds::of(&settings.config).known();
-        let (engine, host) = (settings.engine.as_deref(), runtime::this_host());
-        let mut models = runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
-        for ((model, entry), left_out) in models.iter_mut().zip(&entries).zip(&left_out) {
-            model.judge_flags(entry, engine, left_out);
-        }
-        answers.end();
-        Ok(Self { cards: limits, models })
-    }
 }
 
 fn listen(serve: &ServeSettings) -> Vec<SocketAddr> {
@@ -244,6 +189,10 @@ impl Daemon {
         variables::tell(&serve, &config.roster);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
         config.tell_of_variables(settings.cards());
+        config.roster.refuse_absent_cards(settings.cards());
+        if config.roster.models.is_empty() && !config.roster.refused.is_empty() {
+            config = config.whole().map_err(ConfigureError::Read)?;
+        }
         // A reload must not open a server that refused to start without a key.
         settings.log_file = log_file;
         settings.needs_keys = !serve.open && !addresses.iter().all(|address| address.ip().is_loopback());

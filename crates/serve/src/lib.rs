@@ -21,4 +21,4 @@ pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
 pub use event_loop::{DaemonFuture, on_one_thread};
 pub use fleet::FleetError;
 pub use route::Listen;
-pub use runtime::{ConfigureError, Forecast, UnknownCard, widest};
+pub use runtime::{ConfigureError, Forecast, StandingConflicts, UnknownCard, widest};

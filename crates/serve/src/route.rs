@@ -54,6 +54,7 @@ mod wire_state;
 mod events;
 mod exposition;
 mod feed;
+mod filter;
 mod heartbeat;
 mod host_request;
 mod listing;

@@ -76,8 +76,8 @@ use crate::task::spawn_local;
 
 pub(crate) use admission::RunPass;
 pub(crate) use extension::{BeforeLoad, Extension};
-pub(crate) use forecast::{FlagsLeftOut, forecast, this_host};
-pub use forecast::{Forecast, widest};
+pub(crate) use forecast::{FlagsLeftOut, conflicts, forecast, this_host};
+pub use forecast::{Forecast, StandingConflicts, widest};
 pub(crate) use needs::MeasuredNeeds;
 pub(crate) use operator_log::{in_a_line, label};
 pub use registry::UnknownCard;
@@ -134,11 +134,6 @@ impl RuntimeSettings {
     pub(crate) fn served(&self) -> Vec<Card> {
         forecast::served(&Ledger::new(self.scheduler.cards.clone()))
     }
-}
-
-/// Checks that the cards named by models exist.
-pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
-    ModelRegistry::check(models, cards)
 }
 
 /// Error in a configuration that cannot be applied.

@@ -104,7 +104,8 @@ mod tests {
         }
         assert!(text.contains("`lower-context`"));
         // A new table of the schema is in the reference too.
-        let tables = parsed["$defs"].as_object().unwrap().iter().filter(|(_, one)| one["properties"].is_object());
+        let tables =
+            parsed["$defs"].as_object().unwrap().iter().filter(|(_, one)| one["properties"].is_object());
         for (table, _) in tables {
             assert!(TABLES.iter().any(|(name, _)| name == table), "{table}");
         }

@@ -49,6 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let mut stderr = terminal::stderr();
     // A closed stderr must not fail an import that is written.
     let _ = stderr.write_all(told(&arguments.source, &imported).as_bytes());
+    // A script would go on with a file that serves nothing.
     Ok(status(imported.models > 0))
 }
 

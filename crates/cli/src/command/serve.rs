@@ -1,6 +1,5 @@
 //! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,26 +7,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_base::{Bytes, CardSpec, one_line};
+use plimsoll_base::{Bytes, CardSpec};
 use plimsoll_config::{
     GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
 };
 use plimsoll_launch::{LogOutput, LogWish};
 use plimsoll_nostd::heap;
-use plimsoll_report::wrapped;
-use plimsoll_scheduler::place::Ledger;
-use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Forecast, Listen, Setup, widest};
-use serde_json::{Value, json};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup};
 
+mod check;
 mod reach;
 mod unit;
 
 use super::rungs::{OomLadder, words};
 use crate::report::{ErrorReport, print_as, print_data, status};
 use crate::terminal;
-
-/// Columns of the parts of a model's need.
-const CHECK_WIDTH: usize = 80;
 
 const MORE: &str = "\
 Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
@@ -43,7 +37,7 @@ disconnects cancels its request.
 
 SIGHUP reads the configuration again, restarts only the models that changed, and opens the log file again. SIGTERM stops the server once the current answers are finished; a second SIGTERM stops it at once.
 
-Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit, or the host has too little memory for it), 2 for bad input.";
+Exit status: 0 after a signal, 1 on failure (with --check: a model cannot be loaded, or the pinned ones not together), 2 for bad input (with --check, after the report).";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
@@ -186,8 +180,11 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
             let check = ConfigCheck::of(setup).await.map_err(of_daemon)?;
             // Before the report: another thread writes them.
             warnings.finish();
-            print_as(json.as_deref(), &check_as_json(&check), || check_in_words(&check))?;
-            Ok(status(check.models.iter().all(can_run)))
+            print_as(json.as_deref(), &check::as_json(&check), || check::in_words(&check))?;
+            let Some(mistakes) = &check.mistakes else { return Ok(status(check::is_good(&check))) };
+            // After the report, which has the figures of the good models. A closed stderr changes nothing.
+            let _ = writeln!(terminal::stderr(), "plimsoll: {mistakes}");
+            Ok(ExitCode::from(2))
         });
     }
     fix_allocator_thresholds();
@@ -206,68 +203,6 @@ pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
         DaemonError::Config(_) | DaemonError::NoModel(_) | DaemonError::Listen(Listen::Exposed(_))
     ) || matches!(&error, DaemonError::Fleet(error) if error.is_input());
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
-}
-
-/// False for a model that the check says no to.
-fn can_run(model: &Forecast) -> bool {
-    model.refused.is_none() && !model.host_too_small
-}
-
-/// One line for each card and each model.
-fn check_in_words(check: &ConfigCheck) -> String {
-    let mut text = String::new();
-    let mut say = |line: String| text += &(line + "\n");
-    // A terminal would break lines within words; another program reads whole lines.
-    let is_terminal = terminal::stdout_is_terminal();
-    let fit = |line: String, indent: usize| match is_terminal {
-        true => wrapped(&line, CHECK_WIDTH, indent),
-        false => vec![one_line(&line).into_owned()],
-    };
-    // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
-    let ledger = Ledger::new(check.cards.clone());
-    for account in ledger.accounts() {
-        let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
-        say(format!("card  {}  at most {gives} of {total} for models", one_line(name)));
-    }
-    let width = widest(check.models.iter().map(|model| model.name.as_str()));
-    for model in &check.models {
-        let indent = width + 8;
-        fit(format!("model {:width$}  {}", model.name, model.text), indent).into_iter().for_each(&mut say);
-        for warning in &model.warnings {
-            let lines = wrapped(&format!("warning: {}", warning.text), CHECK_WIDTH.saturating_sub(indent), 9);
-            lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
-        }
-        for part in &model.parts {
-            let lines = wrapped(part, CHECK_WIDTH.saturating_sub(indent), 0);
-            lines.iter().for_each(|line| say(format!("{:indent$}{line}", "")));
-        }
-        for hint in &model.hints {
-            let hints = fit(format!("      {:width$}  hint: {hint}", ""), indent + 6);
-            hints.into_iter().for_each(&mut say);
-        }
-    }
-    let notes: BTreeSet<&String> = check.models.iter().filter_map(|model| model.note.as_ref()).collect();
-    for note in notes {
-        wrapped(&format!("note: {note}"), CHECK_WIDTH, 6).into_iter().for_each(&mut say);
-    }
-    text
-}
-
-fn check_as_json(check: &ConfigCheck) -> Value {
-    let ledger = Ledger::new(check.cards.clone());
-    let cards = ledger.accounts().iter().map(|account| {
-        let card = account.card();
-        json!({ "id": card.id, "name": card.name, "available": account.limit(), "total": card.total })
-    });
-    let models = check.models.iter().map(|model| {
-        let Forecast { name, text, parts, warnings, note, refused, hints, .. } = model;
-        json!({
-            "name": name, "fits": can_run(model), "text": text, "parts": parts, "warnings": warnings, "note": note,
-            "reason": refused, "hints": hints,
-        })
-    });
-    let (cards, models): (Vec<Value>, Vec<Value>) = (cards.collect(), models.collect());
-    json!({ "schema": "plimsoll.serve-check/1", "cards": cards, "models": models })
 }
 
 /// Fixes the thresholds of glibc's allocator, unless the user has set some.

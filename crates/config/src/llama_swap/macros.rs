@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use plimsoll_flags::quoted;
 
-use super::tree::{Node, YamlTree};
 use crate::failure::{ConfigError, ConfigProblem};
+use crate::yaml::{Node, YamlTree};
 
 /// Limits on the number and the length of macros, because each may double the text before it.
 const MOST: usize = 256;

@@ -1,20 +1,25 @@
 //! Reader of one model entry of llama-swap's YAML.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_flags::{FlagOrigin, quoted};
+use serde_json::{Map, Value};
 
-use super::macros::{Macros, left_over};
-use super::tree::{Node, Pair, YamlTree};
+use super::macros::{Macros, expand_environment, left_over};
 use super::{Defaults, LlamaSwapReader, Unused, nearest};
 use crate::command;
-use crate::engine_flags::engine_flags;
 use crate::failure::{ConfigError, ConfigProblem};
+use crate::filters::RequestFilters;
 use crate::ports::port_flag;
 use crate::roster::{CHECK, ConfiguredModel, Launch, PORT, RefusedModel};
+use crate::yaml::{Node, Pair, YamlTree};
 
-const READ: [&str; 13] = [
+const READ: [&str; 15] = [
     "macros",
+    "name",
+    "description",
     "cmd",
     "cmdStop",
     "proxy",
@@ -29,9 +34,7 @@ const READ: [&str; 13] = [
     "filters",
 ];
 
-const WITHOUT_EFFECT: [Unused; 8] = [
-    ("name", "the list of models shows the model's key instead", true),
-    ("description", "the list of models does not show this value", true),
+const WITHOUT_EFFECT: [Unused; 6] = [
     ("metadata", "the list of models does not show this value", true),
     ("capabilities", "Plimsoll reads the capabilities from the model file, not from the configuration", true),
     ("timeouts", "streamed answers have no time limit", false),
@@ -84,51 +87,90 @@ impl LlamaSwapReader<'_> {
     pub(super) fn model(
         &mut self,
         pair: &Pair,
-        macros: &Macros,
+        values: (&Macros, &dyn Fn(&str) -> Option<String>),
         defaults: &Defaults,
-    ) -> Option<Result<ConfiguredModel, Box<RefusedModel>>> {
-        if READ.contains(&pair.key.as_str()) && pair.value.pairs().is_none() {
-            let why = "this is a setting of a model, but a model's name is expected here";
-            self.kept::<()>(Err(self.fault(pair.line, why, "indent it further than the model's name")));
-            return None;
-        }
-        if matches!(pair.value.tree, YamlTree::Scalar(_)) {
-            self.kept::<()>(Err(self.bad(&pair.key, &pair.value, "its settings below it, such as `cmd: …`")));
-            return None;
-        }
-        // Without its macros, nothing can be said of its other settings.
-        let own = self.kept(Macros::read(self.file, pair.value.get("macros")).map(Some))?;
-        let macros = macros.of_model(&pair.key, own);
-        let fields = self.kept(self.pairs(&pair.value, &pair.key).map(Some))?;
-        let fields = fields.iter().filter(|field| field.key != "macros");
-        let mut node = Node { tree: YamlTree::Map(fields.cloned().collect()), line: pair.line };
-        macros.expand(self.file, &mut node, &mut self.unexpanded);
-        self.macros = macros.names().map(str::to_owned).collect();
-        // After expansion: a macro may stand for a whole value, never for a key.
-        self.warn_of_unread(&node, &READ, &WITHOUT_EFFECT);
+    ) -> Result<ConfiguredModel, Box<RefusedModel>> {
+        let mark = self.mark();
         let mut entry = ConfiguredModel::new(pair.key.clone(), FlagOrigin::file(self.file, pair.line));
         let mut found = Vec::new();
-        let launch = self.launch(&node, &pair.key, &mut found).map(Some);
-        entry.launch = self.kept(launch).unwrap_or(entry.launch);
-        let aliases = self.kept(self.texts(&node, "aliases")).into_iter().map(|(alias, _)| alias);
-        entry.aliases = aliases.filter(|alias| *alias != pair.key).collect();
-        let filters = self.filters(&node, &mut entry);
-        self.kept(filters);
-        entry.env = self.env(&node);
-        entry.unlisted = self.kept(self.truth(&node, "unlisted"));
-        let upstream_name = self.kept(self.text(&node, "useModelName"));
+        match self.expanded(pair, values) {
+            Ok(node) => self.entry(&node, &mut entry, defaults, &mut found),
+            Err(mistake) => found.push(mistake),
+        }
+        let mut all = self.mistakes_since(mark);
+        all.append(&mut found);
+        RefusedModel::of(entry, all)
+    }
+
+    /// The settings of a model, with its variables and macros put in.
+    fn expanded(
+        &mut self,
+        pair: &Pair,
+        (macros, env): (&Macros, &dyn Fn(&str) -> Option<String>),
+    ) -> Result<Node, ConfigError> {
+        if READ.contains(&pair.key.as_str()) && pair.value.pairs().is_none() {
+            let why = "this is a setting of a model, but a model's name is expected here";
+            return Err(self.fault(pair.line, why, "indent it further than the model's name"));
+        }
+        let Some(fields) = pair.value.pairs() else {
+            return Err(self.bad(&pair.key, &pair.value, "its settings below it, such as `cmd: …`"));
+        };
+        let fields = fields.iter().filter(|field| field.key != "macros");
+        let mut node = Node::map(fields.cloned().collect(), pair.line);
+        expand_environment(self.file, &mut node, env, &mut self.unexpanded);
+        // Without its macros, nothing can be said of its other settings.
+        let mut own = pair.value.get("macros").cloned();
+        if let Some(own) = &mut own {
+            expand_environment(self.file, own, env, &mut Vec::new());
+        }
+        let macros = macros.of_model(&pair.key, Macros::read(self.file, own.as_ref())?);
+        macros.expand(self.file, &mut node, &mut self.unexpanded);
+        // A macro may hold a variable that is missing.
+        if self.unexpanded.is_empty() {
+            expand_environment(self.file, &mut node, env, &mut self.unexpanded);
+        }
+        self.macros = macros.names().map(str::to_owned).collect();
+        Ok(node)
+    }
+
+    fn entry(
+        &mut self,
+        node: &Node,
+        entry: &mut ConfiguredModel,
+        defaults: &Defaults,
+        found: &mut Vec<ConfigError>,
+    ) {
+        // After expansion: a macro may stand for a whole value, never for a key.
+        self.warn_of_unread(node, &READ, &WITHOUT_EFFECT);
+        let launch = self.launch(node, &entry.name, found).map(Some);
+        if let Some(launch) = self.kept(launch) {
+            entry.launch = launch;
+        }
+        let aliases = self.kept(self.texts(node, "aliases")).into_iter().map(|(alias, _)| alias);
+        entry.aliases = aliases.filter(|alias| *alias != entry.name).collect();
+        entry.title = self.shown(node, "name");
+        entry.description = self.shown(node, "description");
+        self.filters(node, entry);
+        entry.env = self.env(node);
+        entry.unlisted = self.kept(self.truth(node, "unlisted"));
+        let upstream_name = self.kept(self.text(node, "useModelName"));
         entry.upstream_name = upstream_name.filter(|name| !name.is_empty()).map(str::to_owned);
-        entry.concurrency = self.kept(self.number(&node, "concurrencyLimit")).and_then(positive);
-        entry.ttl = match self.kept(self.number(&node, "ttl")) {
+        entry.concurrency = self.kept(self.number(node, "concurrencyLimit")).and_then(positive);
+        entry.ttl = match self.kept(self.number(node, "ttl")) {
             // 0 turns the global time off for this model, so only -1 and absence inherit it.
             None | Some(-1) => defaults.ttl,
             Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
         };
         entry.load_timeout = Some(defaults.load_timeout);
-        let stop = self.kept(self.number(&node, "unloadTimeout")).and_then(positive);
+        let stop = self.kept(self.number(node, "unloadTimeout")).and_then(positive);
         entry.stop_timeout =
             Some(stop.map_or(defaults.stop_timeout, |seconds| Duration::from_secs(seconds.into())));
-        Some(RefusedModel::of(entry, found))
+    }
+
+    /// A text for people; none if it is empty.
+    fn shown(&mut self, node: &Node, key: &str) -> Option<String> {
+        self.kept(self.text(node, key).map(|text| text.map(str::to_owned)))
+            .filter(|text| !text.trim().is_empty())
     }
 
     /// The command of a model; flags that refuse it are added to `found`.
@@ -158,13 +200,9 @@ impl LlamaSwapReader<'_> {
         }
         let (file, text) = (self.file, self.text);
         let at = |word: &str| FlagOrigin::file(file, line_of(text, word, line));
-        Ok(Launch::Command {
-            options: engine_flags(&argv, &at, &mut self.roster.warnings, found),
-            proxy,
-            check: self.plain(node, "checkEndpoint")?.unwrap_or_else(|| CHECK.to_owned()),
-            argv,
-            stop,
-        })
+        let check = self.plain(node, "checkEndpoint")?.unwrap_or_else(|| CHECK.to_owned());
+        let launch = Launch::Command { argv, options: None, proxy, check, stop };
+        Ok(launch.with_options(model, &at, (&mut self.roster.warnings, found)))
     }
 
     /// A command, split into its arguments; none if there is no text.
@@ -199,7 +237,14 @@ impl LlamaSwapReader<'_> {
             1 => "there is no such macro",
             _ => "there are no such macros",
         };
-        let declare = || "declare the macro under `macros`, before the macros that use it".to_owned();
+        // `${HOME}` of a shell is `${env.HOME}` here.
+        let is_variable = |name: &&str| {
+            *name != "PID" && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        };
+        let declare = || match names.iter().find(|name| is_variable(name)).filter(|_| names.len() == 1) {
+            Some(name) => format!("write `${{env.{name}}}` for a variable of the environment"),
+            None => "declare the macro under `macros`, before the macros that use it".to_owned(),
+        };
         let problem = ConfigProblem::ExpandMacro {
             name: names.join("`, `"),
             why,
@@ -229,14 +274,6 @@ impl LlamaSwapReader<'_> {
                 "pass `${PORT}` to the command",
             ));
         }
-        // A child on the loopback has no certificate; https and unix sockets are not spoken to children.
-        if !proxy.starts_with("http://") {
-            return Err(self.fault(
-                line,
-                "`proxy` is not an `http://` address",
-                "write `http://127.0.0.1:PORT`",
-            ));
-        }
         Ok(proxy)
     }
 
@@ -252,24 +289,34 @@ impl LlamaSwapReader<'_> {
         pairs
     }
 
-    /// Filters rewrite requests, which we do not; the names they add are names all the same.
-    fn filters(&mut self, node: &Node, entry: &mut ConfiguredModel) -> Result<(), ConfigError> {
-        let Some(filters) = node.get("filters") else {
-            return Ok(());
-        };
-        for pair in self.pairs(filters, "filters")? {
-            if pair.key == "setParamsByID" {
-                let names = self.pairs(&pair.value, "setParamsByID")?.iter().map(|pair| &pair.key);
-                // The key may repeat the model's own name, which is no alias.
-                let new = names.filter(|name| **name != entry.name && !entry.aliases.contains(name));
-                let new: Vec<String> = new.cloned().collect();
-                entry.aliases.extend(new);
+    fn filters(&mut self, node: &Node, entry: &mut ConfiguredModel) {
+        let Some(filters) = node.get("filters") else { return };
+        let read = self.pairs(filters, "filters").map(drop);
+        self.kept(read);
+        self.warn_of_unread(filters, &["stripParams", "setParams", "setParamsByID"], &[]);
+        let strip =
+            self.kept(self.text(filters, "stripParams").map(Option::unwrap_or_default).map(str::to_owned));
+        let set = filters.get("setParams").map(|set| self.parameters("setParams", set)).unwrap_or_default();
+        let by_name = filters.get("setParamsByID").map(|node| self.pairs(node, "setParamsByID")).transpose();
+        let mut set_by_name: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+        for pair in self.kept(by_name).unwrap_or_default() {
+            let left = self.no_left_over(&pair.key, pair.line, &[]);
+            self.kept(left);
+            set_by_name.entry(pair.key.clone()).or_default().extend(self.parameters(&pair.key, &pair.value));
+            // Each of them is a name of the model; the key may repeat its own.
+            if pair.key != entry.name && !entry.aliases.contains(&pair.key) {
+                entry.aliases.push(pair.key.clone());
             }
-            let text =
-                format!("`filters.{}` has no effect: requests are forwarded unchanged", quoted(&pair.key));
-            self.warn(pair.line, text, "set the value in the client or on the model's command line");
         }
-        Ok(())
+        let strip = strip.split(',').map(str::to_owned).collect();
+        let filters = RequestFilters { strip, set, set_by_name, ..RequestFilters::default() };
+        entry.filters = Arc::new(filters.checked());
+    }
+
+    fn parameters(&mut self, key: &str, node: &Node) -> Map<String, Value> {
+        let pairs = self.pairs(node, key);
+        let pairs = self.kept(pairs);
+        pairs.iter().map(|pair| (pair.key.clone(), pair.value.to_json())).collect()
     }
 }
 

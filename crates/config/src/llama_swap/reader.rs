@@ -5,11 +5,18 @@ use std::sync::Arc;
 
 use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
-use super::tree::{Node, Pair, YamlTree};
 use super::{Unused, nearest};
 use crate::failure::{ConfigError, ConfigProblem};
 use crate::native::of_idle;
 use crate::roster::Configuration;
+use crate::yaml::{Node, Pair, YamlTree};
+
+/// Numbers of what was found so far.
+pub(super) struct ReaderMark {
+    mistakes: usize,
+    unexpanded: usize,
+    warnings: usize,
+}
 
 pub(super) struct LlamaSwapReader<'a> {
     pub(super) file: &'a Arc<str>,
@@ -31,14 +38,30 @@ impl<'a> LlamaSwapReader<'a> {
     }
 
     pub(super) fn done(mut self) -> (Configuration, Vec<ConfigError>) {
-        let mut all = self.unexpanded;
+        let found = self.mistakes_since(ReaderMark { mistakes: 0, unexpanded: 0, warnings: 0 });
+        (self.roster, found)
+    }
+
+    /// The present state, to tell the mistakes of one entry from those before it.
+    pub(super) fn mark(&self) -> ReaderMark {
+        ReaderMark {
+            mistakes: self.mistakes.len(),
+            unexpanded: self.unexpanded.len(),
+            warnings: self.roster.warnings.len(),
+        }
+    }
+
+    /// Takes the mistakes since then.
+    pub(super) fn mistakes_since(&mut self, mark: ReaderMark) -> Vec<ConfigError> {
+        let mut all = self.unexpanded.split_off(mark.unexpanded);
         let lines: HashSet<Option<u32>> = all.iter().map(|mistake| mistake.origin.line()).collect();
-        all.extend(self.mistakes.into_iter().filter(|mistake| !lines.contains(&mistake.origin.line())));
+        let others = self.mistakes.split_off(mark.mistakes);
+        all.extend(others.into_iter().filter(|mistake| !lines.contains(&mistake.origin.line())));
         // A warning would quote what no variable or macro was inserted in.
-        self.roster
-            .warnings
-            .retain(|warning| warning.origin.line().is_none() || !lines.contains(&warning.origin.line()));
-        (self.roster, all)
+        let warnings = self.roster.warnings.split_off(mark.warnings);
+        let is_kept = |line: Option<u32>| line.is_none() || !lines.contains(&line);
+        self.roster.warnings.extend(warnings.into_iter().filter(|warning| is_kept(warning.origin.line())));
+        all
     }
 
     /// The value, or its default after a mistake, which is kept for the end.

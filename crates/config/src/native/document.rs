@@ -7,12 +7,14 @@ use std::num::NonZeroU32;
 use plimsoll_base::Priority;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use toml::Spanned;
 
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration::Length;
 use crate::engine_kind::CommandKind;
+use crate::filters::RequestFilters;
 use crate::guard::{GuardSettings, Size};
 use crate::key::{ExpiryText, KeyRight};
 use crate::log::{LogFormat, LogLevel};
@@ -34,6 +36,10 @@ pub(super) struct ConfigDocument {
     #[schemars(with = "BTreeMap<String, ModelTable>")]
     // Names are spanned to point at a model's header.
     pub(super) models: BTreeMap<Spanned<String>, ModelTable>,
+    /// Groups of models, by name.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, GroupTable>")]
+    pub(super) groups: BTreeMap<Spanned<String>, GroupTable>,
     /// API keys with rights and limits, by name.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, KeyTable>")]
@@ -66,6 +72,9 @@ pub(super) struct Serve {
     /// The most models that are loaded at a time, whatever memory is free, as with `--models-max`. Default: `0`, memory
     /// alone limits them.
     pub(super) models_max: Option<usize>,
+    /// Sets of models that may run together, e.g. `[["a", "b"], ["b", "c"]]`: two models run at a time only if one set has
+    /// both. Default: none, memory alone decides.
+    pub(super) together: Vec<Vec<String>>,
     /// Time for which a loaded model may keep another model waiting before it stops accepting requests. Default: `5s`.
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue. Default: `10m`.
@@ -193,6 +202,12 @@ pub(super) struct ModelTable {
     pub(super) aliases: Vec<String>,
     /// Labels, shown in the list of models.
     pub(super) tags: Vec<String>,
+    /// The model's name for people, shown in the list of models.
+    pub(super) name: Option<String>,
+    /// A description for people, shown in the list of models.
+    pub(super) description: Option<String>,
+    /// Changes of the parameters in requests, before the engine gets them.
+    pub(super) filters: FilterTable,
     /// Variables set for this model only.
     pub(super) env: BTreeMap<String, String>,
     /// The model's memory, e.g. `6GiB`; overrides the plan.
@@ -241,6 +256,44 @@ pub(super) struct ModelTable {
     /// Default: true.
     #[serde(default = "yes")]
     pub(super) depth_admission: bool,
+}
+
+/// Changes of the parameters in requests: first some are removed, then set, then set for the name that a request uses. A dot
+/// leads into an object: `chat_template_kwargs.enable_thinking`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct FilterTable {
+    /// Parameters to remove.
+    pub(super) strip: Vec<String>,
+    /// Parameters of requests that do not set them.
+    pub(super) default: Map<String, Value>,
+    /// Parameters to set.
+    pub(super) set: Map<String, Value>,
+    /// Parameters to set for requests that use a name, by that name: the model's own or one of `aliases`.
+    pub(super) set_by_name: BTreeMap<String, Map<String, Value>>,
+    /// System message of conversations that begin without one.
+    pub(super) system: Option<String>,
+}
+
+impl From<FilterTable> for RequestFilters {
+    fn from(table: FilterTable) -> Self {
+        let FilterTable { strip, default, set, set_by_name, system } = table;
+        Self { strip, default, set, set_by_name, system }.checked()
+    }
+}
+
+/// Models of which some may not run together.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct GroupTable {
+    /// The models, by name or alias. A model is in one group at most.
+    pub(super) members: Vec<String>,
+    /// One of the members runs at a time. Default: false.
+    pub(super) swap: bool,
+    /// A load of a member unloads all models outside the group. Default: false.
+    pub(super) exclusive: bool,
+    /// No load of a model outside the group unloads a member. Default: false.
+    pub(super) persistent: bool,
 }
 
 /// An API key with a name, which the log uses instead of the key.

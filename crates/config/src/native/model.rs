@@ -1,5 +1,7 @@
 //! Reader of one model's section in a TOML file.
 
+use std::sync::Arc;
+
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use toml::Spanned;
@@ -7,7 +9,7 @@ use toml::Spanned;
 use super::document::{ModelTable, WordList};
 use super::lines::LineIndex;
 use crate::command;
-use crate::engine_flags::{engine_flags, judge};
+use crate::engine_flags::judge;
 use crate::engine_kind::CommandKind;
 use crate::failure::{ConfigError, ConfigProblem};
 use crate::roster::{CHECK, ConfiguredModel, Launch, PORT};
@@ -30,6 +32,9 @@ pub(super) fn entry(
     entry.kind = model.kind;
     entry.aliases = model.aliases;
     entry.tags = model.tags;
+    entry.title = model.name;
+    entry.description = model.description;
+    entry.filters = Arc::new(model.filters.into());
     entry.env = model.env.into_iter().collect();
     entry.memory = model.memory.map(Into::into);
     entry.cards = model.cards;
@@ -82,13 +87,14 @@ fn command_of(
         found.push(ConfigError::new(at.clone(), problem));
     }
     let kind = model.kind.or_else(|| CommandKind::of(&argv));
-    Some(Launch::Command {
-        options: engine_flags(&argv, &|_| at.clone(), warnings, found),
+    let launch = Launch::Command {
         argv,
+        options: None,
         proxy: model.proxy.clone().unwrap_or_else(|| format!("http://127.0.0.1:{PORT}")),
         check: model.check.clone().unwrap_or_else(|| kind.map_or(CHECK, CommandKind::check).to_owned()),
         stop,
-    })
+    };
+    Some(launch.with_options(&entry.name, &|_| at.clone(), (warnings, found)))
 }
 
 /// A model that gives only flags: llama-server's own rules apply, and flags that Plimsoll sets itself are

@@ -1,5 +1,7 @@
 //! Reader of a TOML file that reports all mistakes at once: after a mistake it skips that setting and continues.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer, Error};
@@ -16,9 +18,29 @@ const MOST_OF_LONG: (usize, usize) = (64 << 10, 5);
 /// A document, without the settings that could not be read.
 pub(super) struct ReadDocument {
     pub(super) document: ConfigDocument,
-    pub(super) mistakes: Vec<ConfigError>,
-    /// Positions of what was left out.
-    pub(super) damaged: Vec<usize>,
+    pub(super) mistakes: Vec<SettingMistake>,
+    /// True where a mistake leaves the meaning of the rest open.
+    pub(super) is_torn: bool,
+}
+
+/// A setting that could not be read.
+pub(super) struct SettingMistake {
+    pub(super) error: ConfigError,
+    at: usize,
+    /// The model to whose section it belongs.
+    model: Option<String>,
+}
+
+impl SettingMistake {
+    /// True for a setting of the model whose section lies in this part of the text.
+    pub(super) fn is_of(&self, name: &str, section: &Range<usize>) -> bool {
+        self.model.as_ref().map_or(section.contains(&self.at), |model| model == name)
+    }
+
+    /// The model, if its section could not be read at all.
+    pub(super) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
 }
 
 impl ReadDocument {
@@ -27,34 +49,39 @@ impl ReadDocument {
         let (table, errors) = DeTable::parse_recoverable(lines.text);
         let most = if lines.text.len() > MOST_OF_LONG.0 { MOST_OF_LONG.1 } else { MOST };
         let (span, mut table) = (table.span(), table.into_inner());
-        let mut read =
-            Self { document: ConfigDocument::default(), mistakes: Vec::new(), damaged: Vec::new() };
+        let mut read = Self { document: ConfigDocument::default(), mistakes: Vec::new(), is_torn: true };
+        let mut left = most;
         for error in &errors {
-            read.tell(lines, error);
+            read.tell(lines, error, None);
+            left -= 1;
             // A line with a torn header, or an open bracket, changes the meaning of all that follow.
-            if read.damaged.len() == most || !is_of_one_line(lines, error) {
+            if left == 0 || !is_of_one_line(lines, error) {
                 return read;
             }
         }
         loop {
             let root = Spanned::new(span.clone(), table.clone());
             let error = match ConfigDocument::deserialize(Deserializer::from(root)) {
-                Ok(document) => return Self { document, ..read },
+                Ok(document) => return Self { document, is_torn: false, ..read },
                 Err(error) => error,
             };
-            read.tell(lines, &error);
-            let at = error.span().and_then(|span| setting_at(&table, span.start));
-            if read.damaged.len() == most || !at.is_some_and(|(_, path)| leave_out(&mut table, &path)) {
+            let path = error.span().and_then(|span| setting_at(&table, span.start)).map(|(_, path)| path);
+            let model = match path.as_deref() {
+                Some([table, name, ..]) if table == "models" => Some(name.clone()),
+                _ => None,
+            };
+            read.tell(lines, &error, model);
+            left = left.saturating_sub(1);
+            if left == 0 || !path.is_some_and(|path| leave_out(&mut table, &path)) {
                 return read;
             }
         }
     }
 
     /// Adds a mistake, but for a second one of the same line.
-    fn tell(&mut self, lines: &LineIndex<'_>, error: &Error) {
-        let mistake = lines.explain(error);
-        self.damaged.push(start(error));
-        if !self.mistakes.iter().any(|other| other.origin == mistake.origin) {
+    fn tell(&mut self, lines: &LineIndex<'_>, error: &Error, model: Option<String>) {
+        let mistake = SettingMistake { error: lines.explain(error), at: start(error), model };
+        if !self.mistakes.iter().any(|other| other.error.origin == mistake.error.origin) {
             self.mistakes.push(mistake);
         }
     }

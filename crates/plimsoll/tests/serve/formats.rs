@@ -104,7 +104,7 @@ fn llama_swaps_yaml_is_served_with_its_macros_groups_and_hooks() {
              \x20 alpha:\n    cmd: ${{server}} --alias ${{MODEL_ID}}\n    aliases: [first]\n    ttl: 1\n\
              \x20 beta:\n    cmd: ${{server}}\n    unlisted: true\n    useModelName: inner\n    checkEndpoint: /v1/health\n\
              \x20 gamma:\n    cmd: ${{server}} --alias gamma\n    checkEndpoint: none\n    concurrencyLimit: 1\n\
-             groups:\n  g:\n    persistent: true\n    members: [gamma]\n\
+             groups:\n  g:\n    persistent: true\n    swap: false\n    members: [gamma]\n\
              hooks:\n  on_startup:\n    preload: [first]\n",
             fake_engine().display()
         ))
@@ -242,8 +242,8 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         ),
         (
             "a.toml",
-            "[models.a]\ncmd = 'x ${PORT}'\n[models.b]\ncmd = 'x ${PORT}'\naliases = ['a']\n",
-            "a.toml:3: the name `a` is already used by `a` at",
+            "[serve]\nlistenn = 1\n[models.a]\ncmd = 'x ${PORT}'\n[models.b]\ncmd = 'x ${PORT}'\naliases = ['a']\n",
+            "a.toml:5: the name `a` is already used by `a` at",
         ),
         (
             "a.json",

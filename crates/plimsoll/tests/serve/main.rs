@@ -6,6 +6,7 @@ mod client_verbs;
 mod daemon;
 mod depth;
 mod downloads;
+mod elsewhere;
 mod engines;
 mod exposed;
 mod faults;

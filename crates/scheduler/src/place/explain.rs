@@ -109,18 +109,32 @@ pub(super) fn no_run_left(
     }
 }
 
-/// The refusal of a model whose port a pinned one has.
-pub(super) fn port_pinned(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant]) -> NoPlacement {
-    let (name, port) = (query.name, query.port.unwrap_or(0));
-    let has_port = |run: RunId| tenants.iter().any(|it| it.run == run && it.port == query.port);
+/// The refusal of a model beside which a pinned one may not run.
+pub(super) fn apart_pinned(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant]) -> NoPlacement {
+    let name = query.name;
+    let of = |run: RunId| tenants.iter().find(|it| it.run == run && query.is_apart(it));
     let claims = ledger.accounts().iter().flat_map(Account::claims);
-    let holder = claims.into_iter().find(|claim| stays(tenants, claim.run) && has_port(claim.run));
+    let holder = claims.into_iter().find(|claim| stays(tenants, claim.run) && of(claim.run).is_some());
     let other = holder.map_or("a pinned model", |claim| &*claim.holder);
-    let text = format!("{name} cannot load: {other} listens on the same port ({port}), and is pinned");
-    let reason = Reason::new("no_room", text).fact("model", name).fact("port", u64::from(port));
+    let by_rule = holder.and_then(|claim| of(claim.run)).is_none_or(|tenant| tenant.apart);
+    let reason = match query.port.filter(|_| !by_rule) {
+        Some(port) => {
+            let text =
+                format!("{name} cannot load: {other} listens on the same port ({port}), and is pinned");
+            Reason::new("no_room", text).fact("port", u64::from(port))
+        }
+        None => {
+            let text = format!("{name} cannot load: {other} may not run beside it ({RULES}), and is pinned");
+            Reason::new("no_room", text)
+        }
+    };
+    let reason = reason.fact("model", name);
     let unpin = holder.map(|claim| Hint::new(Advice::Other(unpin(tenants, claim.run, &claim.holder))));
     NoPlacement { crowded_out: true, reason, hints: unpin.into_iter().collect() }
 }
+
+/// The settings that keep models apart.
+pub(crate) const RULES: &str = "`groups` or `together` in the configuration";
 
 /// What lets a pinned model leave.
 fn unpin(tenants: &[CardTenant], run: RunId, name: &str) -> String {

@@ -15,6 +15,7 @@ use super::cache::DemandCache;
 use super::evict::{self, EvictionCandidate};
 use super::ledger::{Account, Ledger};
 use super::{explain, sets};
+use crate::time::ModelId;
 
 /// The model to place, with the conditions of its placement.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,15 @@ pub struct PlacementQuery<'a> {
     pub named: &'a NamedDemand,
     /// Port that no other run may have.
     pub port: Option<u16>,
+    /// Models that have waited longer and may not run beside it.
+    pub apart: usize,
+}
+
+impl PlacementQuery<'_> {
+    /// True for a run that may not be beside the model: it has the model's port, or the configuration says so.
+    pub(super) fn is_apart(&self, tenant: &CardTenant) -> bool {
+        tenant.apart || self.port.is_some() && tenant.port == self.port
+    }
 }
 
 /// Need on each card beyond the plan, as earlier runs of the model taught it.
@@ -76,14 +86,16 @@ pub struct CardTenant {
     pub is_pinned_by_file: bool,
     /// Port that its engine always listens on.
     pub port: Option<u16>,
+    /// The configuration lets it not run beside the model that is placed.
+    pub apart: bool,
 }
 
-/// Memory, runs and ports reserved for models that have waited longer.
+/// Memory and runs reserved for models that have waited longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     shares: Vec<Share>,
     runs: usize,
-    ports: Vec<u16>,
+    models: Vec<ModelId>,
     calm: Vec<CardId>,
 }
 
@@ -102,9 +114,13 @@ impl Reservations {
         self.runs += usize::from(victims.is_empty());
     }
 
-    /// Reserves the port of a model.
-    pub fn reserve_port(&mut self, port: Option<u16>) {
-        self.ports.extend(port);
+    /// Reserves the place of a model among those that may not run beside it.
+    pub fn reserve_model(&mut self, model: ModelId) {
+        self.models.push(model);
+    }
+
+    pub(crate) fn models(&self) -> &[ModelId] {
+        &self.models
     }
 
     /// Lets nothing start on these cards, because a model waits for them to be calm.
@@ -175,9 +191,9 @@ pub fn place(
     }
     let verdict = best.map_or_else(|| placer.without_cards(), PlacementOption::verdict);
     match (full, verdict) {
-        (_, verdict) if placer.port_of_pinned().is_some() => match verdict {
+        (_, verdict) if placer.apart_of_pinned() => match verdict {
             PlacementVerdict::Never(never) if !never.crowded_out => PlacementVerdict::Never(never),
-            _ => PlacementVerdict::Never(Box::new(explain::port_pinned(query, ledger, tenants))),
+            _ => PlacementVerdict::Never(Box::new(explain::apart_pinned(query, ledger, tenants))),
         },
         // What fits on no card fits on none after an unpin either.
         (Some(_), PlacementVerdict::Never(never)) if !never.crowded_out => PlacementVerdict::Never(never),
@@ -342,14 +358,16 @@ impl Placer<'_> {
         self.ledger.most_runs().map(NonZeroUsize::get).filter(|most| pinned >= *most)
     }
 
-    /// The pinned run that has the model's port.
-    fn port_of_pinned(&self) -> Option<&CardTenant> {
-        self.tenants.iter().find(|tenant| tenant.standing == CardStanding::Stays && self.has_port(tenant))
+    /// True if a pinned run may not be beside the model.
+    fn apart_of_pinned(&self) -> bool {
+        self.tenants
+            .iter()
+            .any(|tenant| tenant.standing == CardStanding::Stays && self.query.is_apart(tenant))
     }
 
-    /// True if the run has the model's port.
-    fn has_port(&self, tenant: &CardTenant) -> bool {
-        self.query.port.is_some() && tenant.port == self.query.port
+    /// Runs that may not be beside the model, and models before it; zero if nothing but memory decides.
+    fn apart(&self) -> usize {
+        self.tenants.iter().filter(|tenant| self.query.is_apart(tenant)).count() + self.query.apart
     }
 
     /// False for a model of unknown need on a card that reports no memory.
@@ -357,8 +375,8 @@ impl Placer<'_> {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
     }
 
-    /// Missing memory on each card of the placement, runs beyond their limit if they have one, and runs that have the
-    /// model's port.
+    /// Missing memory on each card of the placement, runs beyond their limit if they have one, and runs that may not be
+    /// beside the model.
     fn deficits(&self, placement: &Placement) -> Vec<Bytes> {
         let missing = |card: &CardId| {
             let account = self.ledger.account(card)?;
@@ -370,24 +388,22 @@ impl Placer<'_> {
             let wanted = self.tenants.len().saturating_add(self.reserved.runs).saturating_add(1);
             Bytes::new(u64::try_from(wanted.saturating_sub(most.get())).unwrap_or(u64::MAX))
         });
-        let reserved = |port: u16| self.reserved.ports.iter().filter(|other| **other == port).count();
-        let on_port = self.query.port.map(|port| {
-            let taken = self.tenants.iter().filter(|tenant| self.has_port(tenant)).count() + reserved(port);
-            Bytes::new(u64::try_from(taken).unwrap_or(u64::MAX))
-        });
+        let apart = Some(self.apart()).filter(|apart| *apart > 0);
+        let apart = apart.map(|apart| Bytes::new(u64::try_from(apart).unwrap_or(u64::MAX)));
         let memory = placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX));
-        memory.chain(beyond).chain(on_port).collect()
+        memory.chain(beyond).chain(apart).collect()
     }
 
     /// All runs that leave anyway and the cheapest others with a standing of at most `worst`.
     fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: CardStanding) -> Option<Vec<RunId>> {
+        let any_apart = self.apart() > 0;
         let frees = |tenant: &CardTenant| -> Vec<Bytes> {
             let run = tenant.run;
             let accounts = placement.cards().map(|card| self.ledger.account(card));
             let bytes = accounts.map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run)));
             let place = self.ledger.most_runs().map(|_| Bytes::new(1));
-            let port = self.query.port.map(|_| Bytes::new(u64::from(self.has_port(tenant))));
-            bytes.chain(place).chain(port).collect()
+            let apart = any_apart.then(|| Bytes::new(u64::from(self.query.is_apart(tenant))));
+            bytes.chain(place).chain(apart).collect()
         };
         // Runs that leave anyway come first: stopping another while their memory is on its way would be in
         // vain.

@@ -99,7 +99,7 @@ impl Scheduler {
                 }
                 reserved.reserve(&placement, &barred, self.ledger());
                 reserved.reserve_run(&barred);
-                reserved.reserve_port(self.models.get(id).and_then(|slot| slot.spec.port));
+                reserved.reserve_model(id);
             }
             PlacementVerdict::Fits(placement)
                 if barred.is_empty() && (!StateRef::needs_reading(&placement) || self.has_reading()) =>
@@ -110,7 +110,7 @@ impl Scheduler {
             PlacementVerdict::Fits(placement) => {
                 reserved.reserve(&placement, &barred, self.ledger());
                 reserved.reserve_run(&barred);
-                reserved.reserve_port(self.models.get(id).and_then(|slot| slot.spec.port));
+                reserved.reserve_model(id);
             }
             // Every other way would stop a model, which a preload may not.
             _ if !pressing => self.skip_preload(id),
@@ -248,7 +248,7 @@ impl Scheduler {
     ) {
         reserved.reserve(placement, &victims, self.ledger());
         reserved.reserve_run(&victims);
-        reserved.reserve_port(self.models.get(id).and_then(|slot| slot.spec.port));
+        reserved.reserve_model(id);
         self.drain_victims(id, &victims);
         self.set_victims(id, victims);
         self.note_need(id, placement);

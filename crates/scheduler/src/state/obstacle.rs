@@ -26,8 +26,10 @@ impl StateRef<'_> {
             }
             (PlacementVerdict::FitsAfter { placement, evict: runs }, _)
             | (PlacementVerdict::WaitsFor { placement, busy: runs }, _) => {
-                match self.model(id).is_some_and(|slot| self.on_port_of(slot, runs).is_some()) {
-                    // Of these, the one with the port is needed whatever its memory.
+                match self.model(id).is_some_and(|slot| self.on_port_of(slot, runs).is_some())
+                    || self.apart_from_any(id, runs).is_some()
+                {
+                    // Of these, the one that is in the way is needed whatever its memory.
                     true => held(runs.clone()),
                     false => held(needed_for(placement, runs, self.ledger, reserved)),
                 }

@@ -4,7 +4,7 @@ use plimsoll_base::{Reason, RunId, counted};
 
 use super::StateRef;
 use crate::models::{Drain, PartingCause};
-use crate::place::at_most;
+use crate::place::{RULES, at_most};
 
 impl StateRef<'_> {
     /// The reason why `run` stops; None if it is unknown, or the run does not stop any more.
@@ -45,13 +45,18 @@ impl StateRef<'_> {
             let text = format!("{name} requests {} more", request.asked);
             return Some(makes_room(text).fact("need", request.asked));
         }
-        self.models.iter().find_map(|(_, slot)| {
+        self.models.iter().find_map(|(id, slot)| {
             let name = &slot.name;
             if let Some(room) = slot.room() {
                 if room.victims.contains(&run) {
                     if let Some(port) = self.port_between(slot, run) {
                         let text = format!("{name} listens on the same port ({port})");
                         return Some(makes_room(text).fact("port", u64::from(port)));
+                    }
+                    if self.apart_from_any(id, &[run]).is_some() {
+                        return Some(makes_room(format!(
+                            "{name} loads, beside which it may not run ({RULES})"
+                        )));
                     }
                     if let Some(most) = self.ledger.full_at() {
                         return Some(makes_room(format!("{name} loads, and {}", at_most(most))));

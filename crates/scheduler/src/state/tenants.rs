@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{DeclaredSize, Placement, RunId};
+use plimsoll_base::{Company, DeclaredSize, Placement, RunId, RunningModel};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RunPhase, RunState};
@@ -44,6 +44,7 @@ impl StateRef<'_> {
             allowed: &slot.spec.allowed,
             named: room.demand.named(),
             port: slot.spec.port,
+            apart: reserved.models().iter().filter(|other| self.excludes(slot, **other)).count(),
         };
         let tenants = self.tenants(id);
         let verdict = match place(&query, self.ledger, reserved, &tenants) {
@@ -99,19 +100,45 @@ impl StateRef<'_> {
             is_pinned_by_file: false,
             // Its process has ended.
             port: None,
+            apart: false,
         });
-        let here = self.models.running().map(|(id, slot, run)| CardTenant {
-            run: run.id,
-            standing: match slot.depth_wait().is_some() && age(id) < asked {
-                true => CardStanding::Promised,
-                false => standing_of(run.id, self.standing(slot, run, since)),
-            },
-            last_used: run.stamp,
-            cost: self.eviction_cost(slot, run),
-            is_pinned_by_file: slot.spec.pinned,
-            port: run.port,
+        let apart = self.apart_from(asking);
+        let own_company = self.model(asking).map(|slot| &slot.spec.company);
+        let here = self.models.running().map(|(id, slot, run)| {
+            let stays = own_company.is_some_and(|own| slot.spec.company.stays_for(own));
+            CardTenant {
+                run: run.id,
+                standing: match self.standing(slot, run, since) {
+                    standing if stays && standing != CardStanding::Leaving => CardStanding::Stays,
+                    _ if slot.depth_wait().is_some() && age(id) < asked => CardStanding::Promised,
+                    standing => standing_of(run.id, standing),
+                },
+                last_used: run.stamp,
+                cost: self.eviction_cost(slot, run),
+                is_pinned_by_file: slot.spec.pinned || stays,
+                port: run.port,
+                apart: apart.contains(&run.id),
+            }
         });
         gone.chain(here).collect()
+    }
+
+    /// Runs that have to end before the model loads, whatever memory is free.
+    pub(super) fn apart_from(self, asking: ModelId) -> Vec<RunId> {
+        let Some(own) = self.model(asking).filter(|slot| slot.spec.company != Company::default()) else {
+            return Vec::new();
+        };
+        let others: Vec<_> = self.models.running().filter(|(id, ..)| *id != asking).collect();
+        let running: Vec<RunningModel<'_>> = others
+            .iter()
+            .map(|(_, slot, run)| RunningModel {
+                name: &slot.name,
+                company: &slot.spec.company,
+                cost: self.eviction_cost(slot, run),
+            })
+            .collect();
+        let leave = own.spec.company.leave_for(&own.name, &running);
+        others.iter().zip(leave).filter(|(_, leaves)| *leaves).map(|((.., run), _)| run.id).collect()
     }
 
     /// Readiness of a run to stop for a model that is wanted since then.

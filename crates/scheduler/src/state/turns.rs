@@ -110,6 +110,7 @@ impl StateRef<'_> {
             allowed: &slot.spec.allowed,
             named: demand.named(),
             port: None,
+            apart: 0,
         };
         need(&query, self.ledger)
     }

@@ -54,6 +54,11 @@ impl StateRef<'_> {
             let line = format!("waiting for port {port}, on which {other} listens");
             return line + &self.leaving(slot.victims());
         }
+        if let Some(RoomObstacle::Held { runs, .. }) = slot.obstacle()
+            && let Some(other) = self.apart_from_any(id, runs)
+        {
+            return format!("waiting until {other} is unloaded") + &self.leaving(slot.victims());
+        }
         let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
             return format!("waiting for memory for {}", slot.name);
         };

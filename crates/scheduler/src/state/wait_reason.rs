@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, CardId, Reason, RunId};
 use super::StateRef;
 use crate::effect::ModelState;
 use crate::models::{ModelSlot, NeighbourQuery, RequestedState, RoomObstacle};
-use crate::place::at_most;
+use crate::place::{RULES, at_most};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
@@ -23,7 +23,15 @@ impl StateRef<'_> {
             RoomObstacle::Held { runs, .. } => self.on_port_of(slot, runs),
             _ => None,
         };
+        let apart = match obstacle {
+            RoomObstacle::Held { runs, .. } => self.apart_from_any(id, runs),
+            _ => None,
+        };
         let text = match (on_port, self.ledger.full_at()) {
+            _ if apart.is_some() => {
+                let other = apart.unwrap_or_default();
+                format!("the model waits until {other} is unloaded: both may not run at once ({RULES})")
+            }
             (Some((port, other)), _) => {
                 format!("the model waits until {other} is unloaded: both listen on port {port}")
             }

@@ -57,6 +57,7 @@ impl StateRef<'_> {
             allowed: &slot.spec.allowed,
             named: demand.named(),
             port: slot.spec.port,
+            apart: 0,
         };
         let tenants: Vec<CardTenant> =
             self.tenants(id).into_iter().filter(|tenant| Some(tenant.run) != own).collect();

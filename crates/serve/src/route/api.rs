@@ -31,6 +31,8 @@ pub(crate) enum Action {
 /// Endpoints that this server answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
+    /// What Ollama answers there, by which its clients find it.
+    Root,
     Index,
     /// A file of the web page.
     Page(PageFile),
@@ -136,7 +138,8 @@ const ROUTES: &[Route] = &[
     // A row of its own, because `engine` makes rows for POST only.
     Route { path: "/lora-adapters", methods: GET, action: Action::Engine },
     Route { path: "/slots", methods: GET, action: Action::Engine },
-    own(GET, "/", Own::Index),
+    own(GET, "/", Own::Root),
+    own(GET, "/api", Own::Index),
     own(GET, "/health", Own::Health),
     own(GET, "/v1/health", Own::Health),
     own(GET, "/v1/models", Own::Models),
@@ -173,10 +176,10 @@ const ROUTES: &[Route] = &[
     own(GET, "/api/ps", Own::Ollama(StoreEndpoint::Running)),
     own(POST, "/api/show", Own::Ollama(StoreEndpoint::Show)),
     own(POST, "/api/pull", Own::Ollama(StoreEndpoint::Pull)),
-    own(POST, "/api/push", Own::Ollama(StoreEndpoint::Refused)),
-    own(POST, "/api/create", Own::Ollama(StoreEndpoint::Refused)),
-    own(POST, "/api/copy", Own::Ollama(StoreEndpoint::Refused)),
-    own(POST, "/api/blobs/*", Own::Ollama(StoreEndpoint::Refused)),
+    own(POST, "/api/push", Own::Ollama(StoreEndpoint::Push)),
+    own(POST, "/api/create", Own::Ollama(StoreEndpoint::Create)),
+    own(POST, "/api/copy", Own::Ollama(StoreEndpoint::Copy)),
+    own(POST, "/api/blobs/*", Own::Ollama(StoreEndpoint::Push)),
     own(DELETE, "/api/delete", Own::Ollama(StoreEndpoint::Delete)),
     // LM Studio, whose other endpoints are those of OpenAI under another prefix.
     own(GET, "/api/v0/models", Own::LmStudioModels),
@@ -203,7 +206,14 @@ const ROUTES: &[Route] = &[
 /// This server's own paths and actions, as a page for browsers.
 pub(crate) fn index() -> String {
     let own = ROUTES.iter().filter(|route| {
-        let is_listed = |own: Own| !matches!(own, Own::Index | Own::Ollama(StoreEndpoint::Refused));
+        let is_listed = |own: Own| {
+            !matches!(
+                own,
+                Own::Root
+                    | Own::Index
+                    | Own::Ollama(StoreEndpoint::Create | StoreEndpoint::Copy | StoreEndpoint::Push)
+            )
+        };
         matches!(route.action, Action::Own(own) if is_listed(own) && !route.path.starts_with("/ui/"))
             || matches!(route.action, Action::EngineOr(_))
     });
@@ -302,7 +312,7 @@ mod tests {
         assert_eq!(find(&Method::POST, "/v1/made/up").unwrap().action, Action::Engine);
         let upstream = find(&Method::DELETE, "/upstream/a/b").unwrap();
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
-        assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Index));
+        assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Root));
         let page = index();
         for line in ["GET  /v1/models", "POST /models/load", "POST /unload", "GET  /logs/stream/MODEL"] {
             assert!(page.contains(&format!("\n  {line}\n")), "{line} in {page}");

@@ -16,6 +16,8 @@ pub(crate) struct ModelListing {
     pub(crate) name: String,
     pub(crate) aliases: Vec<String>,
     pub(crate) tags: Vec<String>,
+    /// Name for people.
+    pub(crate) title: Option<String>,
     pub(crate) description: String,
     /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
@@ -109,6 +111,9 @@ impl ModelListing {
             "source": if self.downloaded { "cache" } else { "preset" },
             "can_remove": self.downloaded,
         });
+        if let Some(title) = &self.title {
+            model["name"] = json!(title);
+        }
         if !self.description.is_empty() {
             model["description"] = json!(self.description);
         }
@@ -142,7 +147,7 @@ impl ModelListing {
         };
         let mut running = json!({
             "model": self.name,
-            "name": self.name,
+            "name": self.title.as_ref().unwrap_or(&self.name),
             "description": self.description,
             "state": state,
             "cmd": masked(&self.arguments).join(" "),
@@ -180,6 +185,7 @@ pub(crate) mod tests {
             name: name.to_owned(),
             aliases: vec!["alias".to_owned()],
             tags: Vec::new(),
+            title: None,
             description: String::new(),
             unlisted: false,
             downloaded: false,
@@ -212,6 +218,11 @@ pub(crate) mod tests {
                 "source": "preset", "can_remove": false,
             })
         );
+        let mut named = listing("a", ModelState::Ready);
+        (named.title, named.description) = (Some("A for people".to_owned()), "Thinks.".to_owned());
+        assert_eq!(named.as_model(7)["name"], "A for people");
+        assert_eq!(named.as_model(7)["description"], "Thinks.");
+        assert_eq!(named.as_running()["name"], "A for people");
         let mut asleep = listing("a", ModelState::Ready);
         asleep.asleep = true;
         assert_eq!(asleep.as_model(7)["status"]["value"], "sleeping");

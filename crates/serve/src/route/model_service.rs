@@ -6,12 +6,14 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use http::response::Parts as AnswerParts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, Priority};
+use plimsoll_config::RequestFilters;
 use plimsoll_fleet::SeatToken;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
@@ -53,6 +55,11 @@ pub(crate) trait ModelService: 'static {
 
     /// Finds a model by its name or by an alias.
     fn resolve(&self, name: &str) -> Option<ModelId>;
+
+    /// Changes of the model's requests; `None` without any.
+    fn filters(&self, _: ModelId) -> Option<Arc<RequestFilters>> {
+        None
+    }
 
     /// The model for a request that names none, or the unknown model `name`; `None` refuses the request.
     fn stand_in(&self, name: Option<&str>) -> Option<ModelId>;

@@ -50,6 +50,7 @@ impl<H: ModelService> HttpServer<H> {
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         Ok(match own {
+            Own::Root => reply::text(TEXT, "Ollama is running"),
             Own::Index => reply::text(TEXT, api::index()),
             Own::Page(file) => page::answer(file),
             Own::Health => reply::json(&json!({ "status": "ok" })),

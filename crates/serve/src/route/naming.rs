@@ -118,7 +118,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 }
 
-fn name_of<'a>(head: &'a Parts, named: Option<&'a ModelKey>) -> Option<Cow<'a, str>> {
+pub(super) fn name_of<'a>(head: &'a Parts, named: Option<&'a ModelKey>) -> Option<Cow<'a, str>> {
     let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
     let name = in_body.filter(|name| !name.is_empty());
     name.or_else(|| query::parameter(head.uri.query(), "model")).filter(|name| !name.is_empty())

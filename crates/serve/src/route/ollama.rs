@@ -5,6 +5,7 @@
 
 mod answer;
 mod bounded;
+mod define;
 pub(crate) mod endpoints;
 mod engine_answer;
 mod images;
@@ -124,7 +125,12 @@ impl<H: ModelService> HttpServer<H> {
         let whole = collect(answer.body_mut(), most, &share, &self.settings.limits).await?;
         let times = AnswerTimes { now: Timestamp::now(), total: asked.elapsed(), first_byte };
         if !status.is_success() {
-            return Err(engine_refused(status, &whole));
+            let embeds = matches!(endpoint, Endpoint::Embed | Endpoint::Embeddings);
+            return Err(match status {
+                // llama-server's answer without the flag.
+                StatusCode::NOT_IMPLEMENTED if embeds => no_embeddings(partial.model()),
+                _ => engine_refused(status, &whole),
+            });
         }
         let length = whole.len();
         let work = move || whole_answer(endpoint, partial, &whole, times, task.streams);
@@ -147,6 +153,7 @@ impl<H: ModelService> HttpServer<H> {
         let model = self.ollama_model(head, &name).and_then(|model| self.permitted(head, model));
         let engine_name = model.as_ref().map(|model| self.service.listing(*model).name).unwrap_or_default();
         let rope = received.rope.clone();
+        let filters = model.as_ref().ok().and_then(|model| self.service.filters(*model));
         let work = move || {
             let body = rope.copy(0..length);
             let request = OllamaRequest::read(&body)?;
@@ -159,7 +166,8 @@ impl<H: ModelService> HttpServer<H> {
                 streams: request.streams(),
                 keep: request.keep()?,
                 context: options::context(&request.options),
-                request: translate(endpoint, &request, &engine_name)?,
+                request: translate(endpoint, &request, &engine_name)?
+                    .map(|translated| translated.filtered(filters.as_ref(), &request.model)),
             })
         };
         off_thread(length, work).await?
@@ -282,7 +290,7 @@ fn streamed<P: Pass>(answer: Response<Relay<P>>, lines: OllamaLines, after: Afte
 }
 
 /// Runs `work` on so many bytes: on another thread where the one that serves would stand still for it.
-async fn off_thread<T: Send + 'static>(
+pub(super) async fn off_thread<T: Send + 'static>(
     length: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HttpProblem> {
@@ -319,6 +327,14 @@ fn whole_answer(
 
 fn bad_gateway(error: &AnswerError) -> HttpProblem {
     HttpProblem::new(StatusCode::BAD_GATEWAY, "bad_answer", error.to_string())
+}
+
+fn no_embeddings(model: &str) -> HttpProblem {
+    let message = format!(
+        "\"{model}\" does not support embeddings: its engine runs without `--embeddings`; give a model of its own that flag, \
+            and name it here"
+    );
+    HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "no_embeddings", message)
 }
 
 /// An engine's refusal, with its status and its words.

@@ -56,11 +56,11 @@ pub(crate) fn answer<P: Pass>(file: PageFile) -> Reply<P> {
     reply
 }
 
-/// The page instead of the list of paths, for a browser that opens `/`.
+/// The page, for a browser that opens `/`.
 pub(crate) fn for_browser(action: Action, headers: &HeaderMap) -> Action {
     let is_browser = || text(headers, &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     match action {
-        Action::Own(Own::Index) if is_browser() => Action::Own(Own::Page(PageFile::Document)),
+        Action::Own(Own::Root) if is_browser() => Action::Own(Own::Page(PageFile::Document)),
         action => action,
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
         // It may load the model.
         Action::EngineOr(_) if has("model") => &[Use],
         Action::EngineOr(own) | Action::Own(own) => match own {
-            Own::Index | Own::Health | Own::Page(_) => &[],
+            Own::Root | Own::Index | Own::Health | Own::Page(_) => &[],
             Own::Models if has("reload") => &[Operate],
             Own::Version
             | Own::Props
@@ -81,7 +81,9 @@ pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
             | Own::Yield
             | Own::EndYield
             | Own::Reload
-            | Own::Ollama(StoreEndpoint::Delete | StoreEndpoint::Refused) => &[Operate],
+            | Own::Ollama(
+                StoreEndpoint::Delete | StoreEndpoint::Create | StoreEndpoint::Copy | StoreEndpoint::Push,
+            ) => &[Operate],
         },
     }
 }

@@ -182,6 +182,11 @@ impl<H: ModelService> HttpServer<H> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
         let chosen = self.model_of(&head, &received, named.as_ref().map(|(named, _)| named))?;
+        let named = match self.service.filters(chosen.model) {
+            // Boxed, because most models have none.
+            Some(_) => Box::pin(self.filter(&head, chosen.model, &mut received, named)).await?,
+            None => named,
+        };
         let mut reply = self.send(chosen.model, head, received, named).await?;
         self.tell_model(chosen, &mut reply);
         Ok(reply)

@@ -5,12 +5,14 @@
 
 mod doubts;
 mod parts;
+mod standing;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Placement, Reason};
 use plimsoll_config::ConfiguredModel;
+use plimsoll_flags::quoted;
 use plimsoll_planner::HostRoom;
 use plimsoll_scheduler::place::{
     DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
@@ -18,6 +20,8 @@ use plimsoll_scheduler::place::{
 use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 pub(crate) use self::doubts::{FlagsLeftOut, this_host};
+pub use self::standing::StandingConflicts;
+pub(crate) use self::standing::conflicts;
 use super::Runtime;
 use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
@@ -50,8 +54,25 @@ pub struct Forecast {
 
 impl Forecast {
     /// True for a model that fits on no set of cards, even on empty ones.
-    pub(crate) fn never_fits(&self) -> bool {
+    pub fn never_fits(&self) -> bool {
         self.never
+    }
+
+    /// A forecast that says nothing yet.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            text: String::new(),
+            parts: Vec::new(),
+            warnings: Vec::new(),
+            note: None,
+            refused: None,
+            hints: Vec::new(),
+            host_too_small: false,
+            never: false,
+            profile: None,
+            demand: None,
+        }
     }
 
     /// The forecast of a model whose engine is missing: it cannot be loaded, whatever it needs.
@@ -249,6 +270,7 @@ fn verdict(
         allowed: &allowed,
         named: demand.named(),
         port: None,
+        apart: 0,
     };
     place(&query, ledger, &Reservations::default(), &[])
 }
@@ -269,6 +291,12 @@ fn taken(
 
 /// The need on these cards in a sentence, and its parts.
 fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (String, Vec<String>) {
+    if let Some(address) = entry.launch.elsewhere().filter(|_| entry.is_foreign() && entry.memory.is_none()) {
+        return (
+            format!("takes nothing of this machine: its requests go to {}", quoted(address)),
+            Vec::new(),
+        );
+    }
     // A number would be made up.
     if demand.alone() {
         let text = "memory need unknown: the model is loaded alone on a card until its memory is measured";

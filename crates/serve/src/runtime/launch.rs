@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use plimsoll_base::{Bytes, Card, CardKind, End, Reason};
-use plimsoll_config::{ConfiguredModel, Launch};
+use plimsoll_config::{ConfiguredModel, Launch, ProxyAddress};
 use plimsoll_launch::engine::EngineError;
 use plimsoll_launch::{
     Child, ChildEvent, ChildSpec, Confinement, EngineAddress, EngineUser, Environment, LogSource, Readiness,
@@ -244,8 +244,14 @@ impl Starter<'_> {
         let user = &self.runtime.settings.engine_user;
         let uid = user.as_ref().map_or(getuid().as_raw(), |user| user.uid);
         let socket = folder.and_then(|folder| EngineAddress::in_folder(folder, uid));
-        let port = self.run.entry.launch.listens_on(port).unwrap_or(port);
-        socket.unwrap_or(EngineAddress::Port(port))
+        socket.unwrap_or_else(|| match self.run.entry.launch.address(port) {
+            Ok(ProxyAddress::Loopback(address) | ProxyAddress::Elsewhere(address)) => {
+                EngineAddress::Remote(address)
+            }
+            Ok(ProxyAddress::Port(port)) => EngineAddress::Port(port),
+            // No model with another address is served.
+            Err(_) => EngineAddress::Port(port),
+        })
     }
 
     fn lowered_context(&self) -> Option<u64> {
@@ -256,7 +262,7 @@ impl Starter<'_> {
     fn environment(&self, port: u16, key: Option<&str>) -> Environment {
         let entry = &self.run.entry;
         // Only llama-server knows the control channel; other programs would ignore the variable.
-        let control_port = entry.launch.options().map(|_| port);
+        let control_port = entry.launch.is_own_llama_server().then_some(port);
         child_environment(
             self.runtime.settings.inherited.clone(),
             &entry.environment(port),
@@ -270,9 +276,11 @@ impl Starter<'_> {
     /// out and logged.
     fn renumber(&self, line: &mut Vec<String>, environment: &mut Environment) {
         // Flags of other programs are not known, so their numbers are left alone.
-        let (Visible::Cards(own), Some(_)) = (self.visible(), self.run.entry.launch.options()) else {
+        let Visible::Cards(own) = self.visible() else { return };
+        // A container's own flags are not the engine's.
+        if !self.run.entry.launch.is_own_llama_server() {
             return;
-        };
+        }
         let all = self.all_cards();
         for words in renumber(line, environment, &all, &own) {
             let note = format!(

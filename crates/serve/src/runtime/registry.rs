@@ -29,7 +29,7 @@ pub struct UnknownCard {
 pub(super) struct ModelRegistry {
     entries: Vec<Rc<ConfiguredModel>>,
     names: HashMap<String, ModelId>,
-    /// Models that are not served because of a flag.
+    /// Models that are not served because of a mistake in their entry.
     refused: Vec<RefusedModel>,
     default: Option<String>,
     strict_names: bool,
@@ -38,11 +38,6 @@ pub(super) struct ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// Checks that a configuration could be applied.
-    pub(super) fn check(roster: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
-        Self::default().update(roster, cards).map(drop)
-    }
-
     /// Applies `roster` and returns the changes. An error changes nothing.
     pub(super) fn update(
         &mut self,
@@ -111,14 +106,14 @@ impl ModelRegistry {
         }
     }
 
-    /// The model of this name that is not served because of a flag.
+    /// The model of this name that is not served because of a mistake.
     pub(super) fn refused(&self, name: &str) -> Option<&RefusedModel> {
         self.refused
             .iter()
             .find(|refused| refused.name == name || refused.aliases.iter().any(|it| it == name))
     }
 
-    /// Models that are not served, with the mistakes in their flags.
+    /// Models that are not served, with the mistakes in their entries.
     pub(super) fn all_refused(&self) -> Vec<Value> {
         let texts = |model: &RefusedModel| model.errors().map(ToString::to_string).collect::<Vec<_>>();
         self.refused.iter().map(|model| json!({ "name": model.name, "mistakes": texts(model) })).collect()
@@ -201,6 +196,7 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
         ttl: entry.ttl.filter(|ttl| *ttl > Duration::ZERO),
         hold: entry.hold.unwrap_or(defaults.hold),
         port: entry.fixed_port(),
+        company: entry.company.clone(),
         concurrency: entry.concurrency,
         priority: entry.priority,
         max_requests: entry.max_requests,

@@ -55,7 +55,9 @@ impl Runtime {
         let config = read.unwrap_or_else(|error| {
             Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
         })?;
-        // A mistyped flag must not end a model that runs.
+        let mut config = config;
+        config.roster.refuse_absent_cards(self.settings.cards());
+        // A mistake in its entry must not end a model that runs.
         let refuses_anew = self.state.borrow().registry.refuses_anew(&config.roster.refused);
         let mut config = if refuses_anew { config.whole()? } else { config };
         let of_variables = config.of_variables(self.settings.cards());

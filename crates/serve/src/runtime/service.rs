@@ -1,12 +1,13 @@
 //! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
-use plimsoll_config::ConfiguredModel;
+use plimsoll_config::{ConfiguredModel, RequestFilters};
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
@@ -35,6 +36,12 @@ impl ModelService for Runtime {
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         self.state.borrow().registry.find(name)
+    }
+
+    fn filters(&self, model: ModelId) -> Option<Arc<RequestFilters>> {
+        let state = self.state.borrow();
+        let filters = &state.registry.entry(model).filters;
+        (!filters.is_empty()).then(|| Arc::clone(filters))
     }
 
     fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
@@ -133,7 +140,8 @@ impl ModelService for Runtime {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
             tags: entry.tags.clone(),
-            description: String::new(),
+            title: entry.title.clone(),
+            description: entry.description.clone().unwrap_or_default(),
             unlisted: entry.unlisted,
             downloaded: self.is_downloaded(&entry),
             state: self.shown(model),

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
+use plimsoll_base::{Bytes, Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
@@ -130,6 +130,8 @@ pub(super) fn look_with(
         return Ok(match (entry.memory, entry.part()) {
             (Some(bytes), _) => Arc::new(DeclaredSize(bytes)),
             (None, Some(part)) => Arc::new(PartOfCards(part)),
+            // On another machine; this one's memory is the user's to say.
+            (None, None) if entry.is_foreign() => Arc::new(DeclaredSize(Bytes::ZERO)),
             (None, None) => Arc::new(UnknownSize),
         });
     };

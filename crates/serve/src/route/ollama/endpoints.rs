@@ -22,8 +22,11 @@ pub(crate) enum StoreEndpoint {
     Running,
     Pull,
     Delete,
-    /// `create`, `copy`, `push`: models are made in the configuration.
-    Refused,
+    /// Models are made in the configuration: these say what to write there.
+    Create,
+    Copy,
+    /// Files and models go in neither direction.
+    Push,
 }
 
 /// Contexts that clients asked for and the log has named.

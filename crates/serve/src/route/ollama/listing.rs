@@ -18,6 +18,8 @@ use crate::route::server::HttpServer;
 
 pub(super) const LINES: &str = "application/x-ndjson";
 pub(super) const JSON: &str = "application/json; charset=utf-8";
+const NO_FILES: &str =
+    "models and their files are given in the configuration of this server, and not by requests";
 /// Time until a model leaves that never does: what a Go client can read.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -44,9 +46,10 @@ impl<H: ModelService> HttpServer<H> {
             }
             StoreEndpoint::Pull => self.pull(head, body).await,
             StoreEndpoint::Delete => self.delete(head, body).await,
-            StoreEndpoint::Refused => {
-                let message = "models are defined in the configuration of this server";
-                Err(HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "not_supported", message))
+            StoreEndpoint::Create => self.create(head, body).await,
+            StoreEndpoint::Copy => self.copy(head, body).await,
+            StoreEndpoint::Push => {
+                Err(HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "not_supported", NO_FILES))
             }
         }
     }

@@ -42,7 +42,7 @@ impl<H: ModelService> HttpServer<H> {
             Err(problem) if problem.status == StatusCode::NOT_FOUND && on_hub(&name).contains('/') => {
                 self.pull_of_hub(head, on_hub(&name)).await?
             }
-            Err(problem) => return Err(not_pulled(problem)),
+            Err(problem) => return Err(not_pulled(&name, problem)),
         };
         let mut ending = self.ending(head);
         if streams {
@@ -86,13 +86,26 @@ impl<H: ModelService> HttpServer<H> {
     }
 }
 
-fn not_pulled(problem: HttpProblem) -> HttpProblem {
-    match problem.status {
-        StatusCode::NOT_FOUND => problem.hint(Hint::new(Advice::Other(
-            "pull hf.co/USER/REPO:QUANT, or add the model to the configuration of this server".to_owned(),
-        ))),
-        _ => problem,
+/// A name of Ollama's own library, which this server does not read: its clients show the message alone.
+fn not_pulled(name: &str, problem: HttpProblem) -> HttpProblem {
+    if problem.status != StatusCode::NOT_FOUND {
+        return problem;
     }
+    let message = format!(
+        "pull model manifest: '{name}' is a name of Ollama's library, and this server pulls from Hugging Face: \
+            pull hf.co/USER/REPO:QUANT"
+    );
+    let find =
+        format!("find a GGUF file of it at https://huggingface.co/models?library=gguf&search={}", base(name));
+    HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", message)
+        .hint(Hint::new(Advice::Other(find)))
+        .hint(Hint::new(Advice::Other("or add the model to the configuration of this server".to_owned())))
+}
+
+/// The name without its tag, as far as it can stand in an address.
+fn base(name: &str) -> String {
+    let base = name.split(':').next().unwrap_or_default();
+    base.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')).take(64).collect()
 }
 
 /// A download that failed, by its last line; without one the server ends.

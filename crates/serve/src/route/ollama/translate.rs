@@ -1,7 +1,9 @@
 //! Translation of Ollama's requests into those of an engine's OpenAI API.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use plimsoll_config::RequestFilters;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -10,6 +12,7 @@ use super::messages::{EngineMessage, message, messages};
 use super::request::{OllamaRequest, text};
 use super::{Endpoint, options, refused};
 use crate::route::HttpProblem;
+use crate::route::filter::{FilteredBody, filtered};
 
 /// A request for an engine.
 #[derive(Debug)]
@@ -18,6 +21,16 @@ pub(super) struct EngineRequest {
     pub(super) body: Vec<u8>,
     /// The place of the model's name, as JSON.
     pub(super) name: Range<usize>,
+}
+
+impl EngineRequest {
+    /// The same after the model's filters, for a client that named the model so.
+    pub(super) fn filtered(self, filters: Option<&Arc<RequestFilters>>, name: &str) -> Self {
+        match filters.and_then(|filters| filtered(&self.body, filters, name)) {
+            Some(FilteredBody { body, model: Some(name) }) => Self { body, name, ..self },
+            _ => self,
+        }
+    }
 }
 
 /// Fields that several of the engine's endpoints share.

@@ -62,6 +62,53 @@ fn lines(answer: &str) -> Vec<Value> {
 }
 
 #[test]
+fn an_embedding_of_an_engine_without_the_flag_is_refused_in_ollamas_shape() {
+    on_stage(|stage| async move {
+        let refusal = whole(
+            "501 Not Implemented",
+            r#"{"error":{"message":"This server does not support embeddings."}}"#,
+        );
+        let body = json!({"model": "real", "input": "x"});
+        let (_, answer) = exchange(&stage, "/api/embed", &body, &refusal).await;
+        assert!(answer.starts_with("HTTP/1.1 501"), "{answer}");
+        let told =
+            r#"{"error":"\"real\" does not support embeddings: its engine runs without `--embeddings`"#;
+        assert!(answer.contains(told), "{answer}");
+    });
+}
+
+#[test]
+fn filters_change_requests_of_both_apis_before_the_engine_gets_them() {
+    let file = "[models.real]\ncmd = 'x ${PORT}'\n[models.real.filters]\nstrip = ['top_k']\nset = {temperature = 0.5}\n\
+        system = 'be kind'\n[models.real.filters.set-by-name.alias]\ntemperature = 1.5\n";
+    let roster = plimsoll_config::parse("p.toml", file, &|_| None).unwrap();
+    on_stage(|stage| async move {
+        stage.service.filters.replace(Some(roster.models[0].filters.clone()));
+        let done = whole("200 OK", r#"{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}"#);
+        let mut asked = chat(&json!({"model": "alias", "top_k": 4, "stream": false}));
+        let (seen, _) = exchange(&stage, "/v1/chat/completions", &asked, &done).await;
+        let expected = json!({
+            "model": "real", "stream": false, "temperature": 1.5,
+            "messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}],
+        });
+        assert_eq!(seen, expected);
+        asked["options"] = json!({"top_k": 4});
+        let (seen, _) = exchange(&stage, "/api/chat", &asked, &done).await;
+        assert_eq!(
+            (&seen["temperature"], &seen["model"], seen.get("top_k")),
+            (&json!(1.5), &json!("real"), None)
+        );
+        asked["model"] = json!("real");
+        let (seen, _) = exchange(&stage, "/v1/chat/completions", &asked, &done).await;
+        assert_eq!(seen["temperature"], json!(0.5));
+        let long = "x".repeat(400_000);
+        let body = json!({"prompt": long, "model": "real", "top_k": 1});
+        let (seen, _) = exchange(&stage, "/v1/completions", &body, &done).await;
+        assert_eq!((seen["prompt"].as_str().unwrap().len(), seen.get("top_k")), (400_000, None));
+    });
+}
+
+#[test]
 fn a_chat_is_streamed_as_lines_and_its_time_to_live_is_set_when_it_is_over() {
     on_stage(|stage| async move {
         let event = r#"data: {"choices":[{"delta":{"content":"hello"}}]}"#;
@@ -203,14 +250,39 @@ fn the_store_is_listed_and_not_changed() {
         let pull = r#"{"model":"real","stream":false}"#;
         assert_eq!(ask(&stage, "POST /api/pull", pull).await, (200, json!({"status": "success"})));
         let (status, refusal) = ask(&stage, "POST /api/pull", r#"{"model":"llama3.2"}"#).await;
-        assert_eq!((status, &refusal["error"]), (404, &json!("model 'llama3.2' not found")));
-        for line in ["POST /api/create", "POST /api/copy", "POST /api/push", "POST /api/blobs/sha256:0"] {
-            let (status, refusal) = ask(&stage, line, r#"{"model":"real"}"#).await;
-            assert!(
-                status == 501 && refusal["error"].as_str().unwrap().contains("configuration"),
-                "{line}: {refusal}"
-            );
+        let told = refusal["error"].as_str().unwrap();
+        assert!(status == 404 && told.contains("'llama3.2' is a name of Ollama's library"), "{refusal}");
+        assert!(told.contains("pull hf.co/USER/REPO:QUANT"), "{refusal}");
+        for (line, body, told) in [
+            ("POST /api/push", r#"{"model":"real"}"#, "in the configuration"),
+            ("POST /api/blobs/sha256:0", "x", "in the configuration"),
+            (
+                "POST /api/copy",
+                r#"{"source":"real","destination":"mine"}"#,
+                r#"add `aliases = ["mine"]` to [models."real"]"#,
+            ),
+            (
+                "POST /api/create",
+                r#"{"model":"mine","from":"real","system":"be \"kind\"","parameters":{"stop":["X"]}}"#,
+                r#"as [models."mine"], with `filters.system = "be \"kind\""`, with `filters.default.stop = ["X"]`"#,
+            ),
+            ("POST /api/create", r#"{"name":"mine","files":{}}"#, r#"add a section [models."mine"]"#),
+        ] {
+            let (status, refusal) = ask(&stage, line, body).await;
+            assert!(status == 501 && refusal["error"].as_str().unwrap().contains(told), "{line}: {refusal}");
         }
+        for (line, body, status) in [
+            ("POST /api/copy", r#"{"source":"none","destination":"mine"}"#, 404),
+            ("POST /api/create", r#"{"model":"mine","from":"none"}"#, 404),
+            ("POST /api/copy", "{}", 400),
+            ("POST /api/create", "{}", 400),
+            ("POST /api/create", "[", 400),
+        ] {
+            let (code, refusal) = ask(&stage, line, body).await;
+            assert!(code == status && refusal["error"].is_string(), "{line} {body}: {refusal}");
+        }
+        assert_eq!(ask(&stage, "GET /", "").await, (200, json!("Ollama is running")));
+        assert!(ask(&stage, "GET /api", "").await.1.as_str().unwrap().contains("/v1/chat/completions"));
         assert_eq!(ask(&stage, "DELETE /api/delete", r#"{"model":"hf.co/u/r:Q4"}"#).await.0, 200);
         assert_eq!(*stage.service.orders.borrow(), ["remove"]);
         let (_, studio) = ask(&stage, "GET /api/v0/models", "").await;

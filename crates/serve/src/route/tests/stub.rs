@@ -5,11 +5,12 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use plimsoll_base::Bytes;
-use plimsoll_config::{ConfiguredKey, KeySecret};
+use plimsoll_config::{ConfiguredKey, KeySecret, RequestFilters};
 use plimsoll_fleet::SeatToken;
 use plimsoll_launch::{EngineAddress, Log};
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
@@ -51,6 +52,7 @@ pub(super) struct StubService {
     pub(super) has_tools: Cell<bool>,
     pub(super) failures: RefCell<Vec<Value>>,
     pub(super) ordered: RefCell<Vec<DownloadOrder>>,
+    pub(super) filters: RefCell<Option<Arc<RequestFilters>>>,
 }
 
 /// Counts a request as waiting until it is dropped.
@@ -135,6 +137,10 @@ impl ModelService for StubService {
             return Err(refusal);
         }
         Ok(self.pass())
+    }
+
+    fn filters(&self, _: ModelId) -> Option<Arc<RequestFilters>> {
+        self.filters.borrow().clone()
     }
 
     fn wait_line(&self, _: ModelId) -> String {
@@ -360,6 +366,7 @@ impl Stage {
             has_tools: Cell::new(false),
             failures: RefCell::default(),
             ordered: RefCell::default(),
+            filters: RefCell::default(),
         });
         let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
         let address = listeners[0].local_addr().unwrap();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use plimsoll_flags::quoted;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use crate::failure::{ConfigError, ConfigProblem};
@@ -16,13 +17,15 @@ use crate::failure::{ConfigError, ConfigProblem};
 const LONGEST: usize = 16 << 10;
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) tree: YamlTree,
-    pub(super) line: u32,
+pub(crate) struct Node {
+    pub(crate) tree: YamlTree,
+    pub(crate) line: u32,
+    /// A scalar that YAML itself says to be text, whatever it looks like, and that no macro may turn into a number.
+    pub(crate) is_text: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum YamlTree {
+pub(crate) enum YamlTree {
     Null,
     Scalar(String),
     List(Vec<Node>),
@@ -30,24 +33,24 @@ pub(super) enum YamlTree {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Pair {
-    pub(super) key: String,
-    pub(super) line: u32,
-    pub(super) value: Node,
+pub(crate) struct Pair {
+    pub(crate) key: String,
+    pub(crate) line: u32,
+    pub(crate) value: Node,
 }
 
 impl Node {
-    pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(file: &Arc<str>, text: &str) -> Result<Self, ConfigError> {
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! { max_nodes: 50_000, max_documents: 1, max_aliases: 1000, max_depth: 32 },
             // Aliases of aliases grow exponentially; all real files together need a few hundred events.
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
             with_snippet: false,
         };
-        let parsed: Result<Option<Spanned<YamlTree>>, _> = serde_saphyr::from_str_with_options(text, options);
+        let parsed: Result<Option<Spanned<ReadTree>>, _> = serde_saphyr::from_str_with_options(text, options);
         match parsed {
             Ok(Some(root)) => Ok(root.into()),
-            Ok(None) => Ok(Self { tree: YamlTree::Null, line: 0 }),
+            Ok(None) => Ok(Self::null(0)),
             Err(error) => {
                 // 0 names the file: some errors, such as an exceeded budget, have no place.
                 let line = error.location().map_or(0, |place| number(place.line()));
@@ -58,8 +61,33 @@ impl Node {
         }
     }
 
+    pub(crate) fn null(line: u32) -> Self {
+        Self { tree: YamlTree::Null, line, is_text: false }
+    }
+
+    pub(crate) fn map(pairs: Vec<Pair>, line: u32) -> Self {
+        Self { tree: YamlTree::Map(pairs), line, is_text: false }
+    }
+
+    /// The value as JSON. A scalar that is not said to be text is a number or a word where it looks like one.
+    pub(crate) fn to_json(&self) -> Value {
+        match &self.tree {
+            YamlTree::Null => Value::Null,
+            YamlTree::Scalar(text) if self.is_text => Value::from(text.as_str()),
+            YamlTree::Scalar(text) => match text.as_str() {
+                "true" => Value::Bool(true),
+                "false" => Value::Bool(false),
+                number => number.parse().map_or_else(|_| Value::from(number), Value::Number),
+            },
+            YamlTree::List(items) => items.iter().map(Self::to_json).collect(),
+            YamlTree::Map(pairs) => {
+                Value::Object(pairs.iter().map(|pair| (pair.key.clone(), pair.value.to_json())).collect())
+            }
+        }
+    }
+
     /// The pairs of a map; none of an empty value.
-    pub(super) fn pairs(&self) -> Option<&[Pair]> {
+    pub(crate) fn pairs(&self) -> Option<&[Pair]> {
         match &self.tree {
             YamlTree::Map(pairs) => Some(pairs),
             YamlTree::Null => Some(&[]),
@@ -67,19 +95,30 @@ impl Node {
         }
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         let pair = self.pairs()?.iter().find(|pair| pair.key == key)?;
         // `key:` without a value counts as absent, as Go's zero values do in llama-swap.
         (!matches!(pair.value.tree, YamlTree::Null)).then_some(&pair.value)
     }
 
-    /// Every scalar in it.
-    pub(super) fn scalars(&mut self, each: &mut impl FnMut(&mut String, u32)) {
+    /// The text of a scalar.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.tree {
+            YamlTree::Scalar(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Every scalar in it, and every key.
+    pub(crate) fn scalars(&mut self, each: &mut impl FnMut(&mut String, u32)) {
         match &mut self.tree {
             YamlTree::Null => {}
             YamlTree::Scalar(text) => each(text, self.line),
             YamlTree::List(items) => items.iter_mut().for_each(|item| item.scalars(each)),
-            YamlTree::Map(pairs) => pairs.iter_mut().for_each(|pair| pair.value.scalars(each)),
+            YamlTree::Map(pairs) => pairs.iter_mut().for_each(|pair| {
+                each(&mut pair.key, pair.line);
+                pair.value.scalars(each);
+            }),
         }
     }
 }
@@ -123,17 +162,18 @@ fn number(line: u64) -> u32 {
     u32::try_from(line).unwrap_or(u32::MAX)
 }
 
-impl From<Spanned<YamlTree>> for Node {
-    fn from(spanned: Spanned<YamlTree>) -> Self {
-        Self {
-            // The place of an anchor's text, not of its alias: that is where a fault can be fixed.
-            line: number(spanned.referenced.line()),
-            tree: spanned.value,
-        }
+/// A value, and true for text that holds no macro.
+struct ReadTree(YamlTree, bool);
+
+impl From<Spanned<ReadTree>> for Node {
+    fn from(spanned: Spanned<ReadTree>) -> Self {
+        let ReadTree(tree, is_text) = spanned.value;
+        // The place of an anchor's text, not of its alias: that is where a fault can be fixed.
+        Self { line: number(spanned.referenced.line()), tree, is_text }
     }
 }
 
-impl<'de> Deserialize<'de> for YamlTree {
+impl<'de> Deserialize<'de> for ReadTree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(YamlReader)
     }
@@ -142,64 +182,60 @@ impl<'de> Deserialize<'de> for YamlTree {
 struct YamlReader;
 
 impl<'de> Visitor<'de> for YamlReader {
-    type Value = YamlTree;
+    type Value = ReadTree;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<YamlTree, E> {
-        Ok(YamlTree::Null)
+    fn visit_unit<E: Error>(self) -> Result<ReadTree, E> {
+        Ok(ReadTree(YamlTree::Null, false))
     }
 
-    fn visit_none<E: Error>(self) -> Result<YamlTree, E> {
-        Ok(YamlTree::Null)
+    fn visit_none<E: Error>(self) -> Result<ReadTree, E> {
+        Ok(ReadTree(YamlTree::Null, false))
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<YamlTree, E> {
-        Ok(YamlTree::Scalar(value.to_string()))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<ReadTree, E> {
+        Ok(ReadTree(YamlTree::Scalar(value.to_string()), false))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<YamlTree, E> {
-        Ok(YamlTree::Scalar(value.to_string()))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<ReadTree, E> {
+        Ok(ReadTree(YamlTree::Scalar(value.to_string()), false))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<YamlTree, E> {
-        Ok(YamlTree::Scalar(value.to_string()))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<ReadTree, E> {
+        Ok(ReadTree(YamlTree::Scalar(value.to_string()), false))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<YamlTree, E> {
-        Ok(YamlTree::Scalar(value.to_string()))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<ReadTree, E> {
+        Ok(ReadTree(YamlTree::Scalar(value.to_string()), false))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<YamlTree, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<ReadTree, E> {
         // Checked while reading: an alias repeats the text without costing a node of the budget.
         if value.len() > LONGEST {
             return Err(E::custom("a string is longer than 16 KiB; shorten it"));
         }
-        Ok(YamlTree::Scalar(value.to_owned()))
+        Ok(ReadTree(YamlTree::Scalar(value.to_owned()), !value.contains("${")))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlTree, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ReadTree, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element::<Option<Spanned<YamlTree>>>()? {
-            list.push(item.map_or(Node { tree: YamlTree::Null, line: 0 }, Node::from));
+        while let Some(item) = items.next_element::<Option<Spanned<ReadTree>>>()? {
+            list.push(item.map_or(Node::null(0), Node::from));
         }
-        Ok(YamlTree::List(list))
+        Ok(ReadTree(YamlTree::List(list), false))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlTree, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<ReadTree, A::Error> {
         let mut pairs = Vec::new();
         // Pairs keep the order of the file: macros are expanded in it, models are listed in it.
         while let Some(key) = entries.next_key::<Spanned<String>>()? {
-            let value = entries.next_value::<Option<Spanned<YamlTree>>>()?;
+            let value = entries.next_value::<Option<Spanned<ReadTree>>>()?;
             let line = number(key.referenced.line());
-            pairs.push(Pair {
-                key: key.value,
-                line,
-                value: value.map_or(Node { tree: YamlTree::Null, line }, Node::from),
-            });
+            pairs.push(Pair { key: key.value, line, value: value.map_or(Node::null(line), Node::from) });
         }
-        Ok(YamlTree::Map(pairs))
+        Ok(ReadTree(YamlTree::Map(pairs), false))
     }
 }

@@ -1,0 +1,49 @@
+//! Changes of requests before an engine gets them: parameters that are removed or set, and a system message.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// The parameter that names the model, which no filter touches.
+const PROTECTED: &str = "model";
+
+/// Filters of one model, in the order of llama-swap: first parameters are removed, then set, then set for the name that
+/// the request used. A dot in a name leads into an object: `chat_template_kwargs.enable_thinking`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestFilters {
+    /// Parameters to remove.
+    pub strip: Vec<String>,
+    /// Parameters of requests that do not set them.
+    pub default: Map<String, Value>,
+    pub set: Map<String, Value>,
+    /// By the name that a request uses.
+    pub set_by_name: BTreeMap<String, Map<String, Value>>,
+    /// The system message of conversations that begin without one.
+    pub system: Option<String>,
+}
+
+impl RequestFilters {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The same without what would change the model's name.
+    pub(crate) fn checked(mut self) -> Self {
+        self.strip = self.strip.iter().map(|name| name.trim().to_owned()).collect();
+        self.strip.retain(|name| !name.is_empty() && !is_protected(name));
+        for set in [&mut self.default, &mut self.set].into_iter().chain(self.set_by_name.values_mut()) {
+            set.retain(|name, _| !is_protected(name));
+        }
+        self.set_by_name.retain(|_, set| !set.is_empty());
+        self
+    }
+
+    /// Parameters to set in a request that uses this name; of two with one name, the later counts.
+    pub fn set_for(&self, name: &str) -> impl Iterator<Item = (&String, &Value)> {
+        self.set.iter().chain(self.set_by_name.get(name).into_iter().flatten())
+    }
+}
+
+fn is_protected(name: &str) -> bool {
+    name.split('.').next() == Some(PROTECTED)
+}

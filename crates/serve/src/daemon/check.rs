@@ -1,0 +1,82 @@
+//! Check of a configuration (`serve --check`): what `serve` would do with it, without an engine or a port.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_base::CardKind;
+use plimsoll_config::ConfigMistakes;
+use plimsoll_flags::Warning;
+
+use super::{DaemonError, Setup, cards, listen, sampler, settings};
+use crate::config_file::Config;
+use crate::event_loop::DaemonFuture;
+use crate::route::{self, ApiKeys};
+use crate::runtime::{self, ConfigureError, ExactAnswers, Forecast, Patience, StandingConflicts};
+
+/// Time that `--check` waits for engines to report their memory, all together.
+const ASK_ENGINES: Duration = Duration::from_secs(120);
+
+/// Result of `serve --check`: what `serve` would do with a configuration.
+#[derive(Debug)]
+pub struct ConfigCheck {
+    pub cards: Vec<plimsoll_scheduler::CardLimit>,
+    pub models: Vec<Forecast>,
+    /// Models that cannot stand together.
+    pub conflicts: StandingConflicts,
+    /// Settings of the file that have another effect here.
+    pub warnings: Vec<Warning>,
+    /// All mistakes of the file, those of single models too.
+    pub mistakes: Option<ConfigMistakes>,
+}
+
+impl ConfigCheck {
+    /// Reads the cards and surveys every model, and waits for what engines say of their memory; starts no engine on
+    /// a card and opens no port.
+    pub fn of(setup: Setup) -> DaemonFuture<Result<Self, DaemonError>> {
+        Box::pin(Self::read(setup))
+    }
+
+    async fn read(setup: Setup) -> Result<Self, DaemonError> {
+        let (mut config, mistakes) =
+            Config::read_with_mistakes(&setup.config).map_err(ConfigureError::Read)?;
+        let serve = setup.serve.clone().or(&config.roster.serve);
+        let left_out = config.take_flags_left_out();
+        route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
+        let sampler = sampler(&serve.cards)?;
+        let mut machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        // Host memory that is described is that of the machine which is planned for.
+        if setup.serve.cards.iter().any(|card| card.kind == CardKind::Host) {
+            machine.host = None;
+        }
+        // Cards of the command line may be those of another machine; those of the file will be served from.
+        match setup.serve.cards.is_empty() {
+            true => cards::warn_of_absent(&serve.cards, &machine),
+            false => cards::tell_of_absent(&serve.cards, &machine),
+        }
+        let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
+        config.roster.refuse_absent_cards(settings.cards());
+        let mistakes = ConfigMistakes::of_all(mistakes, &config.roster.refused);
+        if let (true, Some(mistakes)) = (config.roster.models.is_empty(), &mistakes) {
+            let mistakes = ConfigMistakes { rest: Box::new(config.roster), ..mistakes.clone() };
+            return Err(ConfigureError::Read(mistakes.into()).into());
+        }
+        let of_variables = config.of_variables(settings.cards());
+        config.roster.warnings.extend(of_variables);
+        let (entries, warnings) = (config.roster.models, config.roster.warnings);
+        if entries.is_empty() {
+            warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+            return Err(DaemonError::NoModel(setup.config));
+        }
+        let limits = settings.scheduler.cards.clone();
+        let answers = ExactAnswers::new(None);
+        let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
+        let known = runtime::MeasuredNeeds::of(&settings.config).known();
+        let (engine, host) = (settings.engine.as_deref(), runtime::this_host());
+        let mut models = runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
+        for ((model, entry), left_out) in models.iter_mut().zip(&entries).zip(&left_out) {
+            model.judge_flags(entry, engine, left_out);
+        }
+        answers.end();
+        let conflicts = runtime::conflicts(&entries, &models, &limits, settings.scheduler.models_max);
+        Ok(Self { cards: limits, models, conflicts, warnings, mistakes })
+    }
+}
