@@ -3,6 +3,7 @@
 use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint};
 use plimsoll_pool::cache_head::CacheHead;
 
+use crate::named::interface;
 use crate::{CardPlan, PlanRequest};
 
 /// Granule of a CUDA card's mappings.
@@ -15,12 +16,19 @@ const WORTH_SAYING: u64 = 4096;
 
 /// The hint, if the end of each card's cache is all that does not fit.
 pub(super) fn hint(request: &PlanRequest<'_>, cards: &[CardPlan]) -> Option<Hint> {
+    // Guard knows the driver of CUDA alone.
+    if interface(request) != "CUDA" {
+        return None;
+    }
     let short: Vec<_> = request.cards.iter().zip(cards).filter(|(_, planned)| !planned.fits).collect();
     let heads: Vec<_> = short.iter().map(|(card, planned)| head(card, planned)).collect::<Option<_>>()?;
     let tokens = heads.iter().map(|(tokens, _)| *tokens).min().filter(|tokens| *tokens >= WORTH_SAYING)?;
-    let spill = heads.iter().map(|(_, spill)| *spill).sum();
-    let costs = Some("tokens beyond them are read over the bus, several times for each answer token");
-    Some(Hint { enough: true, costs, ..Hint::new(Advice::SpillCache { spill, tokens }) })
+    let spill: Bytes = heads.iter().map(|(_, spill)| *spill).sum();
+    // The host's memory is not known here; one larger than the cards is rare.
+    if spill > short.iter().map(|(card, _)| card.total).sum() {
+        return None;
+    }
+    Some(Hint::new(Advice::SpillCache { spill, tokens }))
 }
 
 /// Positions that stay on a card, and the bytes of its cache that do not.

@@ -106,8 +106,8 @@ impl fmt::Display for Advice {
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
             Self::SpillCache { spill, tokens } => write!(
                 f,
-                "start it with `plimsoll run --spill {}MiB -- …`, which puts the end of the cache into host memory: the \
-                first {tokens} tokens of a conversation are at full speed",
+                "start it under `plimsoll run --spill {}MiB --`: the first {tokens} tokens of a conversation are at full speed, \
+                later ones are read over the bus",
                 spill.get().div_ceil(1 << 20)
             ),
             Self::DeclareMemory => {

@@ -3,8 +3,8 @@
 //! A context that is too large is lowered to a size that fits the empty cards.
 
 use plimsoll_base::{
-    AskedMemory, Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache,
-    Reason,
+    Advice, AskedMemory, Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand,
+    PromptCache, Reason,
 };
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
@@ -269,7 +269,11 @@ impl MemoryModel for PlannedModel {
     }
 
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {
-        self.plan(&self.beside_prompts(&computing(cards))).map(|plan| plan.hints).unwrap_or_default()
+        let plan = self.plan(&self.beside_prompts(&computing(cards)));
+        let mut hints = plan.map(|plan| plan.hints).unwrap_or_default();
+        // Admission counts a cache as a whole.
+        hints.retain(|hint| !matches!(hint.advice, Advice::SpillCache { .. }));
+        hints
     }
 
     fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
