@@ -16,7 +16,6 @@ use super::pattern::Pattern;
 use super::refused::RefusedAllocation;
 use super::source_line::is_source_line;
 
-pub(super) use self::derived::is_arena;
 pub(super) use self::kinds::*;
 pub use self::kinds::{LineOrigin, LineSource, Quote};
 

@@ -209,6 +209,6 @@ impl Facts {
 }
 
 /// True for a request of nearly the whole card: some frameworks take a card as one arena, whatever the model.
-pub(crate) fn is_arena(asked: Bytes, card: Bytes) -> bool {
+fn is_arena(asked: Bytes, card: Bytes) -> bool {
     asked.scaled(5, 4) >= card && asked <= card
 }

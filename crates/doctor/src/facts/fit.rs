@@ -9,7 +9,6 @@ use crate::pattern::Pattern;
 /// A request that a card refused, against what was free on it before the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestFit {
-    pub(crate) asked: Bytes,
     /// What the load needed until then, the request included.
     pub(crate) needed: Bytes,
     pub(crate) free: Bytes,
@@ -46,8 +45,10 @@ impl Facts {
         let on_card =
             |refusal: &&FailedAllocation| refusal.place == MemoryPlace::Card && !refusal.at_run_time;
         let refusal = self.refusal().filter(on_card)?;
-        let asked = refusal.asked?;
         let estimate = self.estimate.as_ref();
+        // An estimate leaves room for the context.
+        let whole = estimate.filter(|estimate| estimate.least == estimate.available);
+        let asked = refusal.asked.or_else(|| Some(whole?.full))?;
         let least = || estimate.filter(|_| self.cards_free.len() <= 1).map(|estimate| estimate.least);
         let free = self.free_before().or_else(least)?;
         let is_first = matches!(refusal.purpose, Purpose::Weights | Purpose::Unknown)
@@ -62,11 +63,8 @@ impl Facts {
             _ => Bytes::ZERO,
         };
         let needed = (asked + self.placed_by_load()).max(unlisted);
-        // An estimate leaves room for the context.
-        let whole = estimate.filter(|estimate| estimate.least == estimate.available);
         let is_easy = needed + BESIDE <= free && whole.is_none_or(|estimate| estimate.full <= free);
         (needed <= free && !self.is_unified() && self.guard.is_none()).then_some(RequestFit {
-            asked,
             needed,
             free,
             is_easy,

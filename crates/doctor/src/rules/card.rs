@@ -5,7 +5,7 @@ use plimsoll_base::Bytes;
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
-use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose};
+use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, Quote};
 use crate::pattern::Pattern;
 
 rules! {
@@ -78,7 +78,9 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
 
 /// Only the pool of virtual memory calls cuMemCreate, and only a program at work has used its pool before.
 pub(super) fn has_grown(facts: &Facts) -> bool {
-    facts.says_any(&AT_WORK)
+    let is_paged = |line: Quote| line.text.contains("cuMem");
+    let statement = facts.refusal().and_then(|refusal| refusal.statement.clone());
+    statement.is_some_and(is_paged) || facts.says_any(&[Pattern::SeesImage, Pattern::Works, Pattern::Serves])
 }
 
 /// The largest memory term, if the refused request is small compared with it: its size, its cause, the card.

@@ -22,28 +22,29 @@ const LARGEST_ALLOCATION: Bytes = Bytes::gib(4);
 fn refused_beside_free(facts: &Facts) -> Option<RuleFinding> {
     let fit = facts.request_fit().filter(|fit| fit.is_easy && !facts.says(Pattern::AllocationLimit))?;
     let estimate = facts.estimate.as_ref().map(|estimate| estimate.quote.clone());
-    let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
+    let refusal = facts.refusal()?;
+    let line = [refusal.quote.clone()];
     let quotes =
-        facts.quotes(&[Pattern::CardFree, Pattern::OllamaSystem]).into_iter().chain(estimate).chain(refusal);
-    let (asked, free) = (fit.asked, fit.free);
+        facts.quotes(&[Pattern::CardFree, Pattern::OllamaSystem]).into_iter().chain(estimate).chain(line);
+    let (refused, free) = (requested(refusal), fit.free);
     let most = facts.estimate.as_ref().map_or(fit.needed, |estimate| estimate.full.max(fit.needed));
     let commit = facts.host.commit.filter(|commit| facts.says(Pattern::Windows) && *commit < most);
-    let is_limited = facts.says_any(&[Pattern::OnVulkan, Pattern::OnSycl]) && asked >= LARGEST_ALLOCATION;
+    let is_limited =
+        facts.says_any(&[Pattern::OnVulkan, Pattern::OnSycl]) && refusal.asked >= Some(LARGEST_ALLOCATION);
     let (text, sub_cause) = match commit {
         Some(commit) => (
             format!(
-                "{asked} were refused, although {free} of the card were free: the load needs {most}, and Windows can back \
+                "{refused}, although {free} of the card were free: the load needs {most}, and Windows can back \
                     {commit} with main memory and page file"
             ),
             SubCause::CommitLimit,
         ),
-        None if is_limited => (
-            format!("{asked} were requested at once and refused, although {free} were free"),
-            SubCause::AllocationLimit,
-        ),
+        None if is_limited => {
+            (format!("{refused} at once, although {free} were free"), SubCause::AllocationLimit)
+        }
         None => (
             format!(
-                "{asked} were refused, although {free} were free before the load: another process may have taken memory \
+                "{refused}, although {free} were free before the load: another process may have taken memory \
                     since, the figure may have been late, or the driver has a limit of its own"
             ),
             SubCause::BesideFree,

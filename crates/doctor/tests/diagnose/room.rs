@@ -33,6 +33,9 @@ fn a_request_below_the_free_memory_of_its_log_is_never_too_large() {
         "common_params_fit_impl: projected to use 20798 MiB of device memory vs. 31827 MiB of free device memory\n\
          ggml_backend_sycl_buffer_type_alloc_buffer: can't allocate 1207959552 Bytes of memory on device\n\
          alloc_tensor_range: failed to allocate SYCL0 buffer of size 1207959552\n".to_owned(),
+        // The refused size is not told, but that of the whole load is.
+        "source=sched.go:788 msg=\"new model will fit in available VRAM in single GPU, loading\" available=24569131008 required=\"6.5 GiB\"\n\
+         llama_model_load: error loading model: unable to allocate ROCm0 buffer\n".to_owned(),
     ] {
         assert_eq!(unsure(&log), Some(SubCause::BesideFree), "{log}{}", judged(&log).reason);
     }
@@ -88,6 +91,7 @@ fn a_limit_of_one_allocation_is_printed_or_unsure() {
     for printed in [
         "ggml_vulkan: Device memory allocation of size 4757131264 failed.\nggml_vulkan: Requested buffer size exceeds device memory allocation limit: ErrorOutOfDeviceMemory\n",
         "RuntimeError: [metal::malloc] Attempting to allocate 38654705664 bytes which is greater than the maximum allowed buffer size of 22906503168 bytes.\n",
+        "ggml_metal_add_buffer: buffer 'data' size 21474836480 is larger than buffer maximum of 17179869184\n",
     ] {
         let said = judged(printed);
         assert_eq!(

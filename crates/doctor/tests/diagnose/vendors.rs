@@ -50,6 +50,9 @@ fn metal_reports_its_work_its_buffers_and_its_limit() {
         "warning: current allocated size is greater than the recommended max working set size",
         "ok",
     ));
+    let nil = "ggml_metal_add_buffer: allocated 'kv              ' buffer, size =   512.03 MiB, ( 4458.33 /  4096.00)ggml_metal_add_buffer: warning: current allocated size is greater than the recommended max working set size\n\
+        ggml_metal_get_buffer: error: buffer is nil\n";
+    expect(nil, Cause::ModelTooLarge, None);
     let mlx = "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\n";
     expect(mlx, Cause::Other, Some(SubCause::Unexplained));
 }
@@ -88,6 +91,18 @@ fn a_lost_device_proves_no_fault() {
     ] {
         let said = judged(log);
         assert!(said.cause == Cause::DriverOrHw && said.confidence <= 0.7, "{}", said.reason);
+    }
+}
+
+/// A legacy pool calls the run time from its first operation on.
+#[test]
+fn a_legacy_pool_that_is_refused_has_not_grown_for_certain() {
+    for function in ["ggml_cuda_pool_malloc_leg", "ggml_cuda_pool_malloc", "alloc"] {
+        let log = format!(
+            "CUDA error: out of memory\n  current device: 1, in function {function} at /src/ggml-cuda.cu:8584\n  hipMalloc((void **) &ptr, look_ahead_size)\n"
+        );
+        let said = judged(&log);
+        assert!(said.confidence <= 0.7, "{}", said.reason);
     }
 }
 
