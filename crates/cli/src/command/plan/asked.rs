@@ -159,7 +159,7 @@ pub(super) fn other_program(words: &[String]) -> Option<String> {
     let (name, names) = (first.rsplit('/').next().unwrap_or(first), ProgramKind::NAMES);
     Some(match name {
         "llama-bench" => "`llama-bench` loads the model anew for each test, with flags of its own, so its command line is not \
-            planned\nhint: plan one of its tests by the flags of llama-server: `-p 512 -n 128 -d 1024` needs `-c 1664`; -ngl, \
+            planned\nhint: plan one of its tests by the flags of llama-server: the larger of `-p 512 -n 128 -d 1024` needs `-c 1536`; -ngl, \
             -ub, -ctk, -ctv and -fa are the same"
             .to_owned(),
         _ => format!(
@@ -214,7 +214,7 @@ mod tests {
         for planned in ["", "-m m.gguf", "m.gguf -c 5", "/x/llama-server -m m.gguf", "library -m m.gguf"] {
             assert_eq!(said(planned), None, "{planned}");
         }
-        assert!(said("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1664`"));
+        assert!(said("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1536`"));
         let vllm = said("vllm serve org/model").unwrap();
         assert!(vllm.contains("`vllm` is none of them") && vllm.contains("plimsoll watch"), "{vllm}");
     }

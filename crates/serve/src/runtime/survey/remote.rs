@@ -47,6 +47,19 @@ struct Fetched {
     models: HashMap<RemoteKey, Arc<RemoteModels>>,
     /// The end of the rest after a server that could not be reached.
     rest: Option<Instant>,
+    /// Models whose headers could not be fetched, with the time at which that was told.
+    told: HashMap<String, Instant>,
+}
+
+impl Fetched {
+    /// True if a failure of the model was not told a moment ago.
+    fn is_news(&mut self, model: &str, now: Instant) -> bool {
+        let is_news = self.told.get(model).is_none_or(|at| now.saturating_duration_since(*at) >= REST);
+        if is_news {
+            self.told.insert(model.to_owned(), now);
+        }
+        is_news
+    }
 }
 
 static FETCHED: LazyLock<Mutex<Fetched>> = LazyLock::new(Mutex::default);
@@ -95,7 +108,10 @@ pub(super) fn models(
                 locked(|fetched| fetched.rest = Some(Instant::now() + REST));
             }
             let text = error.to_string().replace('\n', "; ");
-            tracing::warn!("model {}  its memory need is unknown until it is loaded: {text}", entry.name);
+            // A plan, its check and its forecast ask within a moment, and tell it once.
+            if locked(|fetched| fetched.is_news(&entry.name, Instant::now())) {
+                tracing::warn!("model {}  its memory need is unknown until it is loaded: {text}", entry.name);
+            }
             RemoteModels::default()
         }
     }
@@ -140,4 +156,18 @@ fn fetch(hub: &Hub, wish: &ModelParams, dialect: Dialect) -> Result<RemoteModels
 
 fn locked<T>(act: impl FnOnce(&mut Fetched) -> T) -> T {
     act(&mut FETCHED.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_a_model_is_told_once_until_it_is_asked_for_anew() {
+        let (mut fetched, now) = (Fetched::default(), Instant::now());
+        let mut told = |model, later| fetched.is_news(model, now + later);
+        assert!(told("a", Duration::ZERO) && told("b", Duration::ZERO));
+        assert!(!told("a", Duration::from_secs(1)) && !told("a", REST - Duration::from_secs(1)));
+        assert!(told("a", REST) && !told("a", REST + Duration::from_secs(1)));
+    }
 }
