@@ -9,6 +9,8 @@ const TABLES: &[(&str, &str)] = &[
     ("Serve", "[serve]"),
     ("EngineTable", "[engine]"),
     ("ModelTable", "[models.NAME]"),
+    ("FilterTable", "[models.NAME.filters]"),
+    ("GroupTable", "[groups.NAME]"),
     ("GuardTable", "[models.NAME.guard]`, `[serve.guard]"),
     ("KeyTable", "[keys.NAME]"),
     ("FleetTable", "[fleet]"),
