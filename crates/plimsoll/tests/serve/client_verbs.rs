@@ -250,7 +250,7 @@ fn a_pinned_model_is_kept_and_the_refusal_of_others_names_it() {
     assert!(printed(&plimsoll(&daemon, "", &["ps"])).contains("ready, pinned "));
     let said = printed(&plimsoll(&daemon, "", &["unload", "beta"]));
     assert!(said.contains("the model stays pinned"), "{said}");
-    daemon.told("stop beta: the model was unloaded by hand, and stays pinned");
+    daemon.told("the model was unloaded by hand, and stays pinned");
     assert_eq!(chat(daemon.address, "beta").status, 200);
     let answer = post(daemon.address, "/models/unload", &json!({ "model": "beta" })).json();
     assert_eq!((&answer["success"], &answer["pinned"]), (&json!(true), &json!(true)), "{answer}");
