@@ -83,3 +83,11 @@ fn the_search_for_a_micro_batch_stops_at_what_speeds_up() {
     assert_eq!(best("-c 32768"), Some(2048_u64.into()));
     assert_eq!(best("-c 32768 -b 4096 -ub 4096"), Some(4096_u64.into()));
 }
+
+/// Memory of other machines is not known, which a plan says rather than ignore the flag.
+#[test]
+fn servers_that_take_a_part_of_the_model_are_named() {
+    let plan = planned("l8", "-c 4096 --rpc 10.0.0.2:50052", "name=Card,total=24GiB,cc=8.6");
+    let said = plan.warnings.iter().find(|reason| reason.code == "rpc_not_counted").unwrap();
+    assert!(said.text.contains("10.0.0.2:50052") && said.text.contains("unknown"), "{}", said.text);
+}

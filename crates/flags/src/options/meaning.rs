@@ -218,6 +218,28 @@ mod tests {
         );
     }
 
+    /// Flags and cache types of forks are no fault of a command line: a plan says what it does not count.
+    #[test]
+    fn what_only_a_fork_knows_is_said_and_not_refused() {
+        let line = "-m m.gguf --fit --fit-margin 512 --k-cache-hadamard --v-cache-hadamard --merge-qkv \
+                    --parallel-tool-calls -ctk turbo2 -ctv q8_KV -c 8192";
+        let given = wish(line);
+        assert!(given.fit && given.context == 8192);
+        assert_eq!((given.cache_key, given.cache_value), (types::F16, types::F16));
+        let said: Vec<String> = options(line).remarks().iter().map(ToString::to_string).collect();
+        for word in ["--merge-qkv", "--k-cache-hadamard", "turbo2", "q8_KV", "plan --exact", "`memory`"] {
+            assert!(said.iter().any(|line| line.contains(word)), "{word}: {said:?}");
+        }
+        assert!(options("-ctk turbo").wish(ProgramKind::LlamaServer).is_err());
+    }
+
+    #[test]
+    fn servers_of_other_machines_and_drafts_of_ngrams_are_kept() {
+        assert_eq!(wish("--rpc a:50052,b:50052").rpc_servers, ["a:50052", "b:50052"]);
+        let wish = wish("--spec-default --spec-ngram-mod-n-max 32");
+        assert_eq!((wish.speculation, wish.ngram_tokens.modular), (vec!["ngram-mod".to_owned()], 32));
+    }
+
     #[test]
     fn a_bundle_sets_what_it_stands_for() {
         let oss = wish("--gpt-oss-20b-default");

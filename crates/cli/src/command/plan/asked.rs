@@ -220,6 +220,23 @@ mod tests {
     }
 
     #[test]
+    fn an_adapter_that_is_not_there_is_named() {
+        let options = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            Options::from_argv(&words).unwrap()
+        };
+        let said = missing_adapters(&options(
+            "-m m.gguf --lora /nowhere/a.gguf,/ --lora-scaled /nowhere/b.gguf:0.5",
+        ));
+        let paths: Vec<&str> = said.iter().map(|reason| reason.text.as_str()).collect();
+        assert_eq!(paths.len(), 2, "{paths:?}");
+        assert!(
+            paths[0].contains("/nowhere/a.gguf") && paths[1].contains("/nowhere/b.gguf is not"),
+            "{paths:?}"
+        );
+    }
+
+    #[test]
     fn a_host_needs_a_unit_and_may_be_named_total() {
         for text in ["32GiB", "total=32GiB"] {
             assert_eq!(text.parse::<HostSize>().unwrap().0, Bytes::gib(32));
