@@ -184,7 +184,8 @@ fn json(word: &str) -> Option<String> {
 /// Hides the secrets of a value; true if it has any.
 fn hide_in(value: &mut Value) -> bool {
     match value {
-        Value::Array(items) => items.iter_mut().fold(false, |found, item| hide_in(item) || found),
+        // Each of them, whether or not an earlier one held a secret.
+        Value::Array(items) => items.iter_mut().map(hide_in).filter(|found| *found).count() > 0,
         Value::Object(fields) => fields.iter_mut().fold(false, |found, (name, field)| {
             if is_secret(name) && (field.is_string() || field.is_number()) {
                 *field = Value::from(MASK);

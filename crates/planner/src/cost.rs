@@ -55,7 +55,7 @@ impl RequestCost {
         let Some(at) = cards.iter().position(|card| card.shares_host) else { return };
         let host = &mut self.host;
         let mut moved = [&mut host.weights, &mut host.kv, &mut host.compute, &mut host.output]
-            .map(|term| std::mem::replace(&mut term.bytes, Some(Bytes::ZERO)).unwrap_or_default());
+            .map(|term| term.bytes.replace(Bytes::ZERO).unwrap_or_default());
         let terms = &mut self.cards[at];
         moved[2] += moved[3];
         for (term, bytes) in [&mut terms.weights, &mut terms.kv, &mut terms.compute].into_iter().zip(moved) {

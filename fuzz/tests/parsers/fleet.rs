@@ -58,7 +58,8 @@ fn million_records_of_a_fleet() {
         |mutant| {
             let view = view(mutant);
             let (only, held) = (None, Bytes::ZERO);
-            let wish = SeatWish { model: "m", only, purpose: SeatPurpose::Wanted, held, random: 3 };
+            let wish =
+                SeatWish { model: "m", only, purpose: SeatPurpose::Wanted, held, random: 3, near: None };
             let _ = place(&view, &wish);
             let _ = source(&view, "b", 1, 0, 7);
             // What cannot be read is told on as such.

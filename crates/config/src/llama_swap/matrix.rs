@@ -168,7 +168,7 @@ mod tests {
         }
         let deep = "(".repeat(100);
         assert!(read(&[("s", &deep)]).is_err());
-        let wide = vec!["(g|c|d.1|qwen-model)"; 9].join("&");
+        let wide = ["(g|c|d.1|qwen-model)"; 9].join("&");
         assert!(read(&[("s", &wide)]).unwrap_err().contains("more than 1000"));
     }
 }

@@ -83,11 +83,14 @@ fn line_of(text: &str, word: &str, from: u32) -> u32 {
     own.find(|(_, line)| holds(line)).map_or(from, |(number, _)| number)
 }
 
+/// The file's macros, and the variables of the environment by their names.
+type Values<'a> = (&'a Macros, &'a dyn Fn(&str) -> Option<String>);
+
 impl LlamaSwapReader<'_> {
     pub(super) fn model(
         &mut self,
         pair: &Pair,
-        values: (&Macros, &dyn Fn(&str) -> Option<String>),
+        values: Values<'_>,
         defaults: &Defaults,
     ) -> Result<ConfiguredModel, Box<RefusedModel>> {
         let mark = self.mark();
@@ -103,11 +106,7 @@ impl LlamaSwapReader<'_> {
     }
 
     /// The settings of a model, with its variables and macros put in.
-    fn expanded(
-        &mut self,
-        pair: &Pair,
-        (macros, env): (&Macros, &dyn Fn(&str) -> Option<String>),
-    ) -> Result<Node, ConfigError> {
+    fn expanded(&mut self, pair: &Pair, (macros, env): Values<'_>) -> Result<Node, ConfigError> {
         if READ.contains(&pair.key.as_str()) && pair.value.pairs().is_none() {
             let why = "this is a setting of a model, but a model's name is expected here";
             return Err(self.fault(pair.line, why, "indent it further than the model's name"));
