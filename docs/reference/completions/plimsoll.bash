@@ -672,7 +672,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__fleet__subcmd__cordon)
-            opts="-h --store --help"
+            opts="-h --absent --store --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -690,7 +690,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__fleet__subcmd__drain)
-            opts="-h --store --help"
+            opts="-h --absent --store --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -968,7 +968,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__fleet__subcmd__leave)
-            opts="-h --store --help"
+            opts="-h --absent --store --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1070,7 +1070,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__fleet__subcmd__uncordon)
-            opts="-h --store --help"
+            opts="-h --absent --store --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

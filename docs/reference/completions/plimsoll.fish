@@ -129,12 +129,16 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store -d 'The fleet\'s store' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -s h -l help -d 'Print help'
