@@ -30,7 +30,10 @@ fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
         write_card(card, paper, out)?;
     }
     writeln!(out)?;
-    paper.line(&host(plan), 2, out)?;
+    // On a board that shares its memory, the card has the host's part.
+    if !plan.host.peak.is_zero() {
+        paper.line(&host(plan), 2, out)?;
+    }
     paper.line(&growth(plan), 2, out)?;
     paper.line(&largest(plan), 2, out)?;
     // The verdicts on the cards stand above them.
