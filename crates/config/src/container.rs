@@ -2,8 +2,6 @@
 
 use plimsoll_flags::{FlagValue, Options};
 
-use crate::engine_flags::is_llama_server;
-
 const PROGRAMS: [&str; 3] = ["docker", "nerdctl", "podman"];
 /// Options of `run` that take no value (docs.docker.com/reference/cli/docker/container/run, podman-run(1)).
 const SWITCHES: [&str; 24] = [
@@ -222,6 +220,13 @@ fn mount(text: &str) -> Option<(String, String)> {
         pairs.find(|(name, _)| names.contains(name)).map(|(_, value)| value.to_owned())
     };
     Some((find(&["source", "src"])?, find(&["target", "destination", "dst"])?))
+}
+
+/// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c
+/// 0-7`.
+pub(crate) fn is_llama_server(argument: &str) -> bool {
+    let name = argument.rsplit('/').next().unwrap_or(argument);
+    name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, FlagProblem, Options, ProgramKind, Warning, quoted};
 
-use crate::container::ContainerRun;
+use crate::container::{ContainerRun, is_llama_server};
 use crate::failure::ConfigError;
 use crate::roster::Launch;
 
@@ -133,13 +133,6 @@ pub fn llama_server_in(argv: &[String]) -> Option<usize> {
     }
     // The first match: wrappers such as taskset come before the program, model paths after it.
     argv.iter().position(|argument| is_llama_server(argument))
-}
-
-/// `llama-server`, `/opt/b10605/llama-server`, `ik-llama-server`; also behind a wrapper such as `taskset -c
-/// 0-7`.
-pub(crate) fn is_llama_server(argument: &str) -> bool {
-    let name = argument.rsplit('/').next().unwrap_or(argument);
-    name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")
 }
 
 /// Warns of values that the engine would refuse; another build may accept them.

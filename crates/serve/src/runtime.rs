@@ -23,6 +23,7 @@ mod needs;
 mod operator_log;
 mod private_folder;
 mod probe;
+mod probe_kind;
 mod read_ahead;
 mod registry;
 mod reload;

@@ -15,7 +15,8 @@ use plimsoll_scheduler::{
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Runtime;
-use super::probe::{ProbeKind, is_failure};
+use super::probe::is_failure;
+use super::probe_kind::ProbeKind;
 use super::request_log::RequestRecord;
 use super::requests::{AdmissionAnswer, OwnedRequest};
 use super::run::EngineRun;

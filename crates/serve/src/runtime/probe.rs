@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use plimsoll_scheduler::{ProbeOutcome, RunId, SchedulerEvent};
-use serde_json::{Value, json};
 
 use super::Runtime;
+use super::probe_kind::ProbeKind;
 use super::run::EngineRun;
 
 /// Requests that have to fail, one after the other, and the pause between them.
@@ -17,49 +17,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// An answer of one token or one vector is small.
 const LONGEST: usize = 1 << 20;
-
-/// Kind of a request, by its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProbeKind {
-    Chat,
-    Completion,
-    /// llama-server's own completion.
-    Native,
-    Messages,
-    Embedding,
-    Rerank,
-}
-
-impl ProbeKind {
-    /// The kind of a client's request; `None` where no small request is known for it.
-    pub(super) fn of(path: &str) -> Option<Self> {
-        Some(match path.strip_prefix("/v1").unwrap_or(path) {
-            "/chat/completions" => Self::Chat,
-            "/completions" => Self::Completion,
-            "/completion" => Self::Native,
-            "/messages" => Self::Messages,
-            "/embeddings" => Self::Embedding,
-            "/rerank" | "/reranking" => Self::Rerank,
-            _ => return None,
-        })
-    }
-
-    fn request(self, model: &str) -> (&'static str, Value) {
-        let turns = json!([{ "role": "user", "content": "a" }]);
-        match self {
-            Self::Chat => {
-                ("/v1/chat/completions", json!({ "model": model, "messages": turns, "max_tokens": 1 }))
-            }
-            Self::Completion => {
-                ("/v1/completions", json!({ "model": model, "prompt": "a", "max_tokens": 1 }))
-            }
-            Self::Native => ("/completion", json!({ "prompt": "a", "n_predict": 1 })),
-            Self::Messages => ("/v1/messages", json!({ "model": model, "messages": turns, "max_tokens": 1 })),
-            Self::Embedding => ("/v1/embeddings", json!({ "model": model, "input": "a" })),
-            Self::Rerank => ("/v1/rerank", json!({ "model": model, "query": "a", "documents": ["a"] })),
-        }
-    }
-}
 
 // DECISION: a run is replaced only for requests of a kind that it has answered before, or that its own flags promise. A
 // program that has no chat may answer one with an error of its own and be well.
@@ -138,21 +95,6 @@ pub(super) fn is_failure(status: StatusCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kind_of_a_request_is_that_of_its_path_with_and_without_v1() {
-        for (path, kind) in [
-            ("/v1/chat/completions", Some(ProbeKind::Chat)),
-            ("/chat/completions", Some(ProbeKind::Chat)),
-            ("/completion", Some(ProbeKind::Native)),
-            ("/v1/embeddings", Some(ProbeKind::Embedding)),
-            ("/reranking", Some(ProbeKind::Rerank)),
-            ("/v1/audio/speech", None),
-            ("/health", None),
-        ] {
-            assert_eq!(ProbeKind::of(path), kind, "{path}");
-        }
-    }
 
     #[test]
     fn a_refusal_and_a_missing_endpoint_are_no_failure() {

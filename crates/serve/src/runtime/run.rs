@@ -19,7 +19,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Runtime;
 use super::launch::{Started, Starter};
-use super::probe::ProbeKind;
+use super::probe_kind::ProbeKind;
 use super::slots::RunSlots;
 use crate::route::{StallLimit, Upstream};
 
