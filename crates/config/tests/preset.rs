@@ -380,11 +380,11 @@ fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
 
 #[test]
 fn a_value_that_the_engine_would_refuse_is_told_but_not_judged() {
-    let text = "[a]\nmodel = m\nctk = q6_0\n";
-    assert_eq!(argv(&roster(text).models[0]), ["--cache-type-k", "q6_0", "--model", "m"]);
+    let text = "[a]\nmodel = m\nctk = q9\n";
+    assert_eq!(argv(&roster(text).models[0]), ["--cache-type-k", "q9", "--model", "m"]);
     assert!(
         warnings(text)[0]
-            .starts_with("models.ini:3: llama-server may refuse this flag: `q6_0` is not a valid value for")
+            .starts_with("models.ini:3: llama-server may refuse this flag: `q9` is not a valid value for")
     );
 }
 

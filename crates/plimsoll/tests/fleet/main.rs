@@ -188,7 +188,7 @@ fn what_makes_no_member_is_refused_at_the_start() {
     let store = &["--fleet", "etcd://127.0.0.1:1"];
     assert!(refused("", store).contains("neither `identity` nor `key-file`"));
     assert!(refused("[fleet]\nkey-file = \"/nowhere/key\"\n", store).contains("/nowhere/key"));
-    assert!(refused("[fleet]\nkey-file = \"/dev/null\"\n", store).contains("shorter than 16"));
+    assert!(refused("[fleet]\nkey-file = \"/dev/null\"\n", store).contains("is not a regular file"));
     assert!(refused("[fleet]\nhost = \"a b\"\n", store).contains("not a valid host name"));
     assert!(refused("", &["--fleet", "http://a"]).contains("it does not begin with etcd://"));
     assert!(refused("[fleet]\nstores = \"x\"\n", &[]).contains("stores"));

@@ -75,7 +75,7 @@ impl Bench {
         };
         let folder = self.folder.path().display();
         let setup = setup.named("models.ini").config(&format!(
-            ";plimsoll: engine = {folder}/llama-server\n[m]\nmodel = {folder}/tiny.gguf\nctx-size = 256\nthreads = 1\n{lines}\n",
+            ";plimsoll: engine = {folder}/llama-server\n;plimsoll: pass-env = PLIMSOLL_PHANTOM_CARDS\n[m]\nmodel = {folder}/tiny.gguf\nctx-size = 256\nthreads = 1\n{lines}\n",
         ));
         let setup =
             setup.variable("LD_LIBRARY_PATH", &self.libraries).variable("PLIMSOLL_PHANTOM_CARDS", CARDS);

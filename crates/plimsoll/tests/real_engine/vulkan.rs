@@ -63,7 +63,7 @@ impl Bench {
 
     fn set_up(&self, setup: Setup, lines: &str) -> Setup {
         let setup = setup.named("models.ini").config(&format!(
-            ";plimsoll: engine = {}\n[m]\nmodel = {}\nctx-size = 256\nthreads = 1\n{lines}\n",
+            ";plimsoll: engine = {}\n;plimsoll: pass-env = PLIMSOLL_PHANTOM_CARDS\n[m]\nmodel = {}\nctx-size = 256\nthreads = 1\n{lines}\n",
             self.program.display(),
             self.folder.path().join("tiny.gguf").display(),
         ));

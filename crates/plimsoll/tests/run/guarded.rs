@@ -88,7 +88,7 @@ fn llama(folder: &Path, asks: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
+fn a_program_of_llama_cpp_is_planned_and_the_end_of_its_cache_overflows() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // Weights, KV cache, compute buffer, pool.
     let (program, flags) = llama(folder.path(), "1006 256 116 12");
@@ -104,15 +104,18 @@ fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
     let mut command = vec![program.as_str()];
     command.extend(flags.iter().map(String::as_str));
     let budget = 1200_u64 << 20;
+    let cache = format!("cache={FIRST}:1:8192:8x2048/16777216,2048/16777216");
     let output = on_two_cards(&["--card", "Large=1200MiB", "--spill", "1GiB"], &command);
     let (stdout, stderr) = said(&output);
     assert_eq!(
         stdout,
-        format!("card={FIRST}:{budget}:{need} spill={}\n1006 0\n256 0\n116 0\n12 0\n", 1_u64 << 30),
+        format!("card={FIRST}:{budget}:{need} {cache} spill={}\n1006 0\n256 0\n116 0\n12 0\n", 1_u64 << 30),
         "{stderr}"
     );
-    assert_eq!(stderr.matches(" did not fit: ").count(), 1, "{stderr}");
-    assert!(stderr.contains("an allocation of 1006 MiB did not fit: "), "{stderr}");
+    // The cache gives up all but its first 4096 positions, and weights the rest.
+    assert_eq!(stderr.matches(" did not fit: ").count(), 2, "{stderr}");
+    assert!(stderr.contains("an allocation of 1006 MiB did not fit: 924 MiB"), "{stderr}");
+    assert!(stderr.contains("an allocation of 256 MiB did not fit: 128 MiB"), "{stderr}");
     assert!(!stderr.contains("hint: --need"), "{stderr}");
 }
 

@@ -281,7 +281,7 @@ fn kept_answers_that_are_damaged_or_that_others_may_write_are_asked_again() {
 fn a_full_disk_leaves_the_formulas() {
     let bench = AskBench::new("sizes(100)");
     // The copy of the header is larger than any file may be.
-    let daemon = bench.setup().after("trap '' XFSZ; ulimit -f 64").start();
+    let daemon = bench.setup().after("trap '' XFSZ; ulimit -f 1100").start();
     daemon.told(FORMULA);
     assert!(daemon.talk().contains("cannot copy the header"), "{}", daemon.talk());
     loaded(&daemon);

@@ -153,16 +153,6 @@ fn an_engine_on_a_port_of_its_own_is_asked_there() {
 }
 
 #[test]
-fn engines_elsewhere_are_refused_with_the_line() {
-    let (said, status) = refused("a.toml", "[serve]\n[models.a]\ncmd = 'x'\nproxy = 'http://other:80'\n");
-    assert_eq!(status, Some(2));
-    assert!(
-        said.contains("a.toml:2: `proxy` must be a port on the loopback address of this machine"),
-        "{said}"
-    );
-}
-
-#[test]
 fn what_a_model_without_memory_needs_is_not_known_and_it_is_alone() {
     let daemon = Setup::new()
         .model("known", "100MiB", "", "")

@@ -126,7 +126,10 @@ fn an_engine_that_may_spill_is_told_what_it_will_ask_for() {
     let told = |model: &str| environment(&daemon, model)["PLIMSOLL_GUARD"].as_str().expect("text").to_owned();
     let (budget, spill) = (1200 * MIB, 1024 * MIB);
     let card = format!("card={CARD}:{budget}");
-    assert_eq!(told("spills"), format!("{card}:{need} budget={budget} spill={spill}"));
+    let row = 2048;
+    let tensor = 8192 * row;
+    let cache = format!("cache={CARD}:1:8192:8x{row}/{tensor},{row}/{tensor}");
+    assert_eq!(told("spills"), format!("{card}:{need} {cache} budget={budget} spill={spill}"));
     assert_eq!(told("by-hand"), format!("{card} budget={budget} spill={spill} keep={}", 100 * MIB));
     assert_eq!(told("refused"), format!("{card} budget={budget}"));
 }

@@ -1,7 +1,7 @@
 //! Maximum number of client connections, computed from the process's limit of open files (`RLIMIT_NOFILE`).
 //!
 //! A request in flight holds two descriptors: one to its client and one to its engine. An eighth as many connections have
-//! no request yet.
+//! no request yet, and an eighth wait for a place.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -22,7 +22,7 @@ pub(super) fn connections(wanted: usize) -> usize {
 }
 
 fn borne_by(limit: u64) -> usize {
-    usize::try_from(limit.saturating_sub(OTHERS) / 17 * 8).unwrap_or(usize::MAX).max(FEWEST)
+    usize::try_from(limit.saturating_sub(OTHERS) / 18 * 8).unwrap_or(usize::MAX).max(FEWEST)
 }
 
 #[cfg(test)]
@@ -31,9 +31,9 @@ mod tests {
 
     #[test]
     fn every_connection_has_a_second_descriptor_for_its_engine() {
-        assert_eq!(borne_by(1024), 456);
-        assert_eq!(borne_by(2224), 1024);
-        assert_eq!(borne_by(133), 40);
+        assert_eq!(borne_by(1024), 432);
+        assert_eq!(borne_by(2352), 1024);
+        assert_eq!(borne_by(133), 32);
         assert_eq!(borne_by(0), FEWEST);
     }
 }

@@ -21,7 +21,7 @@ use super::websocket;
 
 impl<H: ModelService> HttpServer<H> {
     /// Gives the place of a connection to the client whose request is let in; without a key, that of its address.
-    pub(super) fn let_in(
+    pub(super) async fn let_in(
         &self,
         connection: &ClientConnection,
         client: Option<ClientId>,
@@ -29,11 +29,11 @@ impl<H: ModelService> HttpServer<H> {
         let held = connection.held();
         let client = client.unwrap_or_else(|| held.place.stranger());
         let drop_slow = || self.bodies.drop_slowest_of(client, self.settings.limits.body_time);
-        held.settle(client, drop_slow).then_some(()).ok_or_else(no_place)
+        held.settle_in_time(client, drop_slow).await.then_some(()).ok_or_else(no_place)
     }
 
     /// Checks the key of a request and the web page that it comes from, before anything is looked up for it.
-    pub(super) fn authorise(
+    pub(super) async fn authorise(
         &self,
         head: &mut Parts,
         client: &ClientConnection,
@@ -48,7 +48,7 @@ impl<H: ModelService> HttpServer<H> {
         let concerns_all = rights::concerns_all(found.action, head, found.rest);
         let number = match check {
             KeyCheck::Open => {
-                self.let_in(client, None)?;
+                self.let_in(client, None).await?;
                 None
             }
             KeyCheck::Key(number, key) => {
@@ -56,7 +56,7 @@ impl<H: ModelService> HttpServer<H> {
                 if concerns_all {
                     key.may_reach_all()?;
                 }
-                self.let_in(client, Some(key.client))?;
+                self.let_in(client, Some(key.client)).await?;
                 if key.is_named {
                     head.extensions.insert(number);
                 }

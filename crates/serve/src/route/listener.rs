@@ -149,10 +149,14 @@ pub(crate) async fn serve<H: ModelService>(
     let builder = Rc::new(connection_builder(&limits));
     let next = Cell::new(0);
     loop {
+        let calm_accept = async {
+            server.places.calm().await;
+            accept(&listeners, &next).await
+        };
         tokio::select! {
             () = &mut shutdown => break,
             () = &mut release => {}
-            accepted = accept(&listeners, &next) => match accepted {
+            accepted = calm_accept => match accepted {
                 Ok(accepted) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
                     let hurries = !server.settings.keys.is_empty();

@@ -103,7 +103,7 @@ impl<H: ModelService> HttpServer<H> {
                 Ok(asked) => {
                     let body = ClientBody { incoming, client: Rc::clone(&client) };
                     let host = peer.shown.as_ref().map(|shown| client::host(&shown.host));
-                    match self.let_in(&client, host) {
+                    match self.let_in(&client, host).await {
                         Ok(()) => self.from_peer(asked, head, body).await,
                         Err(full) => Err(full),
                     }

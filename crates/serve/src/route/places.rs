@@ -8,16 +8,26 @@
 //! many others come. Newcomers take half of the places at most and displace each other alone. They have an eighth beyond
 //! the places of others, because a key shows only in a request.
 //!
+//! DECISION: a client that holds as many places as any other waits for one of its own. An eighth of the places may wait;
+//! further connections are left in the kernel's queue for a moment, and then refused.
+//!
 //! DECISION: some answers have no end. Where more than an eighth of the places wait for the end of one, the first of them
 //! is cut off.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use plimsoll_scheduler::ClientId;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+
+/// The longest wait for a place.
+const WAIT: Duration = Duration::from_secs(30);
+/// Time that a new connection has for its request before another one may displace it.
+const MOMENT: Duration = Duration::from_millis(100);
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// What a client holds: a connection, or a conversation whose client has left.
 #[derive(Debug)]
@@ -27,6 +37,8 @@ pub(crate) struct Place {
     client: Cell<ClientId>,
     /// A request of the client was let in.
     is_settled: Cell<bool>,
+    /// Its request may be let in, and waits for another of its client to end.
+    is_waiting: Cell<bool>,
     /// Since when it has carried no request.
     pub(super) idle_since: Cell<Option<Instant>>,
     was_answered: Cell<bool>,
@@ -44,6 +56,7 @@ impl Place {
             stranger: client,
             client: Cell::new(client),
             is_settled: Cell::default(),
+            is_waiting: Cell::default(),
             idle_since: Cell::new(Some(Instant::now())),
             was_answered: Cell::default(),
             is_leaving: Cell::default(),
@@ -63,6 +76,10 @@ impl Place {
 
     pub(super) fn is_settled(&self) -> bool {
         self.is_settled.get()
+    }
+
+    fn is_newcomer(&self) -> bool {
+        !self.is_settled.get() && !self.is_waiting.get()
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -155,6 +172,39 @@ impl HeldPlace {
     }
 }
 
+/// Ends the wait of a place, also where its request is given up.
+struct Waiting<'a>(&'a HeldPlace);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.place.is_waiting.set(false);
+        self.0.places.changed.notify_one();
+    }
+}
+
+impl HeldPlace {
+    /// The same, after a wait for another request of the client if need be.
+    pub(super) async fn settle_in_time(&self, client: ClientId, make_room: impl Fn() -> bool) -> bool {
+        if self.settle(client, &make_room) {
+            return true;
+        }
+        if self.places.is_full_of_waiting() {
+            return false;
+        }
+        self.place.is_waiting.set(true);
+        let _waiting = Waiting(self);
+        let end = Instant::now() + WAIT;
+        while Instant::now() < end {
+            // A connection that becomes idle tells nobody.
+            let _ = timeout(GLANCE, self.places.changed.notified()).await;
+            if self.settle(client, &make_room) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
 impl Places {
     pub(super) fn new(most: usize) -> Rc<Self> {
         Rc::new(Self { most, all: RefCell::default(), left: Cell::default(), changed: Notify::new() })
@@ -162,8 +212,7 @@ impl Places {
 
     /// Takes a place for a newcomer.
     pub(super) fn enter(self: &Rc<Self>, client: ClientId) -> HeldPlace {
-        let is_newcomer = |place: &Place| !place.is_settled.get();
-        while self.is_full_of_newcomers() && self.free_of_largest(is_newcomer) {}
+        while self.is_full_of_newcomers() && self.free_of_largest(Place::is_newcomer) {}
         let place = Place::new(client);
         self.all.borrow_mut().push(Rc::clone(&place));
         HeldPlace { places: Rc::clone(self), place }
@@ -171,6 +220,24 @@ impl Places {
 
     pub(super) fn len(&self) -> usize {
         self.all.borrow().len()
+    }
+
+    /// Leaves new connections in the kernel's queue for a moment, while those before them have not been heard or wait.
+    pub(super) async fn calm(&self) {
+        let end = Instant::now() + MOMENT;
+        let is_new = |place: &Place| {
+            let is_fresh = |since: Instant| since.elapsed() < MOMENT;
+            place.is_newcomer() && !place.was_answered.get() && place.idle_since.get().is_none_or(is_fresh)
+        };
+        let is_crowded =
+            || self.is_full_of_newcomers() && self.count(is_new) == self.count(Place::is_newcomer);
+        while (is_crowded() || self.is_full_of_waiting()) && Instant::now() < end {
+            let _ = timeout(GLANCE, self.changed.notified()).await;
+        }
+    }
+
+    fn is_full_of_waiting(&self) -> bool {
+        self.len() >= self.most && self.count(|place| place.is_waiting.get()) >= (self.most / 8).max(1)
     }
 
     pub(super) async fn at_most(&self, count: usize) {
@@ -189,7 +256,7 @@ impl Places {
         // Nothing is counted while there are few.
         self.len() >= least && {
             let free = self.most.saturating_sub(self.count(Place::is_settled));
-            self.count(|place| !place.is_settled.get()) >= free.min(self.most / 2).max(least)
+            self.count(Place::is_newcomer) >= free.min(self.most / 2).max(least)
         }
     }
 

@@ -126,7 +126,7 @@ impl<H: ModelService> HttpServer<H> {
         }
         if let Some(hop) = self.service.hop(&head.headers) {
             let hop = hop?;
-            self.let_in(&body.client, None)?;
+            self.let_in(&body.client, None).await?;
             return self.from_peer(hop, head, body).await;
         }
         // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this
@@ -146,7 +146,7 @@ impl<H: ModelService> HttpServer<H> {
                 Err(missing) => return Ok(no_route(&path, missing)),
             },
         };
-        self.authorise(&mut head, &body.client, check, &found, origin.is_some())?;
+        self.authorise(&mut head, &body.client, check, &found, origin.is_some()).await?;
         if let Some(label) = origin {
             return self.to_origin(&label, head, body).await;
         }

@@ -113,7 +113,9 @@ impl Runtime {
         // A client that leaves meanwhile drops this future, and the place with it.
         let place = DownloadPlace { runtime: self.me(), name: name.clone() };
         let asked = order.asked.clone();
-        let bounds = Bounds { patience: PATIENCE, public_only: order.public_only, ..Bounds::default() };
+        // The operator chose the hub, and with it the servers that it sends to.
+        let public_only = order.public_only && order.is_address();
+        let bounds = Bounds { patience: PATIENCE, public_only, ..Bounds::default() };
         let planned = spawn_blocking(move || {
             let hub = Hub::of_environment(None, bounds)?;
             hub.plan_download(&asked, Dialect::Ggml).map(|plan| (hub, plan))

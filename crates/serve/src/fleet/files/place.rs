@@ -96,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn a_model_without_a_file_and_a_set_without_end_have_no_places() {
+    fn a_model_without_a_file_has_no_places_and_a_set_without_end_is_one_file() {
         assert!(places(&entry("-hf user/repo -mm /a/mm.gguf")).is_empty());
-        assert!(places(&entry("-m /a/m-00001-of-65535.gguf")).is_empty());
+        assert_eq!(places(&entry("-m /a/m-00001-of-65535.gguf")).len(), 1);
         assert!(!lacks(&entry("-hf user/repo")));
     }
 

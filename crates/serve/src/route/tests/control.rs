@@ -148,7 +148,7 @@ fn a_browser_gets_the_page_and_a_program_the_paths() {
             let (status, text) = ask(&stage, &format!("GET {path}"), "").await;
             assert!(status == 200 && text.starts_with("<!doctype html>"), "{text}");
         }
-        assert!(ask(&stage, "GET /", "").await.1.starts_with("plimsoll "));
+        assert!(ask(&stage, "GET /api", "").await.1.starts_with("plimsoll "));
         let mut browser = stage.client().await;
         write(&mut browser, "GET / HTTP/1.1\r\nhost: localhost\r\naccept: text/html,*/*\r\n\r\n").await;
         let head = read_until(&mut browser, "</html>\n").await;

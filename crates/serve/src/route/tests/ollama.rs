@@ -71,8 +71,7 @@ fn an_embedding_of_an_engine_without_the_flag_is_refused_in_ollamas_shape() {
         let body = json!({"model": "real", "input": "x"});
         let (_, answer) = exchange(&stage, "/api/embed", &body, &refusal).await;
         assert!(answer.starts_with("HTTP/1.1 501"), "{answer}");
-        let told =
-            r#"{"error":"\"real\" does not support embeddings: its engine runs without `--embeddings`"#;
+        let told = r#""error":"\"real\" does not support embeddings: its engine runs without `--embeddings`"#;
         assert!(answer.contains(told), "{answer}");
     });
 }
@@ -282,7 +281,7 @@ fn the_store_is_listed_and_not_changed() {
             assert!(code == status && refusal["error"].is_string(), "{line} {body}: {refusal}");
         }
         assert_eq!(ask(&stage, "GET /", "").await, (200, json!("Ollama is running")));
-        assert!(ask(&stage, "GET /api", "").await.1.as_str().unwrap().contains("/v1/chat/completions"));
+        assert!(ask(&stage, "GET /api", "").await.1.as_str().unwrap().contains("/v1/models"));
         assert_eq!(ask(&stage, "DELETE /api/delete", r#"{"model":"hf.co/u/r:Q4"}"#).await.0, 200);
         assert_eq!(*stage.service.orders.borrow(), ["remove"]);
         let (_, studio) = ask(&stage, "GET /api/v0/models", "").await;
