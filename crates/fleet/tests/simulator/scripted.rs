@@ -60,14 +60,7 @@ impl Scene {
     }
 
     pub(super) fn claim(&self, model: &str, host: &str) -> Claim {
-        let wish = SeatWish {
-            model,
-            only: Some(host),
-            near: None,
-            purpose: SeatPurpose::Wanted,
-            held: Bytes::ZERO,
-            random: 0,
-        };
+        let wish = SeatWish { only: Some(host), ..wish_for(model) };
         let view = self.view();
         Claim::new(&view, model, place(&view, &wish).unwrap(), "n".to_owned()).unwrap()
     }
@@ -168,14 +161,7 @@ fn a_seat_that_a_later_version_wrote_is_not_written_over() {
     let lease = scene.leases[0];
     scene.store.revoke(lease);
     let view = scene.view();
-    let wish = SeatWish {
-        model: "a",
-        only: None,
-        near: None,
-        purpose: SeatPurpose::Wanted,
-        held: Bytes::ZERO,
-        random: 0,
-    };
+    let wish = wish_for("a");
     assert_eq!(Claim::new(&view, "a", place(&view, &wish).unwrap(), "n".to_owned()), None);
 }
 
@@ -185,14 +171,7 @@ fn a_refusal_names_every_host_with_its_reason() {
     scene.seat("a", "h1");
     scene.seat("b", "h1");
     scene.store.put(FleetKey::Drain("h2".to_owned()), Some(Record::new(Drain { leave: false }).write()));
-    let wish = SeatWish {
-        model: "c",
-        only: None,
-        near: None,
-        purpose: SeatPurpose::Wanted,
-        held: Bytes::ZERO,
-        random: 0,
-    };
+    let wish = wish_for("c");
     let reason = place(&scene.view(), &wish).unwrap_err();
     let codes: Vec<&str> = reason.because.iter().map(|host| host.code).collect();
     assert_eq!((reason.code, codes), ("no_host", vec!["host_full", "host_drains"]));
@@ -201,14 +180,7 @@ fn a_refusal_names_every_host_with_its_reason() {
 #[test]
 fn the_host_that_is_asked_takes_the_model_where_nothing_has_to_leave() {
     let mut scene = Scene::new(None);
-    let wish = SeatWish {
-        model: "a",
-        only: None,
-        near: None,
-        purpose: SeatPurpose::Wanted,
-        held: Bytes::ZERO,
-        random: 0,
-    };
+    let wish = wish_for("a");
     let seated = |scene: &Scene, near: &str| {
         let drawn =
             (0..20).map(|random| place(&scene.view(), &SeatWish { near: Some(near), random, ..wish }));
@@ -240,14 +212,7 @@ fn a_name_under_which_hosts_have_different_files_is_ambiguous() {
     };
     scene.store.put(FleetKey::Offers("p".to_owned()), Some(Record::new(offer("2")).write()));
     scene.store.put(FleetKey::Offers("o".to_owned()), Some(Record::new(offer("1")).write()));
-    let wish = SeatWish {
-        model: "a",
-        only: None,
-        near: None,
-        purpose: SeatPurpose::Wanted,
-        held: Bytes::ZERO,
-        random: 0,
-    };
+    let wish = wish_for("a");
     assert!(place(&scene.view(), &wish).is_ok(), "both hosts have the same file");
     let mut host: Record<HostRecord> = scene.view().hosts["h2"].record.clone();
     host.body.offers = "p".to_owned();
@@ -256,6 +221,11 @@ fn a_name_under_which_hosts_have_different_files_is_ambiguous() {
     assert_eq!((reason.code, reason.because.len()), ("ambiguous_model", 2));
     let named = SeatWish { only: Some("h2"), ..wish };
     assert!(place(&scene.view(), &named).is_ok(), "an operator names the host");
+}
+
+/// A first seat for a model on any host.
+fn wish_for(model: &str) -> SeatWish<'_> {
+    SeatWish { model, only: None, near: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 }
 }
 
 pub(super) fn settings() -> NodeSettings {
@@ -394,14 +364,7 @@ fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_fo
     assert_eq!(check(&scene.store.history), Faults::default());
     // A new reading of the store does not make it trusted, and time does.
     node.on_event(at(2), read(&scene), &mut effects);
-    let wish = SeatWish {
-        model: "b",
-        only: Some("h1"),
-        near: None,
-        purpose: SeatPurpose::Wanted,
-        held: Bytes::ZERO,
-        random: 0,
-    };
+    let wish = SeatWish { only: Some("h1"), ..wish_for("b") };
     let codes: Vec<_> = place(&node.view, &wish).unwrap_err().because.iter().map(|host| host.code).collect();
     assert_eq!(codes, ["host_distrusted"], "of the host that is named");
     node.on_event(at(62), FleetEvent::Tick, &mut effects);

@@ -170,20 +170,8 @@ impl HeldPlace {
         place.client.set(client);
         true
     }
-}
 
-/// Ends the wait of a place, also where its request is given up.
-struct Waiting<'a>(&'a HeldPlace);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.place.is_waiting.set(false);
-        self.0.places.changed.notify_one();
-    }
-}
-
-impl HeldPlace {
-    /// The same, after a wait for another request of the client if need be.
+    /// Settles, after a wait for another request of the client if need be; false if the wait was too long or is not possible.
     pub(super) async fn settle_in_time(&self, client: ClientId, make_room: impl Fn() -> bool) -> bool {
         if self.settle(client, &make_room) {
             return true;
@@ -202,6 +190,16 @@ impl HeldPlace {
             }
         }
         false
+    }
+}
+
+/// Ends the wait of a place, also where its request is given up.
+struct Waiting<'a>(&'a HeldPlace);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.place.is_waiting.set(false);
+        self.0.places.changed.notify_one();
     }
 }
 
