@@ -1,6 +1,7 @@
 //! Tests of the scheduler through its public interface: events in, effects out.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+mod clock;
 mod company;
 mod configuration;
 mod depth;
