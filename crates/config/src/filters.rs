@@ -20,6 +20,15 @@ pub struct RequestFilters {
     pub set_by_name: BTreeMap<String, Map<String, Value>>,
     /// The system message of conversations that begin without one.
     pub system: Option<String>,
+    /// Names that were derived from the model while the server ran, and what their requests have of their own.
+    pub derived: BTreeMap<String, DerivedFilters>,
+}
+
+/// Filters of a derived name, which come before those of its model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DerivedFilters {
+    pub default: Map<String, Value>,
+    pub system: Option<String>,
 }
 
 impl RequestFilters {
@@ -36,6 +45,27 @@ impl RequestFilters {
         }
         self.set_by_name.retain(|_, set| !set.is_empty());
         self
+    }
+
+    /// True if requests that use this name may be changed.
+    pub fn concerns(&self, name: &str) -> bool {
+        let of_all = !(self.strip.is_empty() && self.default.is_empty() && self.set.is_empty());
+        let is_own = |derived: &DerivedFilters| *derived != DerivedFilters::default();
+        of_all
+            || self.system.is_some()
+            || self.set_by_name.contains_key(name)
+            || self.derived.get(name).is_some_and(is_own)
+    }
+
+    /// Parameters that a request with this name gets where it does not set them; of two with one name, the first counts.
+    pub fn defaults_for(&self, name: &str) -> impl Iterator<Item = (&String, &Value)> {
+        self.derived.get(name).into_iter().flat_map(|derived| &derived.default).chain(&self.default)
+    }
+
+    /// The system message for conversations with this name that begin without one.
+    pub fn system_for(&self, name: &str) -> Option<&str> {
+        let own = self.derived.get(name).and_then(|derived| derived.system.as_deref());
+        own.or(self.system.as_deref())
     }
 
     /// Parameters to set in a request that uses this name; of two with one name, the later counts.

@@ -40,7 +40,7 @@ pub use duration::parse as parse_duration;
 pub use engine_flags::{LeftOutFlag, flags_left_out, llama_server_in, own_llama_server};
 pub use engine_kind::{CardPart, CommandKind, Freeing, SglangReserve};
 pub use failure::{ConfigError, ConfigMistakes, ConfigProblem};
-pub use filters::RequestFilters;
+pub use filters::{DerivedFilters, RequestFilters};
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use key::{ConfiguredKey, KeyRight, KeySecret};
 pub use listen::{listen_address, listen_addresses};

@@ -60,7 +60,7 @@ impl RefusedModel {
 
 impl Configuration {
     /// True for the name or an alias of a model, served or refused.
-    pub(crate) fn has_model(&self, name: &str) -> bool {
+    pub fn has_model(&self, name: &str) -> bool {
         let served = self.models.iter().map(|model| (&model.name, &model.aliases));
         let mut all = served.chain(self.refused.iter().map(|model| (&model.name, &model.aliases)));
         all.any(|(own, aliases)| own == name || aliases.iter().any(|alias| alias == name))

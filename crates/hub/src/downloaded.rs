@@ -4,19 +4,16 @@
 //! repository's files form one model, or the name by which a user requested it.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use plimsoll_base::{Bytes, Order};
 use serde::{Deserialize, Serialize};
 
-/// Folder of the notes.
-const NOTES: &str = "plimsoll";
-/// Notes that are read, and the length of one.
-const MOST: usize = 4096;
+use crate::notes;
+
+/// The longest note.
 const LONGEST: Bytes = Bytes::mib(1);
 
 /// A model that was downloaded into a folder.
@@ -37,10 +34,7 @@ pub(crate) fn repository_folder(repo: &str) -> PathBuf {
 impl DownloadedModel {
     /// The models of a folder, by name. A note that leads out of the folder, or to nothing, is passed over.
     pub fn all(folder: &Path) -> Vec<Self> {
-        let entries = fs::read_dir(folder.join(NOTES)).into_iter().flatten().flatten().take(MOST);
-        let notes =
-            entries.map(|entry| entry.path()).filter(|path| path.extension() == Some(OsStr::new("json")));
-        let mut models: Vec<Self> = notes.filter_map(|path| Self::read(folder, &path)).collect();
+        let mut models: Vec<Self> = notes::all(folder).filter_map(|path| Self::read(folder, &path)).collect();
         models.order_by(|a, b| a.name.cmp(&b.name));
         models
     }
@@ -50,7 +44,7 @@ impl DownloadedModel {
         let model: Self = serde_json::from_slice(&text).ok()?;
         let is_below = |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
         let is_there = |path: &PathBuf| is_below(path) && folder.join(path).is_file();
-        let is_own = note == model.note_path(folder) && !model.files.is_empty();
+        let is_own = note == notes::path(folder, &model.name) && !model.files.is_empty();
         (is_own && model.paths().all(is_there)).then_some(model)
     }
 
@@ -58,23 +52,14 @@ impl DownloadedModel {
         self.files.iter().chain(&self.projector)
     }
 
-    fn note_path(&self, folder: &Path) -> PathBuf {
-        let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
-        folder.join(NOTES).join(format!("{name}.json"))
-    }
-
     pub(crate) fn note(&self, folder: &Path) -> io::Result<()> {
-        let path = self.note_path(folder);
-        fs::create_dir_all(folder.join(NOTES))?;
-        let new = path.with_extension("new");
-        fs::write(&new, serde_json::to_vec(self).map_err(io::Error::other)?)?;
-        fs::rename(new, path)
+        notes::write(folder, &self.name, &serde_json::to_vec(self).map_err(io::Error::other)?)
     }
 
     /// Removes the model from the folder, with those of its files that no other model has.
     pub fn remove(&self, folder: &Path) -> io::Result<()> {
         // Without its note the model is gone, whatever happens to its files.
-        fs::remove_file(self.note_path(folder))?;
+        fs::remove_file(notes::path(folder, &self.name))?;
         let others = Self::all(folder);
         let shared: BTreeSet<&PathBuf> = others.iter().flat_map(|model| model.paths()).collect();
         let kept: BTreeSet<PathBuf> =

@@ -1,4 +1,5 @@
-//! Remote models over HTTP range requests: reading of their headers, and downloads.
+//! Remote models over HTTP range requests: reading of their headers, and downloads. Models derived from others are noted
+//! beside them.
 //!
 //! The servers are Hugging Face's hub, its mirrors, and plain URLs. Files can also be copied from another host of a
 //! fleet; the caller then fetches the bytes.
@@ -12,12 +13,14 @@ mod cached;
 mod choice;
 mod client;
 mod copy;
+mod derived;
 mod download;
 mod download_plan;
 mod downloaded;
 mod error;
 mod head;
 mod listing;
+mod notes;
 mod part_file;
 mod post;
 mod source;
@@ -27,6 +30,7 @@ pub use cached::Caches;
 pub use choice::{Quantisation, quantisations};
 pub use client::{Bounds, Client, Traffic};
 pub use copy::{CopyCalls, FileCopy};
+pub use derived::{DeriveError, DerivedModel};
 pub use download::DownloadProgress;
 pub use download_plan::{DownloadPlan, download_name};
 pub use downloaded::DownloadedModel;

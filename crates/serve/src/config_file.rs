@@ -2,14 +2,15 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plimsoll_base::{Card, CardKind};
 use plimsoll_config::{
-    ConfigMistakes, Configuration, ConfiguredKey, ConfiguredModel, KeySecret, LONGEST_CONFIGURATION, Launch,
-    ServeSettings,
+    ConfigMistakes, Configuration, ConfiguredKey, ConfiguredModel, DerivedFilters, KeySecret,
+    LONGEST_CONFIGURATION, Launch, ServeSettings,
 };
-use plimsoll_flags::{FlagOrigin, Options, Warning};
-use plimsoll_hub::DownloadedModel;
+use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
+use plimsoll_hub::{DerivedModel, DownloadedModel};
 
 use crate::config_error::ReadConfigError;
 use crate::key_file::{self, WrittenKey};
@@ -41,6 +42,33 @@ fn downloaded(roster: &Configuration) -> Vec<ConfiguredModel> {
         Some(ConfiguredModel { launch, ..ConfiguredModel::new(model.name, origin) })
     };
     DownloadedModel::all(folder).into_iter().filter(|model| !known(&model.name)).filter_map(entry).collect()
+}
+
+/// Adds the derived models of the folder of downloads: each is a name of its model, with filters of its own.
+///
+/// DECISION: a derived model shares the engine of its model, because a second one would need the same memory again.
+fn add_derived(roster: &mut Configuration) {
+    let Some(folder) = roster.serve.downloads.clone() else { return };
+    let origin = FlagOrigin::file(&folder.to_string_lossy().into(), 0);
+    for DerivedModel { name, of, default, system } in DerivedModel::all(&folder) {
+        let not_served = |why: String| {
+            let text = format!("the derived model `{name}` is not served: {why}");
+            let hint = format!("to remove it, run `plimsoll download {name} --remove`");
+            Warning::new(origin.clone(), text).hint(hint)
+        };
+        if roster.has_model(&name) {
+            roster.warnings.push(not_served("another model has its name".to_owned()));
+            continue;
+        }
+        let Some(entry) = roster.models.iter_mut().find(|model| model.name == of) else {
+            let why = format!("its model `{}` is gone", quoted(&of));
+            roster.warnings.push(not_served(why));
+            continue;
+        };
+        let filters = DerivedFilters { default, system };
+        Arc::make_mut(&mut entry.filters).derived.insert(name.clone(), filters);
+        entry.aliases.push(name);
+    }
 }
 
 fn roster(path: &Path) -> Result<Configuration, ReadConfigError> {
@@ -97,6 +125,7 @@ impl Config {
             keys.push(ConfiguredKey::unlimited(String::new(), KeySecret::read(&text).map_err(bad)?));
         }
         roster.models.extend(downloaded(&roster));
+        add_derived(&mut roster);
         let of_named = key_file::of_named(path, &roster, &keys);
         roster.warnings.extend(of_named);
         for key in &mut keys {

@@ -278,7 +278,7 @@ pub(super) struct FilterTable {
 impl From<FilterTable> for RequestFilters {
     fn from(table: FilterTable) -> Self {
         let FilterTable { strip, default, set, set_by_name, system } = table;
-        Self { strip, default, set, set_by_name, system }.checked()
+        Self { strip, default, set, set_by_name, system, ..Self::default() }.checked()
     }
 }
 

@@ -5,6 +5,7 @@ mod asked;
 mod client_verbs;
 mod daemon;
 mod depth;
+mod derived;
 mod downloads;
 mod elsewhere;
 mod engines;

@@ -39,6 +39,9 @@ impl<H: ModelService> HttpServer<H> {
         let Some(filters) = filters else { return Ok(named) };
         let length = received.rope.len();
         let name = name_of(head, named.as_ref().map(|(named, _)| named)).unwrap_or_default().into_owned();
+        if !filters.concerns(&name) {
+            return Ok(named);
+        }
         let rope = received.rope.clone();
         let done = off_thread(length, move || filtered(&rope.copy(0..length), &filters, &name)).await?;
         // What is no JSON object is the engine's to refuse.
@@ -62,12 +65,12 @@ pub(super) fn filtered(body: &[u8], filters: &Arc<RequestFilters>, name: &str) -
     for path in &filters.strip {
         change(&mut pairs, path, None);
     }
-    for (path, value) in &filters.default {
+    for (path, value) in filters.defaults_for(name) {
         if !has(&pairs, path) {
             change(&mut pairs, path, Some(value));
         }
     }
-    if let Some(system) = &filters.system {
+    if let Some(system) = filters.system_for(name) {
         begin_with(&mut pairs, system);
     }
     for (path, value) in filters.set_for(name) {

@@ -23,6 +23,8 @@ pub(crate) struct ModelListing {
     pub(crate) unlisted: bool,
     /// It lies in the folder of downloads.
     pub(crate) downloaded: bool,
+    /// Names that were derived from it; each has an entry of its own.
+    pub(crate) derived: Vec<String>,
     pub(crate) state: ModelState,
     /// An operator's load of it is under way, whether or not requests wait for it.
     pub(crate) load_ordered: bool,
@@ -74,6 +76,17 @@ impl Default for Modalities {
 impl ModelListing {
     pub(crate) fn is_running(&self) -> bool {
         !matches!(self.state, ModelState::Unloaded | ModelState::Failed)
+    }
+
+    /// The entry of this name: one of its own for a derived model. The memory is shown once, at its model.
+    pub(crate) fn named(self, name: &str) -> Self {
+        if !self.derived.iter().any(|derived| derived == name) {
+            return self;
+        }
+        let (name, downloaded) = (name.to_owned(), true);
+        let none = Vec::new();
+        let own = Self { title: None, memory: None, held: None, derived: none, ..self };
+        Self { name, downloaded, aliases: Vec::new(), ..own }
     }
 
     /// Tokens that one request may use: as the engine reports, or as planned.
@@ -189,6 +202,7 @@ pub(crate) mod tests {
             description: String::new(),
             unlisted: false,
             downloaded: false,
+            derived: Vec::new(),
             state,
             load_ordered: false,
             asleep: false,

@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, Priority};
 use plimsoll_config::RequestFilters;
 use plimsoll_fleet::SeatToken;
+use plimsoll_hub::DerivedModel;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
@@ -163,7 +164,13 @@ pub(crate) trait ModelService: 'static {
     /// Begins the download of a model; it is served when it is complete. Returns what it will take, in words.
     fn download(&self, order: &DownloadOrder) -> impl Future<Output = Result<Option<String>, HttpProblem>>;
 
-    /// Removes a downloaded model, or cancels its download.
+    /// True if clients may derive models: the operator has named a folder for them.
+    fn derives(&self) -> bool;
+
+    /// Gives a model another name, with changes of its requests; it is served at once.
+    fn derive(&self, model: DerivedModel) -> impl Future<Output = Result<(), HttpProblem>>;
+
+    /// Removes a downloaded or derived model, or cancels a download.
     fn remove(&self, name: &str) -> impl Future<Output = Result<(), HttpProblem>>;
 
     /// Entries of models that are being downloaded, for the list of models.

@@ -60,15 +60,13 @@ impl<H: ModelService> HttpServer<H> {
             })),
             Own::Ollama(listing) => self.ollama_listing(listing, head, body).await?,
             Own::LmStudioModels => {
-                let listed = self.listed(head).map(|listing| listing.as_lm_studio());
+                let listed = self.entries(head).map(|listing| listing.as_lm_studio());
                 reply::json(&json!({ "object": "list", "data": listed.collect::<Vec<Value>>() }))
             }
-            Own::LmStudioModel => {
-                reply::json(&self.service.listing(self.named_in_path(head, rest)?).as_lm_studio())
-            }
+            Own::LmStudioModel => reply::json(&self.entry_in_path(head, rest)?.as_lm_studio()),
             Own::Props => reply::json(&self.props()),
             Own::Models => self.models(head).await?,
-            Own::Model => reply::json(&self.listing(&self.named_in_path(head, rest)?)),
+            Own::Model => reply::json(&self.entry_in_path(head, rest)?.as_model(now())),
             Own::Download => self.download(head, body).await?,
             Own::Remove => self.remove(head).await?,
             Own::Load => self.load(head, self.receive_model(head, body).await?)?,
@@ -124,7 +122,7 @@ impl<H: ModelService> HttpServer<H> {
         };
         // llama-server reports the time of the answer here as well.
         let created = now();
-        let mut models: Vec<Value> = self.listed(head).map(|listing| listing.as_model(created)).collect();
+        let mut models: Vec<Value> = self.entries(head).map(|listing| listing.as_model(created)).collect();
         let downloading = self.service.downloading().into_iter();
         let is_permitted =
             |model: &Value| model["id"].as_str().is_some_and(|name| self.permitted_name(head, name).is_ok());
@@ -154,7 +152,7 @@ impl<H: ModelService> HttpServer<H> {
         Ok(success())
     }
 
-    /// Removes a downloaded model, or cancels its download.
+    /// Removes a downloaded or derived model, or cancels a download.
     pub(super) async fn remove_named(&self, head: &Parts, name: &str) -> Result<(), HttpProblem> {
         self.permitted_name(head, name)?;
         self.service.remove(name).await?;
@@ -174,6 +172,15 @@ impl<H: ModelService> HttpServer<H> {
         permitted.map(|model| self.service.listing(model)).filter(|listing| !listing.unlisted)
     }
 
+    /// The entries of lists: the listed models, and the names that were derived from each.
+    pub(super) fn entries(&self, head: &Parts) -> impl Iterator<Item = ModelListing> {
+        self.listed(head).flat_map(|listing| {
+            let derived: Vec<ModelListing> =
+                listing.derived.iter().map(|name| listing.clone().named(name)).collect();
+            std::iter::once(listing).chain(derived)
+        })
+    }
+
     /// The properties that llama-server's router reports; its web page reads them.
     fn props(&self) -> Value {
         json!({
@@ -188,10 +195,6 @@ impl<H: ModelService> HttpServer<H> {
             "cors_proxy_enabled": self.service.with_flag(&[PROXY_FLAG]).is_some(),
             "build_info": BUILD,
         })
-    }
-
-    fn listing(&self, model: &ModelId) -> Value {
-        self.service.listing(*model).as_model(now())
     }
 
     fn running(&self, head: &Parts) -> Reply<H::Pass> {
@@ -340,9 +343,17 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     fn named_in_path(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
-        // Names of models hold slashes and colons, so clients encode them in a path.
-        let decoded = query::decode_path(name).ok_or_else(|| self.unknown_model(head, name))?;
-        self.find_model(head, &decoded)
+        self.find_model(head, &self.name_in_path(head, name)?)
+    }
+
+    fn entry_in_path(&self, head: &Parts, name: &str) -> Result<ModelListing, HttpProblem> {
+        let name = self.name_in_path(head, name)?;
+        Ok(self.service.listing(self.find_model(head, &name)?).named(&name))
+    }
+
+    /// Names of models hold slashes and colons, so clients encode them in a path.
+    fn name_in_path(&self, head: &Parts, name: &str) -> Result<String, HttpProblem> {
+        Ok(query::decode_path(name).ok_or_else(|| self.unknown_model(head, name))?.into())
     }
 }
 

@@ -103,7 +103,7 @@ impl<H: ModelService> HttpServer<H> {
         if let Some(problem) = refusal.filter(|_| self.permitted_name(head, name).is_ok()) {
             return problem;
         }
-        let mut known = self.listed(head).map(|listing| listing.name);
+        let mut known = self.entries(head).map(|listing| listing.name);
         let same = known.find(|known| known.eq_ignore_ascii_case(name));
         let meant = same.map_or_else(String::new, |same| format!("; did you mean '{same}'?"));
         let message = format!("model '{name}' not found{meant}");
@@ -112,7 +112,7 @@ impl<H: ModelService> HttpServer<H> {
 
     /// The names that the client may use. Unlisted models answer by name, and no message reveals them.
     fn names(&self, head: &Parts) -> Hint {
-        let names: Vec<String> = self.listed(head).map(|listing| listing.name).collect();
+        let names: Vec<String> = self.entries(head).map(|listing| listing.name).collect();
         let names = names.join(", ");
         Hint::new(Advice::Other(format!("name one of these models: {names}")))
     }

@@ -150,7 +150,9 @@ impl<H: ModelService> HttpServer<H> {
         // The name was found while the body arrived; the rest is read where it stops no stream.
         let key = std::mem::take(&mut received.search).finish(&received.rope);
         let name = key.map(|key| key.name).unwrap_or_default();
-        let model = self.ollama_model(head, &name).and_then(|model| self.permitted(head, model));
+        let found = self.ollama_model(head, &name);
+        let resolved = found.as_ref().map_or_else(|_| name.clone(), |(_, resolved)| resolved.clone());
+        let model = found.map(|(model, _)| model);
         let engine_name = model.as_ref().map(|model| self.service.listing(*model).name).unwrap_or_default();
         let rope = received.rope.clone();
         let filters = model.as_ref().ok().and_then(|model| self.service.filters(*model));
@@ -167,25 +169,23 @@ impl<H: ModelService> HttpServer<H> {
                 keep: request.keep()?,
                 context: options::context(&request.options),
                 request: translate(endpoint, &request, &engine_name)?
-                    .map(|translated| translated.filtered(filters.as_ref(), &request.model)),
+                    .map(|translated| translated.filtered(filters.as_ref(), &resolved)),
             })
         };
         off_thread(length, work).await?
     }
 
-    /// Finds a model by its name, which may end in the tag that Ollama's clients add.
-    pub(super) fn ollama_model(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
+    /// Finds a model for a client that may use it, and its name here: clients of Ollama add a tag and the hub.
+    fn ollama_model(&self, head: &Parts, name: &str) -> Result<(ModelId, String), HttpProblem> {
         // The configuration may have the tag where the client leaves it out.
-        let tagged = || match name.strip_suffix(LATEST) {
-            Some(plain) => self.service.resolve(plain),
-            None => self.service.resolve(&format!("{name}{LATEST}")),
+        let tagged = match name.strip_suffix(LATEST) {
+            Some(plain) => plain.to_owned(),
+            None => format!("{name}{LATEST}"),
         };
-        let downloaded = || self.service.resolve(pull::on_hub(name));
-        self.service
-            .resolve(name)
-            .or_else(tagged)
-            .or_else(downloaded)
-            .ok_or_else(|| self.unknown_model(head, name))
+        let mut names = [name, tagged.as_str(), pull::on_hub(name)].into_iter();
+        let found = names.find_map(|name| Some((self.service.resolve(name)?, name.to_owned())));
+        let (model, name) = found.ok_or_else(|| self.unknown_model(head, name))?;
+        Ok((self.permitted(head, model)?, name))
     }
 
     fn engine_request(

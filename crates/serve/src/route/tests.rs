@@ -14,6 +14,7 @@ mod kept;
 mod keys;
 mod naming;
 mod ollama;
+mod ollama_define;
 mod passing;
 mod reach;
 mod stub;

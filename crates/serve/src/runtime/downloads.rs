@@ -1,4 +1,5 @@
-//! Downloads of models by name or URL into the download folder, and their removal.
+//! Models that are added at run time: downloads by name or URL into the download folder, names derived from models, and
+//! the removal of both.
 
 mod fit;
 
@@ -13,8 +14,11 @@ use std::time::Duration;
 use http::StatusCode;
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::FlagOrigin;
-use plimsoll_hub::{Bounds, DownloadPlan, DownloadProgress, DownloadedModel, Hub, HubError};
+use plimsoll_hub::{
+    Bounds, DeriveError, DerivedModel, DownloadPlan, DownloadProgress, DownloadedModel, Hub, HubError,
+};
 use plimsoll_model::Dialect;
+use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 
 use super::Runtime;
@@ -39,6 +43,8 @@ pub(super) struct Downloads {
     copies: RefCell<BTreeMap<String, (u64, u64)>>,
     /// The last that failed, with the cause, until they are asked for again.
     failed: RefCell<VecDeque<(String, String)>>,
+    /// Notes of derived models are written and removed one at a time.
+    deriving: tokio::sync::Mutex<()>,
 }
 
 impl Downloads {
@@ -171,17 +177,55 @@ impl Runtime {
         self.board.touch();
     }
 
-    /// Cancels the download of this name, or removes the downloaded model.
+    /// Notes a derived model, and serves it.
+    pub(super) async fn note_derived(&self, model: DerivedModel) -> Result<(), HttpProblem> {
+        let folder = self.downloads_folder()?;
+        let _turn = self.downloads.deriving.lock().await;
+        let name = model.name.clone();
+        // A client may write a derived model again, and no other.
+        let is_taken = match self.resolve(&name) {
+            Some(owner) => !self.has_derived(owner, &name),
+            None => self.refusal(&name).is_some() || self.downloads.running.borrow().contains_key(&name),
+        };
+        if is_taken {
+            return Err(refused("model_exists", format!("model '{name}' already exists")));
+        }
+        let of = model.of.clone();
+        match spawn_blocking(move || model.note(&folder)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(DeriveError::Disk(error))) => return Err(failed("not_noted", error.to_string())),
+            Ok(Err(error)) => return Err(refused("model_refused", error.to_string())),
+            Err(error) => return Err(failed("not_noted", error.to_string())),
+        }
+        self.reload().await?;
+        if !self.resolve(&name).is_some_and(|owner| self.has_derived(owner, &name)) {
+            // The configuration has changed meanwhile.
+            return Err(refused("model_refused", format!("model '{of}' is gone")));
+        }
+        tracing::info!("{name} is a name of {of} now");
+        Ok(())
+    }
+
+    fn has_derived(&self, model: ModelId, name: &str) -> bool {
+        self.entry(model).filters.derived.contains_key(name)
+    }
+
+    /// Cancels the download of this name, or removes the downloaded or derived model.
     pub(super) async fn remove_download(&self, name: &str) -> Result<(), HttpProblem> {
         let folder = self.downloads_folder()?;
         if let Some(running) = self.downloads.running.borrow().get(name) {
             running.cancelled.store(true, Ordering::Relaxed);
             return Ok(());
         }
+        let _turn = self.downloads.deriving.lock().await;
         let wanted = name.to_owned();
         let removed = spawn_blocking(move || {
             let mut models = DownloadedModel::all(&folder).into_iter();
-            models.find(|model| model.name == wanted).map(|model| model.remove(&folder))
+            if let Some(model) = models.find(|model| model.name == wanted) {
+                return Some(model.remove(&folder));
+            }
+            let mut derived = DerivedModel::all(&folder).into_iter();
+            derived.find(|model| model.name == wanted).map(|model| model.remove(&folder))
         });
         match removed.await {
             Ok(Some(Ok(()))) => {}
@@ -189,10 +233,10 @@ impl Runtime {
                 let text = format!("model '{name}' was not downloaded by this server, so it is not removed");
                 return Err(refused("model_not_removable", text));
             }
-            Ok(Some(Err(error))) => return Err(failed(error.to_string())),
-            Err(error) => return Err(failed(error.to_string())),
+            Ok(Some(Err(error))) => return Err(failed("not_removed", error.to_string())),
+            Err(error) => return Err(failed("not_removed", error.to_string())),
         }
-        tracing::info!("removed the downloaded model {name}");
+        tracing::info!("removed the model {name} from the folder of downloads");
         self.reload().await?;
         self.events.download(name, "model_remove", json!({}));
         Ok(())
@@ -270,6 +314,6 @@ fn refused(code: &'static str, text: String) -> HttpProblem {
     HttpProblem::new(StatusCode::BAD_REQUEST, code, text)
 }
 
-fn failed(text: String) -> HttpProblem {
-    HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "not_removed", text)
+fn failed(code: &'static str, text: String) -> HttpProblem {
+    HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code, text)
 }

@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_config::{ConfiguredModel, RequestFilters};
+use plimsoll_hub::DerivedModel;
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
@@ -144,6 +145,7 @@ impl ModelService for Runtime {
             description: entry.description.clone().unwrap_or_default(),
             unlisted: entry.unlisted,
             downloaded: self.is_downloaded(&entry),
+            derived: entry.filters.derived.keys().cloned().collect(),
             state: self.shown(model),
             load_ordered: view.as_ref().is_some_and(|view| view.load_wanted),
             asleep: run.as_ref().is_some_and(|run| run.is_asleep()),
@@ -233,6 +235,14 @@ impl ModelService for Runtime {
 
     async fn download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
         self.begin_download(order).await
+    }
+
+    fn derives(&self) -> bool {
+        self.settings.serve.downloads.is_some()
+    }
+
+    async fn derive(&self, model: DerivedModel) -> Result<(), HttpProblem> {
+        self.note_derived(model).await
     }
 
     async fn remove(&self, name: &str) -> Result<(), HttpProblem> {

@@ -1,36 +1,47 @@
-//! Ollama's `/api/create` and `/api/copy`: the entry of the configuration that does the same.
+//! Ollama's `/api/create` and `/api/copy`: models that are derived from served ones.
 //!
-//! DECISION: a request writes no configuration. That file is the operator's, and it is what a restart serves.
+//! DECISION: a request writes no configuration: that file is the operator's. A derived model is a note in the folder of
+//! downloads. Without the folder the answer has the lines to write.
 
 use http::StatusCode;
 use http::request::Parts;
+use plimsoll_hub::DerivedModel;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::refused;
+use super::listing::{JSON, LINES};
+use super::request::null_is_empty;
+use super::{LATEST, options, refused};
 use crate::route::HttpProblem;
-use crate::route::body::{ClientBody, receive};
+use crate::route::body::{ClientBody, receive_order};
+use crate::route::listing::ModelListing;
 use crate::route::model_service::ModelService;
-use crate::route::reply::Reply;
+use crate::route::reply::{self, Reply};
 use crate::route::server::HttpServer;
+
+/// Fields of a creation that change no answer.
+const WITHOUT_EFFECT: [&str; 1] = ["license"];
 
 #[derive(Debug, Deserialize)]
 struct Copied {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     source: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     destination: String,
 }
 
 #[derive(Debug, Deserialize)]
 struct Created {
-    #[serde(default, alias = "name")]
+    #[serde(default, alias = "name", deserialize_with = "null_is_empty")]
     model: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     from: String,
     system: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     parameters: Map<String, Value>,
+    stream: Option<bool>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 impl<H: ModelService> HttpServer<H> {
@@ -40,10 +51,14 @@ impl<H: ModelService> HttpServer<H> {
             return Err(refused("source and destination are required".to_owned()));
         }
         // Of a model that is not here, Ollama says so first.
-        let model = self.permitted(head, self.ollama_model(head, &copied.source)?)?;
-        let name = self.service.listing(model).name;
-        let aliases = Value::from(vec![copied.destination]);
-        Err(to_write(&format!("add `aliases = {aliases}` to [models.{}]", Value::from(name))))
+        let (listing, derived) = self.derived_of(head, &copied.source, &copied.destination)?;
+        if !self.service.derives() {
+            let aliases = Value::from(vec![copied.destination]);
+            let text = format!("add `aliases = {aliases}` to [models.{}]", Value::from(listing.name));
+            return Err(to_write(&text));
+        }
+        self.derive(head, "copy", derived).await?;
+        Ok(reply::empty(StatusCode::OK))
     }
 
     pub(super) async fn create(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
@@ -56,23 +71,103 @@ impl<H: ModelService> HttpServer<H> {
                 format!("add a section [models.{}] with `model = \"FILE.gguf\"`", Value::from(created.model));
             return Err(to_write(&text));
         }
-        let model = self.permitted(head, self.ollama_model(head, &created.from)?)?;
-        let name = Value::from(self.service.listing(model).name);
-        let mut text = format!("add the section of {name} again as [models.{}]", Value::from(created.model));
-        if let Some(system) = created.system.filter(|system| !system.is_empty()) {
-            text += &format!(", with `filters.system = {}`", Value::from(system));
+        let (listing, mut derived) = self.derived_of(head, &created.from, &created.model)?;
+        if !self.service.derives() {
+            return Err(created.to_write(&listing.name));
         }
-        for (name, value) in created.parameters.iter().filter(|(_, value)| !value.is_null()) {
-            text += &format!(", with `filters.default.{name} = {value}`");
-        }
-        Err(to_write(&text))
+        created.check(&listing)?;
+        derived.default.extend(options::parameters(&created.parameters)?);
+        derived.system = created.system.filter(|system| !system.is_empty()).or(derived.system);
+        self.derive(head, "create", derived).await?;
+        let line = |status: &str| format!("{}\n", json!({ "status": status }));
+        Ok(match created.stream {
+            Some(false) => reply::text(JSON, line("success")),
+            _ => reply::text(LINES, line("writing manifest") + &line("success")),
+        })
+    }
+
+    /// The model that answers to `from`, and what a new name of it begins with: a derived model hands on its settings.
+    fn derived_of(
+        &self,
+        head: &Parts,
+        from: &str,
+        name: &str,
+    ) -> Result<(ModelListing, DerivedModel), HttpProblem> {
+        let (model, from) = self.ollama_model(head, from)?;
+        let listing = self.service.listing(model);
+        let filters = self.service.filters(model);
+        let own = filters.and_then(|filters| filters.derived.get(&from).cloned()).unwrap_or_default();
+        let name = name.strip_suffix(LATEST).unwrap_or(name).to_owned();
+        let derived =
+            DerivedModel { name, of: listing.name.clone(), default: own.default, system: own.system };
+        Ok((listing, derived))
+    }
+
+    async fn derive(&self, head: &Parts, act: &'static str, model: DerivedModel) -> Result<(), HttpProblem> {
+        self.permitted_name(head, &model.name)?;
+        let name = model.name.clone();
+        self.service.derive(model).await?;
+        // Afterwards, because a name that is none may hold anything.
+        self.audit(head, act, &name);
+        Ok(())
     }
 
     async fn asked<T: for<'de> Deserialize<'de>>(&self, body: ClientBody) -> Result<T, HttpProblem> {
-        let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        serde_json::from_slice(&received.rope.copy(0..received.rope.len()))
+        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        serde_json::from_slice(&order)
             .map_err(|error| refused(format!("the body is not a valid request of this API: {error}")))
     }
+}
+
+impl Created {
+    /// Refuses, by its name, a field that a derived model cannot have.
+    fn check(&self, of: &ModelListing) -> Result<(), HttpProblem> {
+        let is_empty = |value: &Value| match value {
+            Value::Null => true,
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        };
+        let unknown = |name: &&String| !WITHOUT_EFFECT.contains(&name.as_str());
+        let mut others = self.others.iter().filter(|(_, value)| !is_empty(value)).map(|(name, _)| name);
+        if let Some(name) = others.find(unknown) {
+            let text = "`from`, `system` and `parameters` make a model here; the rest of it is its model's";
+            return Err(refused(format!("`{name}` is not supported: {text}, {}", of.name)));
+        }
+        for (name, value) in self.parameters.iter().filter(|(_, value)| !value.is_null()) {
+            let has_context = || of.context().zip(options::context(&self.parameters));
+            let is_held = name == "num_ctx" && has_context().is_some_and(|(has, asked)| asked <= has);
+            if !is_held && !options::is_of_requests(name) {
+                return Err(of_engine(name, value, of));
+            }
+        }
+        Ok(())
+    }
+
+    fn to_write(self, of: &str) -> HttpProblem {
+        let section = Value::from(self.model);
+        let mut text = format!("add the section of {} again as [models.{section}]", Value::from(of));
+        if let Some(system) = self.system.filter(|system| !system.is_empty()) {
+            text += &format!(", with `filters.system = {}`", Value::from(system));
+        }
+        for (name, value) in self.parameters.iter().filter(|(_, value)| !value.is_null()) {
+            text += &format!(", with `filters.default.{name} = {value}`");
+        }
+        to_write(&text)
+    }
+}
+
+/// A parameter of the engine, which the derived model shares with its model.
+fn of_engine(name: &str, value: &Value, of: &ModelListing) -> HttpProblem {
+    let has = match of.context().filter(|_| name == "num_ctx") {
+        Some(context) => format!(", whose context is {context} tokens"),
+        None => String::new(),
+    };
+    refused(format!(
+        "`parameters.{name}` = {value} is not supported: it is a setting of the engine, and that is the one of {}{has}",
+        of.name
+    ))
 }
 
 fn to_write(text: &str) -> HttpProblem {

@@ -22,7 +22,7 @@ pub(crate) enum StoreEndpoint {
     Running,
     Pull,
     Delete,
-    /// Models are made in the configuration: these say what to write there.
+    /// A name that is derived from a model.
     Create,
     Copy,
     /// Files and models go in neither direction.

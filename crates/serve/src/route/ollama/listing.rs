@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
+use plimsoll_config::DerivedFilters;
 use serde_json::{Map, Value, json};
 
 use super::{StoreEndpoint, request};
@@ -32,7 +33,7 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         match listing {
             StoreEndpoint::Tags => {
-                let models: Vec<Value> = self.listed(head).map(|model| tag(&model)).collect();
+                let models: Vec<Value> = self.entries(head).map(|model| tag(&model)).collect();
                 Ok(reply::json(&json!({ "models": models })))
             }
             StoreEndpoint::Running => {
@@ -41,8 +42,16 @@ impl<H: ModelService> HttpServer<H> {
                 Ok(reply::json(&json!({ "models": models })))
             }
             StoreEndpoint::Show => {
-                let model = self.model_in(head, body).await?;
-                Ok(reply::json(&show(&model)))
+                let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
+                let (model, name) = self.ollama_model(head, &request::model_of(&order)?.0)?;
+                let listing = self.service.listing(model);
+                let filters = self.service.filters(model);
+                let derived = filters.as_ref().and_then(|filters| filters.derived.get(&name));
+                let mut shown = show(&listing);
+                if let Some(derived) = derived {
+                    show_derived(&mut shown, &listing.name, derived);
+                }
+                Ok(reply::json(&shown))
             }
             StoreEndpoint::Pull => self.pull(head, body).await,
             StoreEndpoint::Delete => self.delete(head, body).await,
@@ -52,13 +61,6 @@ impl<H: ModelService> HttpServer<H> {
                 Err(HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "not_supported", NO_FILES))
             }
         }
-    }
-
-    async fn model_in(&self, head: &Parts, body: ClientBody) -> Result<ModelListing, HttpProblem> {
-        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
-        let (name, _) = request::model_of(&order)?;
-        let model = self.permitted(head, self.ollama_model(head, &name)?)?;
-        Ok(self.service.listing(model))
     }
 }
 
@@ -117,6 +119,21 @@ fn show(model: &ModelListing) -> Value {
         "model_info": info,
         "capabilities": profile.capability_words(),
     })
+}
+
+/// What a derived model has of its own.
+fn show_derived(shown: &mut Value, of: &str, derived: &DerivedFilters) {
+    let system = derived.system.as_deref().unwrap_or_default();
+    let lines: Vec<String> = derived.default.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let mut file = format!("FROM {of}\n");
+    if !system.is_empty() {
+        file += &format!("SYSTEM {}\n", Value::from(system));
+    }
+    lines.iter().for_each(|line| file += &format!("PARAMETER {line}\n"));
+    shown["modelfile"] = json!(file);
+    shown["parameters"] = json!(lines.join("\n"));
+    shown["system"] = json!(system);
+    shown["details"]["parent_model"] = json!(of);
 }
 
 fn details(profile: &ModelProfile) -> Value {

@@ -49,6 +49,11 @@ pub(super) fn parameters(options: &Map<String, Value>) -> Result<Map<String, Val
     Ok(parameters)
 }
 
+/// True for an option that a request can set.
+pub(super) fn is_of_requests(name: &str) -> bool {
+    TABLE.iter().any(|(known, ..)| *known == name)
+}
+
 /// `num_ctx`: the context that the client expects.
 pub(super) fn context(options: &Map<String, Value>) -> Option<u64> {
     OptionKind::Whole.read(options.get("num_ctx")?)?.as_u64()

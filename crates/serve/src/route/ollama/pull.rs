@@ -35,8 +35,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(super) async fn pull(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
         let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
         let (name, streams) = request::model_of(&order)?;
-        let known = self.ollama_model(head, &name).and_then(|model| self.permitted(head, model));
-        let mut stream = match known {
+        let mut stream = match self.ollama_model(head, &name) {
             Ok(_) => PullStream::of_served(),
             // A name of Ollama's own registry has no user.
             Err(problem) if problem.status == StatusCode::NOT_FOUND && on_hub(&name).contains('/') => {
@@ -72,14 +71,15 @@ impl<H: ModelService> HttpServer<H> {
         Ok(PullStream::new(events, order.name))
     }
 
-    /// Removes a downloaded model, or cancels its download.
+    /// Removes a downloaded or derived model, or cancels a download.
     pub(super) async fn delete(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
         let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
         let (name, _) = request::model_of(&order)?;
         let name = match self.ollama_model(head, &name) {
-            Ok(model) => self.service.listing(self.permitted(head, model)?).name,
+            Ok((model, name)) => self.service.listing(model).named(&name).name,
             // It may still be downloaded.
-            Err(_) => on_hub(&name).to_owned(),
+            Err(problem) if problem.status != StatusCode::FORBIDDEN => on_hub(&name).to_owned(),
+            Err(problem) => return Err(problem),
         };
         self.remove_named(head, &name).await?;
         Ok(reply::empty(StatusCode::OK))

@@ -99,7 +99,7 @@ where
     serde_json::from_str(text).map(Option::unwrap_or_default).map_err(D::Error::custom)
 }
 
-fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(super) fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Default + Deserialize<'de>,

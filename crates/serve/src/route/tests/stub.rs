@@ -12,6 +12,7 @@ use http::{HeaderMap, StatusCode};
 use plimsoll_base::Bytes;
 use plimsoll_config::{ConfiguredKey, KeySecret, RequestFilters};
 use plimsoll_fleet::SeatToken;
+use plimsoll_hub::DerivedModel;
 use plimsoll_launch::{EngineAddress, Log};
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
 use serde_json::{Value, json};
@@ -53,6 +54,9 @@ pub(super) struct StubService {
     pub(super) failures: RefCell<Vec<Value>>,
     pub(super) ordered: RefCell<Vec<DownloadOrder>>,
     pub(super) filters: RefCell<Option<Arc<RequestFilters>>>,
+    /// The operator has set a folder for derived models.
+    pub(super) derives: Cell<bool>,
+    pub(super) derived: RefCell<Vec<DerivedModel>>,
 }
 
 /// Counts a request as waiting until it is dropped.
@@ -82,7 +86,9 @@ impl ModelService for StubService {
     type Pass = StubPass;
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
-        ["real", "alias", "user/real:Q4"].contains(&name).then_some(ModelId(0))
+        let is_derived =
+            self.filters.borrow().as_ref().is_some_and(|filters| filters.derived.contains_key(name));
+        (is_derived || ["real", "alias", "user/real:Q4"].contains(&name)).then_some(ModelId(0))
     }
 
     fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
@@ -152,7 +158,9 @@ impl ModelService for StubService {
     }
 
     fn listing(&self, _: ModelId) -> ModelListing {
-        listing("real", self.state.get())
+        let filters = self.filters.borrow().clone();
+        let derived = filters.iter().flat_map(|filters| filters.derived.keys().cloned()).collect();
+        ModelListing { derived, ..listing("real", self.state.get()) }
     }
 
     fn is_named(&self, model: ModelId, fits: impl Fn(&str) -> bool) -> bool {
@@ -201,6 +209,15 @@ impl ModelService for StubService {
         self.ordered.borrow_mut().push(order.clone());
         self.orders.borrow_mut().push(if order.name == "u/r:Q4" { "download" } else { "other download" });
         Ok(None)
+    }
+
+    fn derives(&self) -> bool {
+        self.derives.get()
+    }
+
+    async fn derive(&self, model: DerivedModel) -> Result<(), HttpProblem> {
+        self.derived.borrow_mut().push(model);
+        Ok(())
     }
 
     async fn remove(&self, name: &str) -> Result<(), HttpProblem> {
@@ -367,6 +384,8 @@ impl Stage {
             failures: RefCell::default(),
             ordered: RefCell::default(),
             filters: RefCell::default(),
+            derives: Cell::new(false),
+            derived: RefCell::default(),
         });
         let listeners = bind(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
         let address = listeners[0].local_addr().unwrap();

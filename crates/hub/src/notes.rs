@@ -1,0 +1,33 @@
+//! Notes of a folder of downloads (`plimsoll/NAME.json`): one for each model that was added at run time.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// Folder of the notes.
+const NOTES: &str = "plimsoll";
+/// Notes that are read.
+const MOST: usize = 4096;
+
+/// The paths of all notes.
+pub(crate) fn all(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder.join(NOTES)).into_iter().flatten().flatten().take(MOST);
+    entries.map(|entry| entry.path()).filter(|path| path.extension() == Some(OsStr::new("json")))
+}
+
+/// The path of the note for a model of this name.
+pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(NOTES).join(format!("{}.json", utf8_percent_encode(name, NON_ALPHANUMERIC)))
+}
+
+/// Writes a note in one piece, over an older one.
+pub(crate) fn write(folder: &Path, name: &str, text: &[u8]) -> io::Result<()> {
+    let path = path(folder, name);
+    fs::create_dir_all(folder.join(NOTES))?;
+    let new = path.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(new, path)
+}
