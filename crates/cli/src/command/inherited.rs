@@ -1,7 +1,8 @@
 //! What this process inherits from its parent: ignored signals, and the limit of open files.
 
-use std::fs;
-use std::io::{self, pipe};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -10,13 +11,12 @@ use signal_hook::flag;
 
 use crate::report::ErrorReport;
 
-/// Pairs of descriptors that a command needs at least: for signals, timers, a helper process and a program.
-const PAIRS: usize = 16;
+/// Descriptors that a command needs at least: for signals, timers, a helper process and a program.
+const DESCRIPTORS: usize = 32;
 
 /// Makes up for what would break a command in its middle.
 pub(super) fn prepare() -> Result<(), ErrorReport> {
-    let free: Result<Vec<_>, _> = (0..PAIRS).map(|_| pipe()).collect();
-    free.map_err(no_descriptors)?;
+    check_descriptors().map_err(no_descriptors)?;
     if is_ignored(Signal::CHILD) {
         // Where it is ignored, the kernel reaps each child itself, and nobody learns how it ended (wait(2)). A program
         // that is started gets the default back.
@@ -24,6 +24,14 @@ pub(super) fn prepare() -> Result<(), ErrorReport> {
             .map_err(ErrorReport::of("cannot wait for programs"))?;
     }
     Ok(())
+}
+
+/// Opens as many descriptors as a command needs, and closes them again.
+fn check_descriptors() -> io::Result<()> {
+    // A copy costs a tenth of a pipe, and every command pays for it at its start.
+    let first = OwnedFd::from(File::open("/dev/null")?);
+    let copies: io::Result<Vec<OwnedFd>> = (1..DESCRIPTORS).map(|_| first.try_clone()).collect();
+    copies.map(drop)
 }
 
 fn no_descriptors(error: io::Error) -> ErrorReport {
