@@ -5,15 +5,18 @@
 pub(super) struct Disk {
     /// What is left to read of each model's file.
     cold: Vec<u64>,
+    /// The same of files that nothing has read, if the page cache forgets them.
+    forgotten: Option<Vec<u64>>,
     reading: Vec<bool>,
     /// Milliseconds.
     at: u64,
 }
 
 impl Disk {
-    pub(super) fn new(cold: impl Iterator<Item = u64>) -> Self {
+    pub(super) fn new(cold: impl Iterator<Item = u64>, forgets: bool) -> Self {
         let cold: Vec<u64> = cold.map(|milliseconds| milliseconds * 1000).collect();
-        Self { reading: vec![false; cold.len()], cold, at: 0 }
+        let forgotten = forgets.then(|| cold.clone());
+        Self { reading: vec![false; cold.len()], cold, forgotten, at: 0 }
     }
 
     /// The state at this time.
@@ -32,8 +35,12 @@ impl Disk {
         self.reading[model] = self.cold[model] > 0;
     }
 
+    /// The model's engine has ended.
     pub(super) fn leave(&mut self, model: usize) {
         self.reading[model] = false;
+        if let Some(forgotten) = &self.forgotten {
+            self.cold[model] = forgotten[model];
+        }
     }
 
     pub(super) fn is_warm(&self, model: usize) -> bool {

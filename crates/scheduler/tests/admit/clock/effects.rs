@@ -103,6 +103,7 @@ impl Machine {
         let limit = self.models[usize::try_from(self.calls[call].model).unwrap()].spec.concurrency;
         let engine = self.engines.get_mut(&run).unwrap();
         assert_eq!(engine.model, self.calls[call].model);
+        assert!(!engine.noticed, "{request:?} is sent to a dead run");
         if !engine.lives() {
             return self.later(self.now, Happening::Bounces(request, run));
         }
@@ -126,7 +127,7 @@ impl Machine {
     fn stop(&mut self, run: RunId, how: Stopping) {
         let cut_off = self.now >= self.until + CUT_OFF;
         let engine = &self.engines[&run];
-        assert!(engine.lives(), "a dead run is stopped");
+        assert!(!engine.noticed, "a dead run is stopped");
         let reason = self.scheduler.stop_reason(run, moment(self.now)).map(|reason| reason.code);
         assert!(reason.is_some(), "{engine:?} is stopped without a reason");
         let busy = engine.requests() > 0 && !cut_off && !engine.hung;

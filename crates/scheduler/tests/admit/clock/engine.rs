@@ -56,6 +56,8 @@ pub(super) struct Engine {
     pub(super) ready: Option<u64>,
     pub(super) stopping: bool,
     pub(super) hung: bool,
+    /// The scheduler knows that it has ended.
+    pub(super) noticed: bool,
     pub(super) answers: u64,
     /// Requests in slots, and the time at which each entered.
     slots: BTreeMap<RequestId, u64>,
@@ -73,6 +75,7 @@ impl Engine {
             ready: None,
             stopping: false,
             hung: false,
+            noticed: false,
             answers: 0,
             slots: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -182,7 +185,7 @@ impl Machine {
         let (lost, bounced): (Vec<RequestId>, Vec<RequestId>) =
             requests.into_iter().partition(|request| self.has_begun(*request, run));
         self.engines.get_mut(&run).unwrap().stage = Stage::Ended;
-        self.disk.leave(model);
+        self.reads_change(|disk| disk.leave(model));
         for request in lost {
             let call = self.look_up(request).1;
             self.lost_streams += 1;
@@ -193,6 +196,7 @@ impl Machine {
         for request in bounced {
             self.bounces(request, run);
         }
+        self.engines.get_mut(&run).unwrap().noticed = true;
         self.tell(SchedulerEvent::Ended { run, end });
     }
 

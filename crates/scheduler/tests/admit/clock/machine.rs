@@ -1,9 +1,10 @@
 //! The simulated machine: its models, its agenda, and its end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{DeclaredSize, End, RunId};
+use plimsoll_base::{Bytes, Card, CardId, DeclaredSize, End, MemoryModel, Reason, RunId};
 use plimsoll_scheduler::{
     ConfigChange, Health, ModelId, ModelSpec, Moment, ProbeOutcome, RequestId, Scheduler, SchedulerEvent,
     SchedulerSettings,
@@ -43,6 +44,19 @@ impl Model {
     }
 }
 
+/// A program that uses one card.
+#[derive(Debug)]
+struct OneCard(DeclaredSize);
+
+impl MemoryModel for OneCard {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        if cards.len() > 1 {
+            return Err(Reason::new("one_card", "it uses one card"));
+        }
+        self.0.on(cards)
+    }
+}
+
 /// A machine with its clients, for so long.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
@@ -51,6 +65,8 @@ pub(super) struct Scenario {
     pub(super) models: Vec<Model>,
     pub(super) clients: Vec<Client>,
     pub(super) until: u64,
+    /// The page cache keeps no file beyond the end of its engine.
+    pub(super) forgets: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +116,7 @@ pub(super) struct Machine {
 
 impl Machine {
     fn new(scenario: &Scenario) -> Self {
-        let Scenario { cards, models, clients, until } = scenario.clone();
+        let Scenario { cards, models, clients, until, forgets } = scenario.clone();
         let limits = cards.iter().enumerate().map(|(index, size)| card(index, gib(*size))).collect();
         let mut machine = Self {
             scheduler: Scheduler::new(SchedulerSettings::new(limits)),
@@ -110,7 +126,7 @@ impl Machine {
             now: 0,
             agenda: BTreeMap::new(),
             sequence: 0,
-            disk: Disk::new(models.iter().map(|model| model.cold)),
+            disk: Disk::new(models.iter().map(|model| model.cold), forgets),
             engines: BTreeMap::new(),
             calls: Vec::new(),
             requests: Vec::new(),
@@ -171,11 +187,8 @@ impl Machine {
             Happening::Ask(call) => self.ask(call),
             Happening::GivesUp(request) => self.gives_up(request),
             Happening::Surveyed(model) => {
-                let size = gib(self.models[usize::try_from(model.0).unwrap()].gib);
-                self.tell(SchedulerEvent::Surveyed {
-                    model,
-                    result: Ok(std::sync::Arc::new(DeclaredSize(size))),
-                });
+                let size = OneCard(DeclaredSize(gib(self.models[usize::try_from(model.0).unwrap()].gib)));
+                self.tell(SchedulerEvent::Surveyed { model, result: Ok(Arc::new(size)) });
             }
             Happening::FilesRead => self.reads_change(|_| {}),
             Happening::Ready(run) => self.becomes_ready(run),

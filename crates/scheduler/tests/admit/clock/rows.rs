@@ -9,7 +9,7 @@ use super::machine::{Model, Scenario};
 
 /// A GPU of 24 GiB, on which one model of 16 GiB fits, or two of 12.
 pub(super) fn scenario(models: Vec<Model>, clients: Vec<Vec<Client>>, seconds: u64) -> Scenario {
-    Scenario { cards: vec![24], models, clients: clients.concat(), until: seconds * S }
+    Scenario { cards: vec![24], models, clients: clients.concat(), until: seconds * S, forgets: false }
 }
 
 /// Two agents on two models of which one fits.

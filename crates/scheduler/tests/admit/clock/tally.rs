@@ -1,6 +1,6 @@
 //! What a run of the machine cost its clients.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::client::{Call, Client};
 use super::machine::Machine;
@@ -78,16 +78,17 @@ impl Tally {
         models.collect::<Vec<_>>().join("; ")
     }
 
+    /// The slowest answer to a key, with what it waited.
+    pub(super) fn slowest(&self, key: u64) -> f64 {
+        let calls = self.calls.iter().filter(|call| self.clients[call.client].key == key);
+        seconds(calls.map(|call| call.answered.unwrap_or(self.until) - call.asked).max().unwrap())
+    }
+
     /// The slowest answer to each key of clients with one call.
     pub(super) fn by_key(&self) -> String {
-        let mut slowest = BTreeMap::<u64, u64>::new();
-        for call in self.calls.iter().filter(|call| self.clients[call.client].calls == 1) {
-            let took = call.answered.unwrap_or(self.until) - call.asked;
-            let slowest = slowest.entry(self.clients[call.client].key).or_default();
-            *slowest = took.max(*slowest);
-        }
-        let keys = slowest.iter().map(|(key, took)| format!("; key {key}: after {:.1} s", seconds(*took)));
-        keys.collect()
+        let keys = self.clients.iter().filter(|client| client.calls == 1).map(|client| client.key);
+        let keys = keys.collect::<BTreeSet<u64>>().into_iter();
+        keys.map(|key| format!("; key {key}: after {:.1} s", self.slowest(key))).collect()
     }
 
     /// One line for all figures.
@@ -110,7 +111,7 @@ impl Tally {
     }
 }
 
-fn seconds(milliseconds: u64) -> f64 {
+pub(super) fn seconds(milliseconds: u64) -> f64 {
     f64::from(u32::try_from(milliseconds).unwrap()) / 1000.0
 }
 
