@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::Order;
+use plimsoll_base::{Order, one_line};
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem, Warning};
 
 use super::roster::{Configuration, RefusedModel};
 
-/// Error in a configuration, printed as `FILE:LINE: what; remedy`.
+/// Error in a configuration, printed as `FILE:LINE: what; remedy` in one line, whatever it quotes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{origin}: {problem}")]
+#[error("{origin}: {}", one_line(&.problem.to_string()))]
 pub struct ConfigError {
     pub origin: FlagOrigin,
     pub problem: ConfigProblem,
@@ -26,6 +26,15 @@ impl ConfigError {
 }
 
 impl ConfigError {
+    /// True if the other says the same of another line of the file.
+    fn is_repeated_by(&self, other: &Self) -> bool {
+        let file = |error: &Self| match &error.origin {
+            FlagOrigin::File { name, line: 1.. } => Some(Arc::clone(name)),
+            _ => None,
+        };
+        self.problem == other.problem && file(self).is_some() && file(self) == file(other)
+    }
+
     /// True if the mistake lies in the words of one setting, whatever the others are.
     pub(crate) fn is_of_its_own_words(&self) -> bool {
         matches!(self.problem, ConfigProblem::ReadFlag(_) | ConfigProblem::SplitCommand { .. })
@@ -95,8 +104,9 @@ impl From<ConfigError> for ConfigMistakes {
     }
 }
 
-/// Mistakes that are printed; one screen holds no more.
+/// Lines of mistakes that are printed; one screen holds no more. Places that a line names.
 const MOST_SHOWN: usize = 40;
+const MOST_PLACES: usize = 3;
 
 /// One mistake as it is; several as a list.
 fn lines(first: &ConfigError, others: &[ConfigError]) -> String {
@@ -104,12 +114,36 @@ fn lines(first: &ConfigError, others: &[ConfigError]) -> String {
         return first.to_string();
     }
     let count = others.len() + 1;
-    let shown = std::iter::once(first).chain(others).take(MOST_SHOWN);
-    let text = shown.fold(format!("{count} mistakes:"), |text, mistake| format!("{text}\n  {mistake}"));
-    match count.saturating_sub(MOST_SHOWN) {
+    let mut groups: Vec<Vec<&ConfigError>> = Vec::new();
+    for mistake in std::iter::once(first).chain(others) {
+        match groups.iter_mut().find(|group| group.iter().all(|other| other.is_repeated_by(mistake))) {
+            Some(group) => group.push(mistake),
+            None => groups.push(vec![mistake]),
+        }
+    }
+    let shown = groups.iter().take(MOST_SHOWN);
+    let text =
+        shown.fold(format!("{count} mistakes:"), |text, group| format!("{text}\n  {}", repeated(group)));
+    match groups.iter().skip(MOST_SHOWN).map(Vec::len).sum::<usize>() {
         0 => text,
         more => format!("{text}\n  and {more} more"),
     }
+}
+
+/// Equal mistakes of one file in a line: the first places, and how many there are.
+fn repeated(group: &[&ConfigError]) -> String {
+    let [first, others @ ..] = group else { return String::new() };
+    if others.is_empty() {
+        return first.to_string();
+    }
+    let places = others.iter().take(MOST_PLACES - 1).filter_map(|other| other.origin.line());
+    let places: String = places.map(|line| format!(", {line}")).collect();
+    let more = match group.len().saturating_sub(MOST_PLACES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let problem = first.problem.to_string();
+    format!("{}{places}{more} ({} times): {}", first.origin, group.len(), one_line(&problem))
 }
 
 /// The warnings that matter, each in a line.
@@ -158,4 +192,46 @@ pub enum ConfigProblem {
     SplitCommand { why: &'static str, remedy: &'static str },
     #[error("{0}")]
     ReadFlag(FlagProblem),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(line: u32, name: &str) -> ConfigError {
+        let problem = ConfigProblem::ExpandMacro {
+            name: name.to_owned(),
+            why: "the variable is not set",
+            remedy: "set it".to_owned(),
+        };
+        ConfigError::at(&"c.yaml".into(), line, problem)
+    }
+
+    #[test]
+    fn equal_mistakes_are_one_line_with_their_number_and_first_places() {
+        let others: Vec<ConfigError> =
+            (2..=94).map(|number| mistake(number * 3, "env.MODELS")).chain([mistake(300, "x")]).collect();
+        let text = lines(&mistake(3, "env.MODELS"), &others);
+        assert_eq!(
+            text,
+            "95 mistakes:\n  c.yaml:3, 6, 9 and 91 more (94 times): macro `env.MODELS`: the variable is not set; set it\n  \
+                c.yaml:300: macro `x`: the variable is not set; set it"
+        );
+        let two = lines(&mistake(3, "a"), &[mistake(5, "a")]);
+        assert_eq!(two, "2 mistakes:\n  c.yaml:3, 5 (2 times): macro `a`: the variable is not set; set it");
+    }
+
+    #[test]
+    fn different_mistakes_are_lines_of_their_own_up_to_a_screen() {
+        let others: Vec<ConfigError> = (2..=50).map(|line| mistake(line, &format!("m{line}"))).collect();
+        let text = lines(&mistake(1, "m1"), &others);
+        assert_eq!(text.lines().count(), 1 + MOST_SHOWN + 1);
+        assert!(text.ends_with("\n  and 10 more") && !text.contains("times"), "{text}");
+    }
+
+    #[test]
+    fn a_mistake_is_one_line_whatever_it_quotes() {
+        let text = mistake(3, "a\nplimsoll: ok").to_string();
+        assert_eq!(text, "c.yaml:3: macro `a\\nplimsoll: ok`: the variable is not set; set it");
+    }
 }

@@ -102,7 +102,8 @@ fn a_preset_tells_keys_values_and_settings_together() {
 
 #[test]
 fn forty_mistakes_fill_the_screen_and_the_rest_are_counted() {
-    let text: String = (0..200).map(|n| format!("[models.m{n}]\nmodel = 'm'\nflags = '--odd'\n")).collect();
+    let text: String =
+        (0..200).map(|n| format!("[models.m{n}]\nmodel = 'm'\nflags = '--odd{n}'\n")).collect();
     let told = read("p.toml", &text).unwrap_err().to_string();
     assert!(told.starts_with("200 mistakes:") && told.ends_with("and 160 more"), "{told}");
 }

@@ -53,8 +53,8 @@ fn a_setting_beside_its_model_is_told_as_one() {
     let refused = |text: &str| plimsoll_config::parse_all("a.yaml", text, &|_| None).unwrap_err().to_string();
     assert_eq!(
         refused("models:\n  a:\n  cmd: llama-server --port ${PORT}\n  aliases: [b]\n"),
-        "3 mistakes:\n  a.yaml:2: model `a` has no command; add `cmd`\n  a.yaml:3: this is a setting of a model, but a \
-            model's name is expected here; indent it further than the model's name\n  a.yaml:4: this is a setting of a model, but a model's name is expected here; indent it further than the model's name"
+        "3 mistakes:\n  a.yaml:2: model `a` has no command; add `cmd`\n  a.yaml:3, 4 (2 times): this is a setting of \
+            a model, but a model's name is expected here; indent it further than the model's name"
     );
     // A model may have the name of a setting.
     let named = "models:\n  cmd:\n    cmd: llama-server --port ${PORT}\n";

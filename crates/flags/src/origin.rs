@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use plimsoll_base::one_line;
+
 /// Place of a setting.
 ///
 /// Settings and entries are compared without it, so that a line added at the top of a file changes no model
@@ -36,8 +38,8 @@ impl fmt::Display for FlagOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Line 0 is the file as a whole: an unreadable text has no line.
-            Self::File { name, line: 0 } => f.write_str(name),
-            Self::File { name, line } => write!(f, "{name}:{line}"),
+            Self::File { name, line: 0 } => f.write_str(&one_line(name)),
+            Self::File { name, line } => write!(f, "{}:{line}", one_line(name)),
             Self::CommandLine => f.write_str("command line"),
             Self::Environment(name) => write!(f, "environment variable {name}"),
         }

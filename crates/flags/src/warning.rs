@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use plimsoll_base::one_line;
+
 use super::origin::FlagOrigin;
 
 /// Warning: a setting in the file has another effect than written, here or in its own program.
@@ -33,9 +35,10 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.text)?;
+        // It is one line, whatever it quotes.
+        write!(f, "{}: {}", self.origin, one_line(&self.text))?;
         match &self.hint {
-            Some(hint) => write!(f, "; {hint}"),
+            Some(hint) => write!(f, "; {}", one_line(hint)),
             None => Ok(()),
         }
     }
