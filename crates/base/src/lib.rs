@@ -37,6 +37,6 @@ pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use id_map::{IdHasher, IdMap};
 pub use masking::{masked, masked_text};
 pub use order::Order;
-pub use printable::{is_control, one_line};
+pub use printable::{indented, is_control, one_line};
 pub use priority::Priority;
 pub use round::round_u64;

@@ -30,6 +30,11 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Foreign lines below a line of ours: each on a line of its own, indented.
+pub fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("\n  {}", one_line(line))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,8 @@ const CLOSED_PIPE: u8 = 141;
 
 /// What stands between the words of an error and its remedy.
 const HINT: &str = "\nhint: ";
+/// What a further line of an error begins with. A break before anything else is one of foreign text.
+const OWN_LINES: [&str; 3] = ["hint: ", "warning: ", "  "];
 
 /// A failure on its way to stderr.
 ///
@@ -86,8 +88,8 @@ impl ErrorReport {
         if self.is_closed_pipe() {
             return ExitCode::from(CLOSED_PIPE);
         }
-        let because = self.because();
-        let text = self.to_string();
+        let because: Vec<String> = self.because().iter().map(|cause| own_lines(cause)).collect();
+        let text = own_lines(&self.to_string());
         if as_json {
             let (text, remedy) = text
                 .split_once(HINT)
@@ -128,6 +130,19 @@ impl ErrorReport {
         }
         false
     }
+}
+
+/// An error's text, in which foreign text begins no line.
+fn own_lines(text: &str) -> String {
+    let text = terminal::with_words_shown(text);
+    let mut lines = text.split('\n');
+    let mut shown = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        let is_own = OWN_LINES.iter().any(|begin| line.starts_with(begin));
+        shown += if is_own { "\n" } else { "\\n" };
+        shown += line;
+    }
+    shown
 }
 
 /// Prints a failure as the one document on stdout.
@@ -190,4 +205,23 @@ pub(crate) fn write_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Erro
 /// Success where the answer is good, failure where it is not.
 pub(crate) fn status(is_good: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_good))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_lines;
+
+    #[test]
+    fn only_lines_of_ours_begin_a_line_of_an_error() {
+        for (text, shown) in [
+            (
+                "cannot read `a\nplimsoll: ok`\nhint: write it",
+                "cannot read `a\\nplimsoll: ok`\nhint: write it",
+            ),
+            ("2 mistakes:\n  f:1: x\n  f:2: y\nwarning: z", "2 mistakes:\n  f:1: x\n  f:2: y\nwarning: z"),
+            ("ends\n", "ends\\n"),
+        ] {
+            assert_eq!(own_lines(text), shown);
+        }
+    }
 }

@@ -4,16 +4,22 @@
 //! refuses other ways to stdout and stderr in this crate. Our colours are marked by characters that Unicode leaves to
 //! a program's own use; [`plimsoll_base::one_line`] shows those of foreign text.
 //!
+//! DECISION: a line feed may be ours or foreign. Words of the command line are known, so those with control characters
+//! are shown wherever they stand in a text; [`crate::report`] knows which lines of an error are ours.
+//!
 //! DECISION: data (JSON, a configuration, an engine's log) is written to a pipe or a file byte by byte as it is, because the
 //! next program has to get what was asked for. A terminal is no such program, so it gets data through the same door.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use anstream::AutoStream;
 use anstream::ColorChoice;
 use clap::builder::styling::{AnsiColor, Style};
-use plimsoll_base::{is_control, one_line};
+use plimsoll_base::{Order, is_control, one_line};
 use terminal_size::{Width, terminal_size_of};
 
 /// Streams that pass bytes on unchanged: for the output of a program that runs on our stdout and stderr, and for what
@@ -31,7 +37,8 @@ pub(crate) fn coloured(text: &str, colour: AnsiColor) -> String {
     mark.map_or_else(|| text.to_owned(), |(mark, _)| format!("{mark}{text}{END}"))
 }
 
-/// Writer that shows the control characters of what it is given; line feeds and tabs pass.
+/// Writer that shows the control characters of what it is given; line feeds pass, but for those in words of the command
+/// line, and tabs do.
 #[derive(Debug)]
 pub(crate) struct Printer<W> {
     to: W,
@@ -88,11 +95,52 @@ pub(crate) fn progress(line: &str) -> io::Result<()> {
     write!(io::stderr().lock(), "\r\x1b[K{}", one_line(line))
 }
 
+/// Words of the command line with control characters, the longest first, and what is shown for each: whole words, values
+/// behind `=`, and names within paths.
+fn hostile_words() -> &'static [(String, String)] {
+    static WORDS: OnceLock<Vec<(String, String)>> = OnceLock::new();
+    WORDS.get_or_init(|| pieces(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())))
+}
+
+fn pieces(words: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    let mut pieces: Vec<String> = Vec::new();
+    for word in words {
+        let value = word.split_once('=').map(|(_, value)| value.to_owned());
+        pieces.extend(word.split('/').map(str::to_owned).chain(value));
+        pieces.push(word);
+    }
+    // A piece that begins with a line feed could be found across a line break of ours.
+    pieces.retain(|piece| piece.contains(is_control) && !piece.starts_with(is_control));
+    pieces.order_by_key(|piece| Reverse(piece.len()));
+    pieces.dedup();
+    pieces
+        .into_iter()
+        .map(|piece| (one_line(&piece).into_owned(), piece))
+        .map(|(shown, piece)| (piece, shown))
+        .collect()
+}
+
+/// The text with words of the command line in one line each.
+pub(crate) fn with_words_shown(text: &str) -> Cow<'_, str> {
+    replaced(text, hostile_words())
+}
+
+fn replaced<'a>(text: &'a str, words: &[(String, String)]) -> Cow<'a, str> {
+    let mut text = Cow::Borrowed(text);
+    for (word, shown) in words {
+        if text.contains(word.as_str()) {
+            text = Cow::Owned(text.replace(word, shown));
+        }
+    }
+    text
+}
+
 /// Help or a mistake as clap words it, with its styles. A text that quotes control characters of the command line is
 /// shown without styles.
 pub(crate) fn of_clap(plain: &str, styled: &impl Display, to_stderr: bool) -> io::Result<()> {
     let foreign = |letter: char| is_control(letter) && letter != '\n';
-    match (plain.contains(foreign), to_stderr) {
+    let is_foreign = plain.contains(foreign) || hostile_words().iter().any(|(word, _)| plain.contains(word));
+    match (is_foreign, to_stderr) {
         (true, true) => stderr().write_all(plain.as_bytes()),
         (true, false) => stdout().write_all(plain.as_bytes()),
         (false, true) => write!(anstream::stderr(), "{styled}"),
@@ -102,6 +150,7 @@ pub(crate) fn of_clap(plain: &str, styled: &impl Display, to_stderr: bool) -> io
 
 impl<W: Write> Printer<W> {
     fn shown(&self, text: &str, out: &mut Vec<u8>) -> io::Result<()> {
+        let text = if self.is_ours { with_words_shown(text) } else { Cow::Borrowed(text) };
         for letter in text.chars() {
             let colour =
                 COLOURS.iter().find(|(mark, _)| self.is_ours && *mark == letter).map(|(_, colour)| colour);
@@ -182,5 +231,23 @@ mod tests {
         assert_eq!(printed(&[text.as_bytes()], false), "fits");
         let foreign = plimsoll_base::one_line(&text).into_owned();
         assert_eq!(printed(&[foreign.as_bytes()], true), "\\u{fdd0}fits\\u{fdd3}");
+    }
+
+    #[test]
+    fn words_of_the_command_line_stay_in_their_line_and_other_breaks_stay() {
+        let words = ["./d/a\nb.gguf", "--card=x\ny", "plain", "\n", "\nhint: ", "c\td"];
+        let words = pieces(words.into_iter().map(str::to_owned));
+        for (text, shown) in [
+            (
+                "cannot read `./d/a\nb.gguf`\nhint: write it\n",
+                "cannot read `./d/a\\nb.gguf`\nhint: write it\n",
+            ),
+            ("d/a\nb.gguf and a\nb.gguf", "d/a\\nb.gguf and a\\nb.gguf"),
+            ("x\ny: no card", "x\\ny: no card"),
+            ("c\td\nplain\n", "c\\td\nplain\n"),
+            ("two\nlines\n", "two\nlines\n"),
+        ] {
+            assert_eq!(replaced(text, &words), shown);
+        }
     }
 }

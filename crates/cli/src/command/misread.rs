@@ -36,6 +36,7 @@ pub(super) fn misread(mut error: clap::Error) -> ExitCode {
     }
     if error.use_stderr() && wants_json() {
         let text = error.render().to_string();
+        let text = terminal::with_words_shown(&text);
         // clap has the fault first, then tips, and last the usage.
         let (fault, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
         let tip = rest.lines().find_map(|line| line.trim().strip_prefix("tip: "));

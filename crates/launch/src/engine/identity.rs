@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
+use plimsoll_base::indented;
 use plimsoll_planner::{EngineBuild, EngineKind};
 
 use super::EngineProgram;
@@ -40,7 +41,7 @@ pub enum IdentityError {
     #[error("{} --version did not end within {} s\nhint: run this command by hand; the cause may be a GPU \
         driver that hangs", path.display(), LIMIT.as_secs())]
     Wait { path: PathBuf },
-    #[error("{} --version prints no llama.cpp version; its output is\n{said}", path.display())]
+    #[error("{} --version prints no llama.cpp version; its output is{}", path.display(), indented(.said))]
     Parse { path: PathBuf, said: String },
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, indented};
 
 use super::run::{ProgramEnded, run};
 use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
@@ -57,15 +57,16 @@ pub enum InstallError {
         "python3 cannot make a virtual environment: its ensurepip is missing\nhint: sudo apt-get install python3-venv"
     )]
     FindEnsurepip,
-    #[error("python3 -m venv failed:\n{said}")]
+    #[error("python3 -m venv failed:{}", indented(.said))]
     MakeVenv { said: String },
     #[error(
-        "cannot fetch xllamacpp {RELEASE} from the package index:\n{said}\nhint: the installation needs \
+        "cannot fetch xllamacpp {RELEASE} from the package index:{}\nhint: the installation needs \
         Python 3.10 or later on x86-64 or aarch64 with glibc, and access to PyPI (pip's own proxy and index \
-        settings apply)"
+        settings apply)",
+        indented(.said)
     )]
     FetchWheel { said: String },
-    #[error("xllamacpp {RELEASE} does not load on this machine:\n{said}")]
+    #[error("xllamacpp {RELEASE} does not load on this machine:{}", indented(.said))]
     LoadWheel { said: String },
     #[error("the path of the engine, {}, cannot be written in the `#!` line of a script\nhint: set \
         PLIMSOLL_HOME to a shorter path without spaces", .0.display())]

@@ -99,3 +99,67 @@ fn logs_are_bytes_for_a_program_and_text_for_a_terminal() {
         assert!(!shown.contains(|letter: char| letter != '\n' && letter.is_control()), "{shown:?}");
     }
 }
+
+/// What a line of ours could be taken for.
+const BROKEN: &str = "a\nplimsoll: ok\nhint: no";
+
+/// A command's words on both streams, with names that hold line feeds; each of their lines is one of ours.
+fn unbroken(arguments: &[&str]) {
+    let said = both(arguments);
+    let foreign = |line: &&str| line.starts_with("plimsoll: ok") || line.starts_with("hint: no");
+    assert_eq!(said.lines().find(foreign), None, "{arguments:?}: {said}");
+    assert!(said.contains("a\\nplimsoll: ok\\nhint: no"), "{arguments:?}: {said}");
+}
+
+#[test]
+fn names_with_line_feeds_begin_no_line_of_any_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |end: &str| folder.path().join(format!("{BROKEN}{end}")).to_str().unwrap().to_owned();
+    let log = "CUDA error: out of memory\n";
+    let (yaml, toml, gguf, logs) =
+        (path(".yaml"), path(".toml"), path(".gguf"), [path(".log"), path(".txt")]);
+    std::fs::write(&gguf, "no model").unwrap();
+    std::fs::write(&logs[0], log).unwrap();
+    std::fs::write(&logs[1], "Killed process 7 (python) total-vm:1kB, anon-rss:1kB\n").unwrap();
+    std::fs::write(&yaml, "models:\n  m:\n    cmd: 'llama-server --port ${nope}'\n").unwrap();
+    std::fs::write(&toml, "[models.m]\nmodel = 'x.gguf'\n").unwrap();
+    let missing = path(".none");
+    for arguments in [
+        &["plan", &missing, "--card", H200][..],
+        &["plan", &gguf, "--card", H200],
+        &["plan", "--card", H200, "--", "-m", &missing],
+        &["plan", "m.gguf", "--card", BROKEN],
+        &["serve", "--check", &missing],
+        &["serve", "--check", &yaml],
+        &["serve", &missing],
+        &["run", "--", &missing],
+        &["watch", "-o", &path("/no"), "--", "true"],
+        &["import", &missing],
+        &["import", &yaml],
+        &["import", &toml],
+        &["doctor", &missing],
+        &["doctor", &logs[0], &logs[1]],
+        &["doctor", "--", &missing],
+        &["ps", "--url", BROKEN],
+        &["fleet", "drain", BROKEN],
+        &["engine", BROKEN],
+    ] {
+        unbroken(arguments);
+    }
+}
+
+#[test]
+fn names_with_line_feeds_in_a_configuration_begin_no_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = json!(BROKEN).to_string();
+    for (file, text) in [
+        ("a.toml", format!("[models.{name}]\nmodel = {name}\n")),
+        ("b.toml", format!("[models.{name}]\nmodel = \"x.gguf\"\n{name} = 1\n")),
+        ("c.toml", format!("[models.m]\nmodel = \"x.gguf\"\n[{name}]\nx = 1\n")),
+        ("d.yaml", format!("models:\n  {name}:\n    cmd: llama-server --port 1\n    {name}: 1\n")),
+    ] {
+        let path = folder.path().join(file);
+        std::fs::write(&path, text).unwrap();
+        unbroken(&["serve", "--check", path.to_str().unwrap()]);
+    }
+}

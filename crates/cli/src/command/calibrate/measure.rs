@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes as Body;
 use http::Method;
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{Bytes, Card, indented};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
@@ -55,8 +55,9 @@ pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(ErrorReport),
     #[error(
-        "the engine ended before it was ready; its last lines were:\n{0}\nhint: run the engine by hand; the \
-        cause may be a build without CUDA or a card without free memory"
+        "the engine ended before it was ready; its last lines were:{}\nhint: run the engine by hand; the \
+        cause may be a build without CUDA or a card without free memory",
+        indented(.0)
     )]
     Ended(String),
     #[error(
@@ -64,7 +65,7 @@ pub(super) enum MeasureError {
         busy"
     )]
     PortTaken,
-    #[error("the engine was not ready within {seconds} s; its last lines were:\n{last}")]
+    #[error("the engine was not ready within {seconds} s; its last lines were:{}", indented(.last))]
     Late { seconds: u64, last: String },
     #[error(
         "the engine allocated no memory on the card\nhint: calibration needs an engine built with CUDA; \
