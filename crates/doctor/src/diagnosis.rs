@@ -153,8 +153,8 @@ fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<DiagnosisCandi
 #[derive(Default)]
 struct CauseTally {
     sum: f64,
-    /// The part of the sum that rests on printed lines and numbers.
-    direct: f64,
+    /// One of the findings is a proof: several that usually hold make none.
+    is_proven: bool,
     strongest: f64,
     sub_cause: Option<SubCause>,
 }
@@ -163,7 +163,7 @@ impl CauseTally {
     fn add(&mut self, finding: &RuleFinding) {
         let weight = finding.weight.nats();
         self.sum += weight;
-        self.direct += if finding.is_indirect { 0.0 } else { weight };
+        self.is_proven |= !finding.is_indirect && weight >= EvidenceWeight::Strong.nats();
         // The strongest finding names the mechanism.
         if weight > self.strongest || self.sub_cause.is_none() {
             self.strongest = weight;
@@ -172,8 +172,7 @@ impl CauseTally {
     }
 
     fn most(&self) -> f64 {
-        let is_direct = self.direct >= EvidenceWeight::Strong.nats();
-        if is_direct { MOST_SURE } else { MOST_INDIRECT }
+        if self.is_proven { MOST_SURE } else { MOST_INDIRECT }
     }
 }
 

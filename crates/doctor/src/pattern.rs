@@ -87,7 +87,7 @@ patterns! {
     InVae,
     /// A frame of the attention of ComfyUI's sampler.
     InAttention,
-    NotAFailure, TacticSkipped, DropCaches, Container, Windows, Wsl,
+    NotAFailure, TacticSkipped, DropCaches, Grows, Container, Windows, Wsl,
     /// ggml's pool of virtual memory is on.
     PagedPool,
     /// Flash attention is off, so a quantised V cache is refused.

@@ -22,7 +22,6 @@ mod host;
 mod leak;
 mod lines;
 mod neighbour;
-mod options;
 mod pieces;
 mod pinned;
 mod placement;
@@ -96,8 +95,9 @@ impl RuleFinding {
         }
     }
 
-    pub(super) fn indirect(mut self) -> Self {
-        self.is_indirect = true;
+    /// What else the same lines could mean leaves the cause likely, and no more.
+    pub(super) fn proven_if(mut self, is_shown: bool) -> Self {
+        self.is_indirect |= !is_shown;
         self
     }
 
@@ -139,7 +139,6 @@ pub(super) fn hits(facts: &Facts) -> impl Iterator<Item = RuleHit> {
     let areas = [
         room::RULES,
         card::RULES,
-        options::RULES,
         torch::RULES,
         pieces::RULES,
         vllm::RULES,

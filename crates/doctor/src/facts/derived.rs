@@ -129,7 +129,7 @@ impl Facts {
     }
 
     /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some programs print first.
-    pub(super) fn placed_by_load(&self) -> Bytes {
+    pub(crate) fn placed_by_load(&self) -> Bytes {
         let Some(refusal) = self.refusal() else { return Bytes::ZERO };
         let is_refused =
             |buffer: &PlacedBuffer| Some(buffer.size) == refusal.asked && buffer.purpose == refusal.purpose;
@@ -160,6 +160,11 @@ impl Facts {
         // Several options of one command line may select several cards, and any of them may refuse.
         let picked = picks().next().filter(|_| picks().all(|choice| !choice.cards.contains(&card)));
         picked.or(beyond.filter(|_| picks().next().is_none()))
+    }
+
+    /// The reporter's lines tell of memory that grows, or of a failure after several runs.
+    pub(crate) fn grows(&self) -> bool {
+        self.growth.is_some() || self.says(Pattern::Grows)
     }
 
     /// True if the card shares the host's memory.

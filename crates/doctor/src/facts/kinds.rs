@@ -197,7 +197,7 @@ pub(crate) struct StartupCheck {
 }
 
 /// Memory figures that ollama and llama.cpp print before they load a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadEstimate {
     /// For every layer of the model.
     pub(crate) full: Bytes,

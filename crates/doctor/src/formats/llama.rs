@@ -23,6 +23,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         Pattern::RuntimeRefused => open(facts, MemoryPlace::Card, None, text, quote, true),
         Pattern::WeightsRefused => name_purpose(facts, of_tensors(facts.progress.stage, text), text, quote),
         Pattern::CacheRefused => name_purpose(facts, Purpose::Cache, text, quote),
+        // ggml's scheduler reserves a larger graph after this line, and goes on.
+        Pattern::GraphRefused if text.contains("graph, reserving") => {}
         Pattern::ComputeRefused | Pattern::GraphRefused => name_purpose(facts, Purpose::Compute, text, quote),
         Pattern::OutputRefused => name_purpose(facts, Purpose::Output, text, quote),
         Pattern::InPool | Pattern::PoolFunction => statement(facts, Purpose::Pool, quote),
@@ -204,6 +206,13 @@ fn working_set(facts: &mut Facts, text: &str) {
         Some((mib(allocated)?, mib(limit.split(')').next()?)?))
     };
     facts.working_set = facts.working_set.max(pair());
+    // Builds of 2023 name the buffers: `allocated 'kv              ' buffer, size =    82.00 MB`.
+    if let Some((name, rest)) = text.split_once("allocated '").and_then(|(_, rest)| rest.split_once('\'')) {
+        let named = [("data", Purpose::Weights), ("kv", Purpose::Cache)];
+        let purpose = named.iter().find(|(of, _)| *of == name.trim_end()).map(|(_, purpose)| *purpose);
+        let size = after(rest, "buffer, size =").unwrap_or(Bytes::ZERO);
+        facts.add_buffer(purpose.unwrap_or(Purpose::Compute), Some(0), size);
+    }
     facts.add_card_size(after(text, "recommendedmaxworkingsetsize"));
 }
 

@@ -23,18 +23,15 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         // `common/fit.cpp:common_params_fit_impl`.
         Pattern::Projected => {
             let (full, free) = (after(text, "projected to use "), after(text, "device memory vs. "));
-            let of = |(full, available)| LoadEstimate {
-                full,
-                available,
-                least: available,
-                weights: None,
-                cache: None,
-                quote: quote.clone(),
-            };
-            facts.estimate = full.zip(free).map(of).or_else(|| facts.estimate.take());
+            let estimate = full.zip(free).map(|(full, free)| of_card(full, free, quote));
+            facts.estimate = estimate.or_else(|| facts.estimate.take());
         }
         _ => {}
     }
+}
+
+fn of_card(full: Bytes, available: Bytes, quote: &Quote) -> LoadEstimate {
+    LoadEstimate { full, available, least: available, quote: quote.clone(), ..LoadEstimate::default() }
 }
 
 /// `msg="new model will fit in available VRAM in single GPU, loading" … available=24512036864 required="13.3 GiB"` of
@@ -42,9 +39,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
 /// `llm/memory.go:log`.
 fn estimate(text: &str, quote: &Quote) -> Option<LoadEstimate> {
     if let Some(available) = count_after(text, "available=").map(Bytes::new) {
-        let full = after(text, "required=")?;
-        let (least, quote) = (available, quote.clone());
-        return Some(LoadEstimate { full, available, least, weights: None, cache: None, quote });
+        return Some(of_card(after(text, "required=")?, available, quote));
     }
     let cards = behind(text, "memory.available=")?;
     // Several cards stand in one bracket, and the model may use all of them.

@@ -1,7 +1,7 @@
 //! Rules for reports in which no card ran out of memory: warnings that the program survives, and exits for
 //! other reasons.
 
-use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
+use super::EvidenceWeight::{Decisive, Fair, Hint, Strong, Weak};
 use super::RuleFinding;
 use super::fault::of_driver;
 use crate::cause::{Cause, SubCause};
@@ -67,13 +67,29 @@ fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
     let explained = facts.ran_out()
         || facts.startup.is_some()
         || facts.says(Pattern::VllmContext)
-        || facts.is_beyond_working_set()
+        || facts.is_beyond_working_set() && !compares_values(facts)
         || is_of_a_card(facts);
     let text = "the program exited with an error of its own; no allocation failed";
     let speaks = !explained && !about_memory.iter().any(|words| line.text.contains(words));
-    // An assertion ends the process, so it is the failure; an exception may be caught.
-    let weight = if ends_in_assertion(facts) { Strong } else { Weak };
+    let weight = match (ends_in_assertion(facts), compares_values(facts)) {
+        // An exception may be caught; an assertion ends the process, so it is the failure.
+        (false, _) => Weak,
+        (true, true) => Strong,
+        // ggml checks a call of Metal or CUDA in this way, too, and prints neither the call nor a size.
+        (true, false) => Hint,
+    };
     speaks.then(|| RuleFinding::new(Cause::NotOom, weight, text, [line]))
+}
+
+/// The failed assertion compares values of the program, and no GPU backend of ggml makes it.
+pub(super) fn compares_values(facts: &Facts) -> bool {
+    let Some(line) = facts.quote(Pattern::Assertion) else { return false };
+    // A pointer is compared with nothing but zero: `a == NULL` leaves `a =`.
+    let others = ["->", "= null", "= nullptr", "ggml-cpu"];
+    let lower = line.text.to_ascii_lowercase();
+    let text = others.iter().fold(lower, |text, part| text.replace(part, ""));
+    let compares = ["==", "<", ">", "_can_"].iter().any(|sign| text.contains(sign));
+    compares && !["status", "ggml-"].iter().any(|word| text.contains(word))
 }
 
 /// The program checked a condition of its own, and no call of the GPU run time or of a library failed.

@@ -15,6 +15,7 @@ rules! {
     address_reservation: "ggml-cuda.cu reserves CUDA_POOL_VMM_MAX_SIZE (32 GiB) of address space";
     refused_at_run_time: "ggml-cuda.cu allocates its buffers before the first request";
     refused_at_stage: "llama.cpp logs weights, cache, graph and serving in this order";
+    large_micro_batch: "compute buffers of llama-context.cpp grow with -ub, which is 512 by default";
     counted_too_large: "ExLlama and transformers estimate the memory before they load";
 }
 
@@ -69,11 +70,16 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let text = format!("{} for {purpose}", requested(refusal));
     let sub_cause = copies.as_ref().map(|_| SubCause::PipelineCopies);
     let quotes = refusal.quotes().chain(copies);
-    let finding = RuleFinding::new(cause, weight, text, quotes).by(sub_cause);
     // By the log's figures there was just enough, so something that it does not list took the rest; and a small buffer is not
     // what fills a card of which nothing is known.
     let is_small = facts.card().is_none() && refusal.asked.is_some_and(|asked| asked < SMALL);
-    Some(if is_small || facts.request_fit().is_some() { finding.indirect() } else { finding })
+    // Weights that an empty card would hold were refused for what else is on it, which the log may not show.
+    let fits = |(card, asked): (Bytes, Bytes)| (asked + facts.placed_by_load()).scaled(5, 4) <= card;
+    let is_weights = cause == Cause::ModelTooLarge && facts.free_before().is_none();
+    let fits_empty = is_weights && facts.card().zip(refusal.asked).is_some_and(fits);
+    let is_open = is_small || fits_empty || cause == Cause::PoolGrowth && facts.grows();
+    let is_shown = !is_open && facts.request_fit().is_none();
+    Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause).proven_if(is_shown))
 }
 
 /// Only the pool of virtual memory calls cuMemCreate, and only a program at work has used its pool before.
@@ -115,7 +121,7 @@ fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     (unnamed && asked >= card * 2).then(|| {
         RuleFinding::new(Cause::ComputeBufferTooLarge, Strong, text, [refusal.quote.clone()])
             .by(copies)
-            .indirect()
+            .proven_if(false)
     })
 }
 
@@ -125,9 +131,10 @@ fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::VaReservation)?;
     let weight = match facts.refusal() {
         Some(refusal) if refusal.purpose == Purpose::Address => Decisive,
-        Some(_) => Strong,
-        None if facts.says_any(&[Pattern::KernelMemory, Pattern::OutOfMemory]) => Strong,
-        None => Fair,
+        // A switch that avoids the reservation is in many command lines.
+        _ if facts.ran_out() && line.text.contains("cuMemAddressReserve") => Strong,
+        _ if facts.ran_out() || line.text.contains("fail") => Fair,
+        _ => return None,
     };
     let text = "a reservation of 32 GiB of address space was refused (cuMemAddressReserve); the driver \
         reports such a refusal as out of memory";
@@ -157,7 +164,9 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     }
     let quotes = refusal.quotes().chain(facts.quotes(&AT_WORK).into_iter().take(1));
     let text = "memory ran out at run time, after the load";
-    Some(RuleFinding::new(Cause::PoolGrowth, weight, text, quotes))
+    // Only a line of a request that was served shows that the load was over; Level Zero says the same of a fault.
+    let is_shown = refusal.stage == LoadStage::Serving && !facts.says(Pattern::OnSycl) && !facts.grows();
+    Some(RuleFinding::new(Cause::PoolGrowth, weight, text, quotes).proven_if(is_shown))
 }
 
 /// No line names the purpose, but the log shows the stage.
@@ -179,14 +188,21 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
     open.then(|| RuleFinding::new(cause, Fair, text, [refusal.quote.clone()]))
 }
 
+/// The log shows neither purpose nor stage.
+fn large_micro_batch(facts: &Facts) -> Option<RuleFinding> {
+    let refusal = facts.refusal()?;
+    let is_unnamed =
+        refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !refusal.at_run_time;
+    let is_unstaged = refusal.stage == LoadStage::Unknown && !facts.is_unified();
+    let tokens = facts.options.micro_batch.filter(|tokens| *tokens >= 2048 && is_unnamed && is_unstaged)?;
+    let text = format!("{} while the micro-batch was {tokens} tokens", requested(refusal));
+    Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))
+}
+
 fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
-    // Some estimates include the cache, which a large context makes the larger part.
-    let weight = match facts.options.context_tokens.is_some() {
-        _ if line.text.contains("and cache") => Weak,
-        true => Fair,
-        false => Strong,
-    };
+    // Some estimates include the cache, which a large context makes the larger part; and others may hold the card.
+    let weight = if line.text.contains("and cache") { Weak } else { Fair };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }

@@ -1,6 +1,6 @@
 //! Rules for faults of cards, drivers and builds, which more memory would not fix.
 
-use super::EvidenceWeight::{Decisive, Fair, Hint, Strong, Weak};
+use super::EvidenceWeight::{Decisive, Fair, Hint, Strong};
 use super::RuleFinding;
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, Quote};
@@ -29,19 +29,20 @@ fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
 
 fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
     let off = facts.quote(Pattern::OffBus);
-    if let (None, None, Some(lost)) =
-        (&off, facts.quote(Pattern::DriverFault), facts.quote(Pattern::DeviceLost))
-    {
+    let is_off = off.is_some();
+    let Some(quote) = off.or_else(|| facts.quote(Pattern::DriverFault)) else {
         // Vulkan and Level Zero lose a device after a fault, a time-out, and where memory ran out.
         let text = "the device was lost: the driver reset it, after a fault or because memory ran out";
-        // A load fills the card.
-        let weight = if facts.says(Pattern::ModelFile) { Weak } else { Fair };
-        let finding = RuleFinding::new(Cause::DriverOrHw, weight, text, [lost]).indirect();
-        return (!facts.ran_out()).then_some(finding);
-    }
-    // A card that fell off the bus is proven by the kernel; other words may follow from a program's fault.
-    let weight = if off.is_some() { Decisive } else { Strong };
-    let quote = off.or_else(|| facts.quote(Pattern::DriverFault))?;
+        let lost = facts.quote(Pattern::DeviceLost).filter(|_| !facts.ran_out())?;
+        return Some(RuleFinding::new(Cause::DriverOrHw, Fair, text, [lost]));
+    };
+    // A card that fell off the bus is proven by the kernel; the run time's words say that a kernel of the GPU failed.
+    let lower = quote.text.to_ascii_lowercase();
+    let weight = match is_off {
+        true => Decisive,
+        _ if ["launch", "status_error", "error_unknown"].iter().any(|word| lower.contains(word)) => Fair,
+        false => Strong,
+    };
     Some(RuleFinding::new(Cause::DriverOrHw, weight, "the card or its driver stopped responding", [quote]))
 }
 
@@ -66,8 +67,11 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
     }
     let text = "the driver does not match its libraries, or the program cannot reach the driver, for example \
         from a container";
+    // PyTorch makes the query of this assertion to word a refusal, which may be what is amiss.
+    let is_of_refusal = quotes.iter().all(|quote| quote.text.contains("CachingAllocator"));
+    let weight = if is_of_refusal { Fair } else { Strong };
     (!quotes.is_empty())
-        .then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::NoDriver))
+        .then(|| RuleFinding::new(Cause::DriverOrHw, weight, text, quotes).by(SubCause::NoDriver))
 }
 
 fn is_of_ptx(quote: &Quote) -> bool {
@@ -109,13 +113,10 @@ fn wrong_build(facts: &Facts) -> Option<RuleFinding> {
             format!("cuBLAS found no memory for its handle: the load had left {left} of the card free");
         return Some(RuleFinding::new(Cause::PoolGrowth, Strong, text, [line.clone()]));
     }
-    // On a full card cuBLAS cannot start either.
-    let weight = match (&build, facts.ran_out()) {
-        (Some(_), _) => Decisive,
-        (None, false) => Strong,
-        (None, true) => Fair,
-    };
+    // On a full card cuBLAS cannot start either, and prints no size.
+    let is_shown = build.is_some();
     if let Some(quote) = build.or(blas) {
+        let weight = if is_shown { Decisive } else { Fair };
         let text = "the program or one of its libraries was built for another card or driver";
         return Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(SubCause::WrongBuild));
     }
@@ -129,5 +130,5 @@ fn unknown_status(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::CardFault)?;
     let pins = facts.says_any(&[Pattern::PinCall, Pattern::PinnedRefused]);
     let text = "the GPU runtime reported an error that is not about memory";
-    (!facts.ran_out() && !pins).then(|| RuleFinding::new(Cause::NotOom, Hint, text, [line]).indirect())
+    (!facts.ran_out() && !pins).then(|| RuleFinding::new(Cause::NotOom, Hint, text, [line]))
 }

@@ -15,6 +15,10 @@ rules! {
     override_of_buffers: "llama-model.cpp stops if a buffer type cannot hold its tensors";
 }
 
+/// Words of the kernel (`mm/oom_kill.c`), of Docker and of Kubernetes.
+const FORMS: [&str; 6] =
+    ["killed process ", "kill process ", "oom-kill:", "oom-killer", "oom_reaper:", "oomkilled"];
+
 fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::KernelKill)?;
     // A refusal in the log is closer to the cause than the kill that followed it.
@@ -48,8 +52,10 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
         false => (Cause::NotOom, Decisive),
     };
     let quotes = named.into_iter().chain([line]);
-    let finding = RuleFinding::new(cause, weight, text, quotes).by(sub_cause);
-    Some(if sub_cause == SubCause::Killed { finding.indirect() } else { finding })
+    // A person's word of a kill is none of the kernel's, of Docker's or of systemd's.
+    let is_logged = is_of_oomd || FORMS.iter().any(|form| lower.contains(form));
+    let is_shown = is_logged && sub_cause != SubCause::Killed;
+    Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause).proven_if(is_shown))
 }
 
 /// `Out of memory: Killed process 4242 (llama-server) total-vm:…`: `mm/oom_kill.c:__oom_kill_process`.
@@ -80,8 +86,8 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
         return Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]));
     }
     Some(match facts.is_unified() {
-        true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]).indirect(),
-        false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed).indirect(),
+        true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]),
+        false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed),
     })
 }
 
@@ -103,7 +109,10 @@ fn host_refused(facts: &Facts) -> Option<RuleFinding> {
         true => ("Windows had no page file left to back the memory", SubCause::CommitLimit),
         false => ("a buffer in host memory was refused; the card is not involved", SubCause::HostMemory),
     };
-    Some(RuleFinding::new(Cause::Other, Strong, text, [refusal.quote.clone()]).by(sub_cause))
+    // Without a size, the request may have been an overflow.
+    let is_shown = refusal.asked.is_some() || sub_cause == SubCause::CommitLimit;
+    let weight = if is_shown { Strong } else { Fair };
+    Some(RuleFinding::new(Cause::Other, weight, text, [refusal.quote.clone()]).by(sub_cause))
 }
 
 fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {

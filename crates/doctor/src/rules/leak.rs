@@ -31,7 +31,7 @@ fn readings_rise(facts: &Facts) -> Option<RuleFinding> {
 fn grows_each_round(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.growth.clone()?;
     let text = "memory grows with each request or round";
-    Some(RuleFinding::new(Cause::Leak, Strong, text, [line]).indirect())
+    Some(RuleFinding::new(Cause::Leak, Strong, text, [line]).proven_if(false))
 }
 
 fn kernel_slab(facts: &Facts) -> Option<RuleFinding> {

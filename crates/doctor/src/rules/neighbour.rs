@@ -10,18 +10,14 @@ use crate::facts::{Facts, LoadStage, Purpose, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    listed_processes: "the process table of nvidia-smi shows these processes";
+    listed_processes: "the process table of nvidia-smi or of `rocm-smi --showpids` shows these processes";
     used_by_nobody: "nvidia-smi shows a full card, but its table does not list the processes that hold the \
         memory";
-    large_holder: "`rocm-smi --showpids` or nvidia-smi shows a process that holds a quarter of the card's \
-        memory or more";
     unworded: "PyTorch reports each refusal of its own allocator, so a CUDA error without such a report \
         comes from a CUDA context or from pinned memory";
     no_room_for_context: "a CUDA context needs several hundred MiB";
     taken_before: "llama.cpp prints `using device … - N MiB free` when it starts";
     small_victim: "the buffers of a camera (libargus) take tens of MiB";
-    others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
-        cudaErrorDevicesUnavailable report that another process uses the card";
     desktop_on_card: "a display server holds memory of the card that it drives; ggml's legacy pool fails on a \
         full card without having grown";
 }
@@ -30,17 +26,17 @@ fn held(facts: &Facts) -> Bytes {
     facts.holders.iter().map(|holder| holder.used).sum()
 }
 
+/// The holders may be this program and its workers. Without a refusal, a table is shown for the largest of them.
 fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
-    let ran_out = facts.ran_out() && facts.torch.is_none();
-    let card = facts.card().filter(|_| ran_out)?;
+    let ran_out = facts.ran_out();
+    let card = facts.card().or(facts.model.named_cards.filter(|_| !ran_out))?;
     let largest = facts.holders.iter().max_by_key(|holder| holder.used)?;
-    let held = held(facts);
+    let counted = if ran_out { held(facts) } else { largest.used };
+    let weight = if counted.scaled(3, 1) >= card { Fair } else { Weak };
+    let is_large = weight == Fair || !ran_out && counted.scaled(4, 1) >= card;
     let text = format!("process {} holds {} of the card's {card}", largest.name, largest.used);
-    // With one holder it may be this program itself.
-    let several = facts.holders.len() > 1 && held.scaled(2, 1) >= card && facts.refusals.is_empty();
-    let weight = if several { Strong } else { Fair };
-    (held.scaled(3, 1) >= card)
-        .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [largest.quote.clone()]))
+    let speaks = is_large && facts.torch.is_none() && (ran_out || facts.series.is_empty());
+    speaks.then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [largest.quote.clone()]))
 }
 
 /// Half of a card is used, and the listed processes hold less than half of that: containers, other users, an
@@ -58,17 +54,6 @@ fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
         usage.used, usage.total
     );
     nobody.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [usage.quote.clone()]))
-}
-
-/// Without a refusal, a table of processes is shown for the one that holds the memory.
-fn large_holder(facts: &Facts) -> Option<RuleFinding> {
-    let card = facts.card().or(facts.model.named_cards)?;
-    let largest = facts.holders.iter().max_by_key(|holder| holder.used)?;
-    let quiet = !facts.ran_out() && facts.torch.is_none() && facts.series.is_empty();
-    let text = format!("process {} holds {} of the card's {card}", largest.name, largest.used);
-    let weight = if largest.used.scaled(3, 1) >= card { Fair } else { Weak };
-    (quiet && largest.used.scaled(4, 1) >= card)
-        .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [largest.quote.clone()]))
 }
 
 fn unworded(facts: &Facts) -> Option<RuleFinding> {
@@ -112,7 +97,8 @@ fn taken_before(facts: &Facts) -> Option<RuleFinding> {
     quotes.push(facts.refusal()?.quote.clone());
     quotes.extend(facts.holders.iter().max_by_key(|holder| holder.used).map(|holder| holder.quote.clone()));
     let text = format!("others hold {taken} of the card, and the refused request fits without them");
-    Some(of_neighbour(facts, Strong, text, quotes))
+    // A table may have been printed while the program held memory.
+    Some(of_neighbour(facts, Strong, text, quotes).proven_if(facts.card_free.is_some()))
 }
 
 /// A camera needs little, so a refusal means that another process holds nearly everything.
@@ -120,7 +106,7 @@ fn small_victim(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::Camera)?;
     let starved = facts.says_any(&[Pattern::NvMap, Pattern::OutOfMemory]);
     let text = "a request for a camera's buffers, which take tens of MiB, was refused";
-    starved.then(|| RuleFinding::new(Cause::ForeignProcess, Strong, text, [line]))
+    starved.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [line]))
 }
 
 /// Another process holds memory. Where the GPU shares the host's memory, any use of it counts, so nothing is proven.
@@ -130,17 +116,7 @@ pub(super) fn of_neighbour(
     text: String,
     quotes: impl IntoIterator<Item = Quote>,
 ) -> RuleFinding {
-    let finding = RuleFinding::new(Cause::ForeignProcess, weight, text, quotes);
-    if facts.says(Pattern::SharesHost) { finding.indirect() } else { finding }
-}
-
-/// An engine that measures its card before and after reports that another process allocated.
-fn others_seen(facts: &Facts) -> Option<RuleFinding> {
-    let seen = facts.quote(Pattern::OthersSeen);
-    let weight = if seen.is_some() { Strong } else { Fair };
-    let quote = seen.or_else(|| facts.quote(Pattern::CardBusy))?;
-    let text = "the engine found that another process uses the card";
-    Some(RuleFinding::new(Cause::ForeignProcess, weight, text, [quote]))
+    RuleFinding::new(Cause::ForeignProcess, weight, text, quotes).proven_if(!facts.says(Pattern::SharesHost))
 }
 
 /// The user says so, and nothing else explains the refusal: no buffer is named, and the pool had not grown.
@@ -150,7 +126,6 @@ fn desktop_on_card(facts: &Facts) -> Option<RuleFinding> {
     let unexplained = matches!(refusal.purpose, Purpose::Unknown | Purpose::Pool) && !has_grown(facts);
     let early = refusal.stage != LoadStage::Serving && facts.torch.is_none() && !facts.is_unified();
     let text = "the card also drives a desktop, which holds some of its memory";
-    (unexplained && early).then(|| {
-        RuleFinding::new(Cause::ForeignProcess, Fair, text, [line, refusal.quote.clone()]).indirect()
-    })
+    (unexplained && early)
+        .then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [line, refusal.quote.clone()]))
 }

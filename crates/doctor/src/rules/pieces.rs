@@ -28,13 +28,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
     let weight = match () {
         // A load frees nothing, and requests more after this.
         () if loads && !of_card(10) => Weak,
-        () if fills_by_batch(facts, torch) => {
-            if of_card(20) {
-                Fair
-            } else {
-                Weak
-            }
-        }
+        () if fills_by_batch(facts, torch) && of_card(20) => Fair,
+        () if fills_by_batch(facts, torch) => Weak,
         () if of_card(10) => Decisive,
         () if !of_card(50) => Weak,
         // Where live tensors fill the card, a smaller model would do as well.
@@ -50,8 +45,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
             in the allocator",
         torch.asked
     );
+    // What is free may not lie beside what is idle; and one refusal proves a state, not how it came about.
+    let is_shown = idle > torch.asked && !facts.grows();
     let finding = RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]);
-    // Idle memory alone could not have held it: what is free may not lie beside it.
-    let finding = if idle < torch.asked { finding.indirect() } else { finding };
-    fits.then_some(finding)
+    fits.then(|| finding.proven_if(is_shown))
 }

@@ -37,8 +37,10 @@ fn is_limit(line: &Quote) -> bool {
 fn pinned_refused(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::PinnedRefused).filter(is_limit)?;
     let finding = RuleFinding::new(Cause::HostPinnedLimit, Strong, "pinned host memory was refused", [line]);
-    // ggml-vulkan goes on without, and names the card's memory as often as the host's.
-    Some(if !facts.refusals.is_empty() { finding.indirect() } else { finding })
+    // ggml goes on without, so another failure of the log has another cause.
+    let others = [Pattern::CardFault, Pattern::Exception, Pattern::Died, Pattern::Killed];
+    let is_alone = facts.refusals.is_empty() && !broke(facts) && !facts.says_any(&others);
+    Some(finding.proven_if(is_alone))
 }
 
 fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
@@ -54,7 +56,9 @@ fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
         false => (Decisive, !facts.was_refused()),
     };
     let quotes = [line].into_iter().chain(next);
-    speaks.then(|| RuleFinding::new(Cause::NotOom, weight, text, quotes).by(SubCause::Optional))
+    let finding = RuleFinding::new(Cause::NotOom, weight, text, quotes).by(SubCause::Optional);
+    // Without a line of work, the missing driver may be what the report is about.
+    speaks.then(|| finding.proven_if(went_on(facts)))
 }
 
 /// A later line of the load proves that it went on.
@@ -76,7 +80,8 @@ fn lock_refused(facts: &Facts) -> Option<RuleFinding> {
         Some(_) if broke(facts) => return None,
         Some(next) if !facts.ran_out() => {
             let text = "locking the model in host memory is optional";
-            RuleFinding::new(Cause::NotOom, Strong, text, [line, next.clone()]).by(SubCause::Optional)
+            let weight = if went_on(facts) { Strong } else { Fair };
+            RuleFinding::new(Cause::NotOom, weight, text, [line, next.clone()]).by(SubCause::Optional)
         }
         _ => RuleFinding::new(
             Cause::HostPinnedLimit,

@@ -4,6 +4,7 @@ use plimsoll_base::Bytes;
 
 use super::EvidenceWeight::{Fair, Strong, Weak};
 use super::RuleFinding;
+use super::benign::compares_values;
 use super::card::{cause_of, requested};
 use crate::cause::{Cause, SubCause};
 use crate::facts::{Facts, MemoryPlace, Purpose};
@@ -50,7 +51,7 @@ fn refused_beside_free(facts: &Facts) -> Option<RuleFinding> {
             SubCause::BesideFree,
         ),
     };
-    Some(RuleFinding::new(Cause::Other, Strong, text, quotes).by(sub_cause).indirect())
+    Some(RuleFinding::new(Cause::Other, Strong, text, quotes).by(sub_cause).proven_if(false))
 }
 
 /// An APU whose run time sees the carve-out of another card, or none.
@@ -67,15 +68,18 @@ fn capacity_misreported(facts: &Facts) -> Option<RuleFinding> {
 fn beyond_working_set(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().filter(|refusal| refusal.purpose == Purpose::Unknown);
     let failed = refusal.is_some()
-        || facts.refusals.is_empty() && facts.says_any(&[Pattern::Assertion, Pattern::Died]);
+        || facts.refusals.is_empty()
+            && facts.says_any(&[Pattern::Assertion, Pattern::Died])
+            && !compares_values(facts);
     let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
     let placed: Bytes = purposes.into_iter().map(|purpose| facts.placed(purpose)).sum();
     let counted = facts.working_set.filter(|_| facts.is_beyond_working_set());
     let limit = facts.card().filter(|_| facts.says(Pattern::WorkingSet));
     let (held, limit) = counted.or(limit.map(|limit| (placed, limit))).filter(|_| failed)?;
     let largest = purposes.into_iter().max_by_key(|purpose| facts.placed(*purpose))?;
-    // Old builds list the weights among the buffers of Metal alone.
-    let largest = if facts.placed(largest).is_zero() { Purpose::Weights } else { largest };
+    // The list may lack the largest buffer, which is mostly that of the weights.
+    let is_listed = facts.placed(largest).scaled(2, 1) >= held;
+    let largest = if is_listed { largest } else { Purpose::Weights };
     let weight = match held {
         held if held > limit => Strong,
         // The rest is for the system.
@@ -85,7 +89,7 @@ fn beyond_working_set(facts: &Facts) -> Option<RuleFinding> {
     let text = format!("{held} were allocated for the GPU, for which Metal recommends at most {limit}");
     let quotes =
         refusal.map(|refusal| refusal.quote.clone()).into_iter().chain(facts.quote(Pattern::WorkingSet));
-    Some(RuleFinding::new(cause_of(largest)?, weight, text, quotes))
+    Some(RuleFinding::new(cause_of(largest)?, weight, text, quotes).proven_if(is_listed))
 }
 
 /// What is said where no rule and no word names a cause, although the card refused memory.
@@ -98,5 +102,5 @@ pub(super) fn unexplained(facts: &Facts) -> Option<RuleFinding> {
     let refused = asked.unwrap_or_else(|| "the driver refused memory".to_owned());
     let text =
         format!("{refused}, and no line shows how much was requested for what, or what fills the card");
-    Some(RuleFinding::new(Cause::Other, Weak, text, [line]).by(SubCause::Unexplained).indirect())
+    Some(RuleFinding::new(Cause::Other, Weak, text, [line]).by(SubCause::Unexplained))
 }

@@ -54,12 +54,13 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
     let much = others.scaled(5, 1) >= total;
     let many = (much || alone) && others >= Bytes::gib(1);
     let enough = !torch.has_room() && torch.asked <= free + others;
-    let weight = match (much, torch.others.is_some()) {
+    // What no process is named for may be this one's: another library, or a second framework.
+    let is_shown = torch.ours.is_some() || torch.named > 1 || is_other(torch);
+    let weight = match torch.others.is_some() {
         // On a card by mistake, a program meets the processes that belong there.
-        _ if facts.choice_missed().is_some() => Fair,
-        (true, true) => Decisive,
-        (true, false) => Strong,
-        (false, _) => Fair,
+        _ if facts.choice_missed().is_some() || !much || !is_shown => Fair,
+        true => Decisive,
+        false => Strong,
     };
     let text = format!(
         "other processes hold {others} of the card's {total}; {free} are free, but the program requested {}",
@@ -68,12 +69,21 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
     (many && enough).then(|| of_neighbour(facts, weight, text, [torch.quote.clone()]))
 }
 
+/// The one process that is named is another: it holds less than this one allocated, and what is used is enough for both.
+fn is_other(torch: &TorchRefusal) -> bool {
+    let live = torch.allocated.zip(torch.others).filter(|(live, others)| others < live);
+    let used = torch.total.zip(torch.free).map(|(total, free)| total.saturating_sub(free) + ROUNDING);
+    torch.named == 1 && live.zip(used).is_some_and(|((live, others), used)| live + others <= used)
+}
+
 /// Memory of other processes. Without a size of this process, a named process may be this one under another
 /// number.
 fn others(torch: &TorchRefusal) -> Option<Bytes> {
     let printed = torch.others.map(|others| match (torch.ours, torch.allocated) {
-        // In a container PyTorch does not know its own number: one process that holds as much is this one.
-        (None, Some(live)) if others >= live && torch.named == 1 => Bytes::ZERO,
+        // In a container PyTorch does not know its own number: one process that is no other is this one.
+        (None, Some(live)) if torch.named == 1 && others < live * 4 + CONTEXT && !is_other(torch) => {
+            Bytes::ZERO
+        }
         (None, Some(live)) if others >= live => {
             others.saturating_sub(live + torch.idle.unwrap_or(Bytes::ZERO) + CONTEXT)
         }
@@ -104,11 +114,11 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     let text = format!("{} were requested and {free} are free, so the card has enough memory", torch.asked);
     let quotes = [torch.quote.clone()];
     Some(match () {
-        () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Strong, text, quotes),
+        () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Fair, text, quotes),
         () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
         () if facts.misreported().is_some() => return None,
         // The driver, a limit of the host or a lack of its memory may be the reason: the log does not show which.
-        () => RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::BesideFree).indirect(),
+        () => RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::BesideFree).proven_if(false),
     })
 }
 
@@ -149,10 +159,9 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     // More than the card in tensors: the driver of Windows had already moved some to the host.
     let spilled = (allocated > total).then_some(SubCause::DriverSpill);
     let quotes = [Some(torch.quote.clone()), frame].into_iter().flatten();
-    let finding = RuleFinding::new(cause, weight, text, quotes).by(spilled);
-    // Only a frame proves what was requested; sizes say what it usually is.
-    let is_shown = torch.frame.is_some() || captures_graphs(torch);
-    Some(if is_shown { finding } else { finding.indirect() })
+    // Only a frame proves what was requested; sizes say what it usually is, and neither says what has grown.
+    let is_shown = (torch.frame.is_some() || captures_graphs(torch)) && !facts.grows();
+    Some(RuleFinding::new(cause, weight, text, quotes).by(spilled).proven_if(is_shown))
 }
 
 /// Kind of the tensors that fill the card: by the frame that made the request, else by the request's size.
@@ -173,7 +182,7 @@ fn what_lives(
         Some(Purpose::Cache) => return (Cause::KvCacheTooLarge, Strong),
         // The computation only meets what the weights have left.
         Some(_) if small && full => return (Cause::ModelTooLarge, Fair),
-        Some(_) => return (Cause::ComputeBufferTooLarge, Strong),
+        Some(_) => return (Cause::ComputeBufferTooLarge, if small { Fair } else { Strong }),
         None => {}
     }
     match () {

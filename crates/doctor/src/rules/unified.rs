@@ -45,9 +45,10 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
     let others = facts.quotes(&[Pattern::Release, Pattern::Meminfo, Pattern::DropCaches]);
     let quotes = [line].into_iter().chain(refusal).chain(others);
-    let finding = RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(mechanism(facts));
     // TensorRT and cameras go on after such a line, and nothing shows a failure.
-    Some(if is_alone && !facts.says(Pattern::OutOfMemory) { finding.indirect() } else { finding })
+    let is_shown = !is_alone || facts.says(Pattern::OutOfMemory);
+    let finding = RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, quotes).by(mechanism(facts));
+    Some(finding.proven_if(is_shown))
 }
 
 fn requested(facts: &Facts) -> Option<Bytes> {
@@ -128,7 +129,7 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
 fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
     // The kernel reports refused addresses with the same word.
     let line = facts.quote(Pattern::KernelMemory).filter(|_| !facts.says(Pattern::VaReservation))?;
-    let weight = if facts.is_unified() { Decisive } else { Strong };
+    let weight = if facts.is_unified() { Decisive } else { Fair };
     let text = "the kernel driver could not allocate pages for GPU memory";
     Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, [line]).by(mechanism(facts)))
 }
@@ -178,7 +179,7 @@ fn model_larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
     let died = facts.ran_out() || facts.says_any(&DEATHS);
     let text = format!("the weights take {weights}, but the machine has {total}");
     (died && weights > total)
-        .then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, facts.quotes(&DEATHS)).indirect())
+        .then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, facts.quotes(&DEATHS)))
 }
 
 /// With the switch ggml allocates managed memory, which moves between card and host instead of failing.

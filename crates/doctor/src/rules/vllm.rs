@@ -8,7 +8,7 @@ use super::neighbour::of_neighbour;
 use crate::cause::{Cause, SubCause};
 use crate::facts::Facts;
 use crate::pattern::Pattern;
-use crate::sizes::in_float;
+use crate::sizes::{after, in_float};
 
 rules! {
     startup_share: "request_memory in vllm/v1/worker prints these sizes";
@@ -30,16 +30,13 @@ fn startup_share(facts: &Facts) -> Option<RuleFinding> {
     let text = format!("{free} of {total} were free at the start, but {wanted} are required");
     let quotes = [startup.quote.clone()];
     Some(match () {
-        () if facts.is_unified() => {
-            let finding =
-                RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes).by(SubCause::PageCache);
-            // Only the kernel's figures tell the page cache from a neighbour.
-            let is_shown = facts.host.available.is_some_and(|available| available >= wanted);
-            if is_shown { finding } else { finding.indirect() }
-        }
-        // A context and a desktop take so little; another engine takes more.
+        // Only the kernel's figures tell the page cache from a neighbour.
+        () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes)
+            .by(SubCause::PageCache)
+            .proven_if(facts.host.available.is_some_and(|available| available >= wanted)),
+        // A context and a desktop take so little; another engine mostly takes more.
         () if taken.scaled(8, 1) <= total && short.scaled(20, 1) <= total => {
-            RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::Baseline)
+            RuleFinding::new(Cause::Other, Fair, text, quotes).by(SubCause::Baseline)
         }
         () => of_neighbour(facts, Strong, text, quotes),
     })
@@ -96,7 +93,8 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     let cause =
         if in_float(weights) > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
     let text = format!("{text}: the weights take {weights} of {cards}");
-    let weight = if printed.is_some() { Strong } else { Fair };
+    // What else takes the rest may be a neighbour.
+    let weight = if printed.is_some() && cause == Cause::ModelTooLarge { Strong } else { Fair };
     let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)].into_iter().flatten();
     Some(RuleFinding::new(cause, weight, text, quotes))
 }
@@ -121,19 +119,21 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
         );
     }
     let text = "the model needs more host memory than is available";
-    Some(RuleFinding::new(Cause::ModelTooLarge, Strong, text, [quote]).by(SubCause::HostMemory))
+    // Less than twice what is available may be a lack that other programs of the host cause.
+    let (needed, available) = (after(&quote.text, "system memory ("), after(&quote.text, "available ("));
+    let is_beyond = needed.zip(available).is_some_and(|(needed, available)| needed >= available * 2);
+    let weight = if is_beyond { Strong } else { Fair };
+    Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [quote]).by(SubCause::HostMemory))
 }
 
 /// ollama's own line is a warning, and it goes on to load.
 fn previous_child(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::SlowRecovery)?;
     let refused_later = facts.seen(Pattern::OutOfMemory).is_some_and(|seen| seen.last.line > quote.line);
-    Some(if refused_later {
-        let text = "the previous engine had not released its memory when the next one started";
-        RuleFinding::new(Cause::Other, Strong, text, [quote]).by(SubCause::PreviousChild)
-    } else {
-        let text = "ollama's scheduler stopped waiting before memory was released, but no allocation was \
-            refused";
-        RuleFinding::new(Cause::NotOom, Fair, text, [quote]).by(SubCause::Optional)
-    })
+    // The next engine may have asked for too much all the same.
+    let (cause, sub_cause, text) = match refused_later {
+        true => (Cause::Other, SubCause::PreviousChild, "the previous engine had not released its memory"),
+        false => (Cause::NotOom, SubCause::Optional, "the engine went on before memory was released"),
+    };
+    Some(RuleFinding::new(cause, Fair, text, [quote]).by(sub_cause))
 }

@@ -10,6 +10,7 @@ mod innocent;
 mod kills;
 mod logs;
 mod long_lines;
+mod proof;
 mod remedies;
 mod room;
 mod sceptic;
