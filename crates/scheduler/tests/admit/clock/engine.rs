@@ -170,7 +170,7 @@ impl Machine {
         self.tell(SchedulerEvent::Ready { run });
     }
 
-    /// The process is gone: its connections break, then its end is noticed.
+    /// The process is gone; whoever had a connection to it waits for that news.
     pub(super) fn ends(&mut self, run: RunId, end: End) {
         let now = self.now;
         let engine = self.engines.get_mut(&run).unwrap();
@@ -186,6 +186,8 @@ impl Machine {
             requests.into_iter().partition(|request| self.has_begun(*request, run));
         self.engines.get_mut(&run).unwrap().stage = Stage::Ended;
         self.reads_change(|disk| disk.leave(model));
+        self.engines.get_mut(&run).unwrap().noticed = true;
+        self.tell(SchedulerEvent::Ended { run, end });
         for request in lost {
             let call = self.look_up(request).1;
             self.lost_streams += 1;
@@ -196,8 +198,6 @@ impl Machine {
         for request in bounced {
             self.bounces(request, run);
         }
-        self.engines.get_mut(&run).unwrap().noticed = true;
-        self.tell(SchedulerEvent::Ended { run, end });
     }
 
     pub(super) fn bounces(&mut self, request: RequestId, run: RunId) {
