@@ -19,12 +19,13 @@ pub struct DiagnosisCandidate {
 }
 
 impl DiagnosisCandidate {
-    /// The cause under its published code: a kill is of a shortage of host memory. Rules and classifier weigh it as
-    /// `not_oom`, as the reports that they were tried on are filed.
+    /// The cause under its published code, which its mechanism decides: rules weigh some of them under another.
     pub(super) fn named(&self) -> Cause {
-        const KILLS: [SubCause; 3] = [SubCause::HostKilled, SubCause::GroupLimit, SubCause::Killed];
+        use SubCause::{CommitLimit, GroupLimit, HostKilled, HostMemory, Killed, OldDriver};
         match (self.cause, self.sub_cause) {
-            (Cause::NotOom, Some(sub_cause)) if KILLS.contains(&sub_cause) => Cause::HostOom,
+            (Cause::NotOom, Some(HostKilled | GroupLimit | Killed))
+            | (Cause::Other, Some(HostMemory | CommitLimit)) => Cause::HostOom,
+            (Cause::DriverOrHw, Some(OldDriver)) => Cause::NotOom,
             (cause, _) => cause,
         }
     }

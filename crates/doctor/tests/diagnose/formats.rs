@@ -44,10 +44,10 @@ fn what_programs_print_is_read_by_its_format() {
             "[TRT] [E] Requested amount of GPU memory (28579323904 bytes) could not be allocated.",
             ComputeBufferTooLarge,
         ),
-        ("mkl_malloc: failed to allocate memory", Other),
+        ("mkl_malloc: failed to allocate memory", HostOom),
         (
             "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
-            Other,
+            HostOom,
         ),
         ("Warning: Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.", NotOom),
         (

@@ -157,7 +157,7 @@ fn an_error_without_a_number_leaves_other_causes_open() {
             Cause::DriverOrHw,
         ),
         ("The job gets oom kills even with 20GB of RAM.", Cause::HostOom),
-        ("terminate called after throwing an instance of 'std::bad_alloc'", Cause::Other),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", Cause::HostOom),
         // Other programs may hold the host's memory.
         (
             "Error: model requires more system memory (4.1 GiB) than is available (3.1 GiB)",

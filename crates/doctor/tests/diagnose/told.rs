@@ -98,7 +98,7 @@ fn what_is_no_size_and_what_other_monitors_kill_is_not_the_card_s() {
             "",
             NotOom,
         ),
-        ("2 worker(s) were killed due to the node running low on memory", "", Other),
+        ("2 worker(s) were killed due to the node running low on memory", "", HostOom),
         (
             "misc dxg: dxgk: dxgkio_make_resident: Ioctl failed: -12",
             "CUDA driver error: device not ready",

@@ -74,7 +74,7 @@ fn a_frame_or_a_line_names_what_was_being_made() {
 fn a_board_s_driver_is_of_its_release_so_a_build_for_servers_is_the_wrong_one() {
     let line = "CUDA error: the provided PTX was compiled with an unsupported toolchain.";
     let found = judged(line, "");
-    assert_eq!((found.cause, found.sub_cause), (DriverOrHw, Some(SubCause::OldDriver)));
+    assert_eq!((found.cause, found.sub_cause), (NotOom, Some(SubCause::OldDriver)));
     let found = judged(line, "Jetson Orin Nano");
     assert_eq!((found.cause, found.sub_cause), (NotOom, Some(SubCause::WrongBuild)));
 }
