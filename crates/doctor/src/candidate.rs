@@ -1,7 +1,6 @@
 //! Candidate of a diagnosis: a cause with its confidence.
 
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::cause::{Cause, SubCause};
 
