@@ -90,14 +90,20 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 /// Waits until a context has finished all submitted work. None, without waiting, while a capture is under
 /// way: a wait would invalidate it.
 pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
+    while_idle(context, |code| code)
+}
+
+/// Waits as [`synchronise`] does, and calls `act` with the result, in the context and before a capture can begin.
+pub(crate) fn while_idle<T>(context: usize, act: impl FnOnce(CuResult) -> T) -> Option<T> {
     WAITING.fetch_add(1, SeqCst);
     // Dekker's pattern with `graphs::begin`: either this sees the capture that is about to begin, or
     // `let_waits_end` sees WAITING.
     fence(SeqCst);
     // SAFETY: takes nothing.
-    let code = (!capturing()).then(|| in_context(context, || unsafe { driver::cuCtxSynchronize() }));
+    let wait = || act(unsafe { driver::cuCtxSynchronize() });
+    let result = (!capturing()).then(|| in_context(context, wait));
     WAITING.fetch_sub(1, SeqCst);
-    code
+    result
 }
 
 /// Returns when guard waits for no card any more; to be called after a capture was announced.

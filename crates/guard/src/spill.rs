@@ -3,6 +3,7 @@
 //! A spilled allocation is one range of addresses. Only what does not fit on the card is in host memory: the end, or
 //! the last positions of each layer where the range is a KV cache whose layout is known.
 
+pub(crate) mod exchange;
 mod make;
 mod probe;
 mod probe_results;
@@ -41,6 +42,7 @@ pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<Devic
         first: size / 2,
         floor,
         tail: None,
+        exchanged: false,
     };
     match make::range(&wanted) {
         Ok(range) => Ok(hand_out(index, range)),
@@ -115,35 +117,50 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
         return Err(SpillError::Place);
     }
     let whole = up(size, granule).ok_or(SpillError::Place)?;
-    let make = |segments| {
-        make::range(&WantedRange {
-            card: index,
-            asked: size,
-            segments,
-            first: head,
-            floor: granule,
-            tail: Some(place),
-        })
+    let wanted = WantedRange {
+        card: index,
+        asked: size,
+        segments: alloc::vec::Vec::new(),
+        first: head,
+        floor: granule,
+        tail: Some(place),
+        exchanged: false,
     };
-    if let Some(cache) = caches::requested(index, size)
-        && let Some(on_card) = CacheHead::within(&cache.layout, granule, head)
-        && let Ok(range) = make(on_card.segments(whole))
-    {
-        caches::made(cache.number);
-        say!(
-            "card {}: of the KV cache's {} positions the first {} are on the card; beyond them an answer slows down",
-            index.number(),
-            cache.layout.positions(),
-            on_card.positions(),
-        );
-        return Ok(SpillRange { cache: Some(cache.number), ..range });
+    if let Some(range) = divided_cache(&wanted, place, whole, head) {
+        return Ok(range);
     }
-    let head = head.min(whole);
+    let is_weights = caches::are_weights(index, size);
+    // The last granule of weights that fit is a part of one; the card has room for all of it.
+    let fits = is_weights && head + granule >= whole && overflow::room(index, size).has(whole);
+    let head = if fits { whole } else { head.min(whole) };
     let segments = [Segment { bytes: head, on_card: true }, Segment { bytes: whole - head, on_card: false }];
-    make(segments.into()).map_err(|short| match short {
+    let made = make::range(&WantedRange { segments: segments.into(), exchanged: is_weights, ..wanted });
+    made.map(|range| SpillRange { is_weights, ..range }).map_err(|short| match short {
         RangeError::SpillLimit => SpillError::Limit,
         RangeError::Driver(_) => SpillError::Place,
     })
+}
+
+/// A cache of the plan with its first positions on the card; None if the request is for no such cache.
+fn divided_cache(wanted: &WantedRange, place: SpillPlace, whole: u64, head: u64) -> Option<SpillRange> {
+    let (index, granule) = (wanted.card, wanted.floor);
+    let cache = caches::requested(index, wanted.asked)?;
+    let partner = exchange::partner(index, &cache.layout);
+    let head = head.saturating_sub(partner.map_or(0, |_| exchange::own_bytes(granule)));
+    let on_card = CacheHead::within(&cache.layout, granule, head)?;
+    let segments = on_card.segments(whole);
+    let made = make::range(&WantedRange { segments, exchanged: partner.is_some(), ..wanted.clone() }).ok()?;
+    caches::made(cache.number);
+    say!(
+        "card {}: of the KV cache's {} positions the first {} are on the card; beyond them an answer slows down",
+        index.number(),
+        cache.layout.positions(),
+        on_card.positions(),
+    );
+    if let Some(weights) = partner {
+        exchange::arm(index, &made, weights, &cache.layout, place);
+    }
+    Some(SpillRange { cache: Some(cache.number), ..made })
 }
 
 fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
@@ -177,6 +194,8 @@ fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPla
         place: Some(place),
         cache: None,
         pieces: alloc::vec::Vec::new(),
+        residence: alloc::vec::Vec::new(),
+        is_weights: false,
         id: trace::number(),
     }
 }

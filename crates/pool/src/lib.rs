@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod cache_head;
 pub mod demand;
 mod device;
+pub mod exchange;
 mod policies;
 mod policy;
 pub mod replay;

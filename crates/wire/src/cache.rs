@@ -49,6 +49,8 @@ pub struct CacheRows {
     pub row: u64,
     /// All bytes, padding included.
     pub size: u64,
+    /// The stream whose positions they are; 0 for a tensor without rows.
+    pub stream: u32,
 }
 
 impl CacheLayout {
@@ -90,6 +92,11 @@ impl CacheLayout {
         self.positions
     }
 
+    /// Streams, each with positions of its own.
+    pub const fn streams(&self) -> u32 {
+        self.streams
+    }
+
     /// All rows, by offset.
     pub fn rows(&self) -> impl Iterator<Item = CacheRows> {
         let mut end = 0_u64;
@@ -107,7 +114,7 @@ impl CacheLayout {
                 let from = stride * u64::from(stream);
                 // The padding is behind the last stream.
                 let size = if stream + 1 == streams { tensor.size - from } else { stride };
-                CacheRows { start: start + from, row: tensor.row, size }
+                CacheRows { start: start + from, row: tensor.row, size, stream }
             })
         })
     }
@@ -181,8 +188,15 @@ mod tests {
         let mut layout = CacheLayout::new(2, 256).unwrap();
         layout.add(1, [tensor(4, 2048), tensor(2, 1152)]).unwrap();
         layout.add(1, [tensor(0, 512), tensor(0, 0)]).unwrap();
-        let rows: Vec<_> = layout.rows().map(|rows| (rows.start, rows.row, rows.size)).collect();
-        assert_eq!(rows, [(0, 4, 1024), (1024, 4, 1024), (2048, 2, 512), (2560, 2, 640), (3200, 0, 512)]);
+        let rows: Vec<_> =
+            layout.rows().map(|rows| (rows.start, rows.row, rows.size, rows.stream)).collect();
+        assert_eq!(rows, [
+            (0, 4, 1024, 0),
+            (1024, 4, 1024, 1),
+            (2048, 2, 512, 0),
+            (2560, 2, 640, 1),
+            (3200, 0, 512, 0)
+        ]);
     }
 
     #[test]

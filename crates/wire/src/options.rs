@@ -3,6 +3,8 @@
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card with its budget and its need (planned total) in bytes.
 //! - `cache=GPU-<uuid>:LAYOUT`: an allocation of the program's KV cache on a card (see [`crate::cache`]).
+//! - `weights=GPU-<uuid>:BYTES`: the allocation of the program's weights on a card, which gives way to used positions
+//!   of a cache.
 //! - `budget=BYTES`, `need=BYTES`: budget and need for every card without figures of its own.
 //! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:
@@ -22,6 +24,7 @@ use crate::page::CARDS;
 pub struct GuardOptions {
     cards: [Option<CardRule>; CARDS],
     caches: [Option<CacheRule>; CACHES],
+    weights: [Option<WeightsRule>; CARDS],
     /// Budget of each card that has no separate one.
     pub budget: Option<u64>,
     pub contexts: Contexts,
@@ -65,6 +68,13 @@ pub struct CacheRule {
     pub layout: CacheLayout,
 }
 
+/// The allocation of the program's weights on one card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightsRule {
+    pub uuid: [u8; 16],
+    pub size: u64,
+}
+
 /// Treatment of a context on a card outside the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contexts {
@@ -91,6 +101,8 @@ pub enum OptionsError<'a> {
     TooManyCards { word: &'a str },
     #[error("{GUARD}: `{word}` is not the layout of a cache")]
     Cache { word: &'a str },
+    #[error("{GUARD}: `{word}` is not the size of a card's weights")]
+    Weights { word: &'a str },
 }
 
 impl Default for GuardOptions {
@@ -104,6 +116,7 @@ impl GuardOptions {
     pub const NONE: Self = Self {
         cards: [None; CARDS],
         caches: [None; CACHES],
+        weights: [None; CARDS],
         budget: None,
         contexts: Contexts::Leave,
         reuse: false,
@@ -131,6 +144,9 @@ impl GuardOptions {
                 "cache" => cache(value)
                     .and_then(|rule| options.add_cache(rule))
                     .ok_or(OptionsError::Cache { word })?,
+                "weights" => weights(value)
+                    .and_then(|rule| options.add_weights(rule))
+                    .ok_or(OptionsError::Weights { word })?,
                 "budget" => options.budget = Some(number()?),
                 "contexts" => options.contexts = contexts(word, value)?,
                 // `reuse=` with a value is a mistake that must be reported, not a flag.
@@ -160,6 +176,17 @@ impl GuardOptions {
     pub fn add_cache(&mut self, rule: CacheRule) -> Option<()> {
         *self.caches.iter_mut().find(|slot| slot.is_none())? = Some(rule);
         Some(())
+    }
+
+    /// Adds the weights of a card; `None` if there is no room for more.
+    pub fn add_weights(&mut self, rule: WeightsRule) -> Option<()> {
+        *self.weights.iter_mut().find(|slot| slot.is_none())? = Some(rule);
+        Some(())
+    }
+
+    /// Size of the weights on the card with this UUID.
+    pub fn weights_on(&self, uuid: [u8; 16]) -> Option<u64> {
+        self.weights.iter().flatten().find(|rule| rule.uuid == uuid).map(|rule| rule.size)
     }
 
     /// The caches on the card with this UUID, with their numbers.
@@ -209,6 +236,9 @@ impl fmt::Display for GuardOptions {
         }
         for rule in self.caches.iter().flatten() {
             words.say(format_args!("cache={}:{}", Uuid(rule.uuid), rule.layout))?;
+        }
+        for rule in self.weights.iter().flatten() {
+            words.say(format_args!("weights={}:{}", Uuid(rule.uuid), rule.size))?;
         }
         words.number("budget", self.budget)?;
         match self.contexts {
@@ -309,6 +339,11 @@ fn cache(value: &str) -> Option<CacheRule> {
     Some(CacheRule { uuid: Uuid::read(uuid)?.0, layout: CacheLayout::read(layout)? })
 }
 
+fn weights(value: &str) -> Option<WeightsRule> {
+    let (uuid, size) = value.split_once(':')?;
+    Some(WeightsRule { uuid: Uuid::read(uuid)?.0, size: size.parse().ok()? })
+}
+
 fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>> {
     match value {
         "report" => Ok(Contexts::Report),
@@ -328,7 +363,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 \
-                    cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
+                    cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 \
+                    weights=GPU-00112233-4455-6677-8899-aabbccddeeff:4096 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
                     spill=1073741824 need=77 keep=4096 pool=ours on-oom=managed hide-vmm";
         let options = GuardOptions::read(line).unwrap();
         assert_eq!(options.to_string(), line);
@@ -339,6 +375,7 @@ mod tests {
         let sizes =
             |uuid: &[u8; 16]| options.caches_on(*uuid).map(|(number, layout)| (number, layout.size())).next();
         assert_eq!((sizes(&uuid), sizes(&[1; 16])), (Some((0, 2048)), None));
+        assert_eq!((options.weights_on(uuid), options.weights_on([1; 16])), (Some(4096), None));
         assert!(options.plans(&uuid) && !options.plans(&[1; 16]));
         assert_eq!(GuardOptions::read("").unwrap().to_string(), "");
         assert!(GuardOptions::default().plans(&uuid));
@@ -370,6 +407,7 @@ mod tests {
         assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
         assert_eq!(said("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
         assert!(said("cache=7:1").contains("is not the layout of a cache"));
+        assert!(said("weights=7:1").contains("is not the size of a card's weights"));
         assert!(said("card=7:1").contains("needs a card's UUID"));
         assert_eq!(said("pool=best"), "PLIMSOLL_GUARD contains `pool=best`, which is not an option");
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");

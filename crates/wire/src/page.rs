@@ -14,13 +14,15 @@ pub use snapshot::{OomSnapshot, PageError, PageSnapshot};
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
 /// Grows with every change of the layout; a reader refuses an unknown version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Cards that a page has room for; a process that sees more is not guarded on the others.
 pub const CARDS: usize = 16;
 /// Refusals that a page remembers; older ones are overwritten.
 pub const OOMS: usize = 32;
+/// Streams of a cache whose depth can be reported.
+pub const DEPTHS: usize = 32;
 /// Bytes of a page; it fits one page of memory.
-const BYTES: u32 = 3936;
+const BYTES: u32 = 4088;
 /// A budget without a limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -84,6 +86,16 @@ pub struct Page {
     pub pinned: AtomicU64,
     /// The most that `pinned` has been.
     pub pinned_peak: AtomicU64,
+    /// Safe points at which the process could exchange memory; 0 while it has no cache to exchange.
+    pub waits: AtomicU32,
+    /// Counts reports of depths; written after `depths`.
+    pub depth_reports: AtomicU32,
+    /// Positions that each stream of the cache is about to use, written by whoever asks the engine.
+    pub depths: [AtomicU32; DEPTHS],
+    /// Bytes that an exchange has moved to the card so far, and the longest time in nanoseconds that it took at one
+    /// safe point.
+    pub exchanged: AtomicU64,
+    pub longest_exchange: AtomicU64,
 }
 
 /// Defines a card's figures on the page, and their copy in a snapshot.
@@ -211,6 +223,11 @@ impl Page {
             given_back: AtomicU64::new(0),
             pinned: AtomicU64::new(0),
             pinned_peak: AtomicU64::new(0),
+            waits: AtomicU32::new(0),
+            depth_reports: AtomicU32::new(0),
+            depths: [const { AtomicU32::new(0) }; DEPTHS],
+            exchanged: AtomicU64::new(0),
+            longest_exchange: AtomicU64::new(0),
         }
     }
 
@@ -238,6 +255,10 @@ impl Page {
 
     /// Offset at which the daemon writes the number of the request that it has answered.
     pub const PLEA_ANSWERED_OFFSET: usize = offset_of!(Self, plea_answered);
+
+    /// Offsets at which depths are written, and then the number of their report.
+    pub const DEPTHS_OFFSET: usize = offset_of!(Self, depths);
+    pub const DEPTH_REPORTS_OFFSET: usize = offset_of!(Self, depth_reports);
 }
 
 impl PageCard {
@@ -294,7 +315,7 @@ const _: () = {
     assert!(offset_of!(Page, cards) == 64);
     assert!(offset_of!(PageCard, ask) == 104 && offset_of!(PageCard, answered) == 108);
     assert!(offset_of!(Page, oom_count) == 64 + 112 * CARDS);
-    assert!(size_of::<Page>() == 3936);
+    assert!(offset_of!(Page, waits) == 3936 && size_of::<Page>() == 4088);
 };
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::events::Events;
 use crate::graphs::Graphs;
 use crate::modules::Modules;
 use crate::pools::Pools;
+use crate::replaced::Replaced;
 use crate::settings::{complaint, settings};
 use crate::space::Space;
 use crate::usage::Usage;
@@ -30,6 +31,7 @@ pub(crate) struct Driver {
     pub(crate) usage: Usage,
     pub(crate) blocks: Blocks,
     pub(crate) space: Space,
+    pub(crate) replaced: Replaced,
     pub(crate) chunks: Chunks,
     pub(crate) contexts: Contexts,
     pub(crate) work: Work,
@@ -87,6 +89,7 @@ impl Driver {
             usage: Usage::open(settings().shared.as_deref())?,
             blocks: Blocks::new()?,
             space: Space::default(),
+            replaced: Replaced::default(),
             chunks: Chunks::default(),
             contexts: Contexts::new(cards.len()),
             work: Work::new(),

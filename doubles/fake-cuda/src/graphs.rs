@@ -2,7 +2,7 @@
 //!
 //! Each node records the memory blocks that its addresses referred to when it was captured. If a launch finds
 //! other memory there, or none, this is logged as a violation; if there is none, the launch fails with
-//! CUDA_ERROR_ILLEGAL_ADDRESS.
+//! CUDA_ERROR_ILLEGAL_ADDRESS. Memory that was exchanged for other memory with the same bytes is not other memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -99,7 +99,8 @@ impl Driver {
         let at = DevicePtr(range.start);
         let (_, region) = self.space.region(at)?;
         let covering = self.space.cover(at, range.end - range.start)?;
-        let behind = covering.iter().map(|(_, Segment { behind, .. })| *behind).collect();
+        let first = |(at, Segment { behind, .. }): &(u64, Segment)| self.behind_at_first(*at, *behind);
+        let behind = covering.iter().map(first).collect();
         Some(Pin { range, region: region.id, behind })
     }
 
@@ -141,8 +142,12 @@ impl Driver {
         if let Some(graph) = self.work.streams[&stream].capture {
             return nodes.into_iter().try_for_each(|node| self.capture_operation(graph, node.operation));
         }
+        let card = self.contexts.open[&self.current()?].card;
         for node in &nodes {
             self.inspect(exec, node)?;
+            self.check(&node.operation, card).inspect_err(|_| {
+                violation("no-access", format_args!("graph {:#x} uses memory that the card may not use", exec.0));
+            })?;
             self.execute(&node.operation)?;
         }
         let touches = nodes.iter().flat_map(|node| node.operation.reach()).collect();

@@ -38,6 +38,7 @@ mod pointer;
 mod pools;
 mod primary;
 mod regions;
+mod replaced;
 mod settings;
 mod sharing;
 mod space;

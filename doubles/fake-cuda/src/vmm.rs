@@ -66,6 +66,7 @@ impl Driver {
                 self.space.close_to_host(start, segment.length)?;
             }
             if let Behind::Block(physical, _) = segment.behind {
+                self.note_unmapped(start, physical, segment.length);
                 self.release_mapping(physical);
             }
         }
@@ -182,6 +183,7 @@ driver! {
         driver.blocks.get_mut(handle)?.mapped += 1;
         let behind = Behind::Block(handle, offset);
         driver.space.segments.insert(ptr.0, Segment { length: size, behind, access: Access::default() });
+        driver.note_mapped(ptr.0, handle, size);
         Ok(())
     }
 

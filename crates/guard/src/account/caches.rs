@@ -35,6 +35,11 @@ pub(crate) fn yielded(index: CardIndex, size: u64) -> u64 {
     others.fold(0, |sum, cache| sum.saturating_add(cache_head::yielded(&cache.layout, GRANULE)))
 }
 
+/// True if a request of exactly `size` bytes is for the weights of the plan, and a cache is still to come.
+pub(crate) fn are_weights(index: CardIndex, size: u64) -> bool {
+    settings::options().weights_on(uuid(card(index))) == Some(size) && to_come(index).next().is_some()
+}
+
 /// Marks a cache as divided.
 pub(crate) fn made(number: usize) {
     DIVIDED.fetch_or(1 << number, Relaxed);

@@ -21,6 +21,10 @@ pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> boo
         return false;
     }
     let room = room(index, size);
+    // Weights that may have to leave the card later are mapped in granules from the start.
+    if matches!(substitute, Substitute::Range(..)) && caches::are_weights(index, size) && room.is_short() {
+        return true;
+    }
     // Physical memory cannot be divided, so it goes where its larger part would lie.
     let whole = matches!(substitute, Substitute::Memory(..));
     room.yields(size) && !(whole && room.head(size, 1) >= size / 2)

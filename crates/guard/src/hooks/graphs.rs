@@ -9,6 +9,7 @@ use super::capture::{CuGraph, tell};
 use crate::driver::{CuResult, CuStream, SUCCESS};
 use crate::graphs;
 use crate::hooks::hooks;
+use crate::spill::exchange;
 use crate::state::captures;
 use crate::trace::{self, TraceKind};
 
@@ -107,6 +108,7 @@ hooks! {
     }
 
     fn cuGraphLaunch / cuGraphLaunch_ptsz = "cuGraphLaunch" since 10000 (exec: Exec, stream: CuStream) calls real {
+        exchange::note_thread();
         let result = real(exec, stream);
         if result == SUCCESS && trace::on() {
             tell(TraceKind::GraphLaunch, stream, captures::number(exec.addr()));

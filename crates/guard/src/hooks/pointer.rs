@@ -212,6 +212,8 @@ mod tests {
             place: None,
             cache: None,
             pieces: Vec::new(),
+            residence: Vec::new(),
+            is_weights: false,
             id: 0,
         };
         for pointer in [0x1000, 0x1000 + 700] {

@@ -1,11 +1,12 @@
 //! Hooks of calls that wait for the card, such as `cuStreamSynchronize`.
 //!
-//! After the wait, guard answers other processes' requests for idle memory. Guard has no thread of its own,
+//! After the wait, memory of the program may be exchanged between card and host, and guard answers other processes' requests for idle memory. Guard has no thread of its own,
 //! and many programs make few other driver calls.
 
-use crate::driver::{Context, CuResult, CuStream};
+use crate::driver::{Context, CuResult, CuStream, SUCCESS};
 use crate::hooks::hooks;
 use crate::ladder;
+use crate::spill::exchange;
 
 hooks! {
     in CUDA;
@@ -24,6 +25,9 @@ hooks! {
 }
 
 fn over(result: CuResult) -> CuResult {
+    if result == SUCCESS {
+        exchange::at_safe_point();
+    }
     ladder::answer();
     result
 }

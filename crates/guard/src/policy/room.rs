@@ -49,6 +49,11 @@ impl CardRoom {
         later > 0 && self.left() < size.saturating_add(later)
     }
 
+    /// True if the program will request more than the card has.
+    pub(crate) fn is_short(self) -> bool {
+        self.need.is_some_and(|need| self.left() < need.saturating_sub(self.held))
+    }
+
     /// True if the card has room for all of it now.
     pub(crate) fn has(self, size: u64) -> bool {
         size <= self.headroom.min(self.free)

@@ -28,6 +28,8 @@ pub(crate) struct WantedRange {
     pub(crate) floor: u64,
     /// Memory for what is not on the card; without one all bytes must go to the card.
     pub(crate) tail: Option<SpillPlace>,
+    /// Every granule is a mapping of its own, so that it can be exchanged.
+    pub(crate) exchanged: bool,
 }
 
 /// Reason why a range was not made.
@@ -55,6 +57,8 @@ struct RangeDraft {
     mapped: u64,
     on_card: u64,
     pieces: Vec<u64>,
+    /// For each piece, whether it is on the card.
+    residence: Vec<bool>,
 }
 
 impl RangeDraft {
@@ -62,9 +66,11 @@ impl RangeDraft {
     fn fill(&mut self, segment: Segment, wanted: &WantedRange, granule: u64) -> Result<(), RangeError> {
         let end = self.mapped + segment.bytes;
         if segment.on_card {
-            self.fill_from_card(PieceSizes::new(segment.bytes, wanted.first, wanted.floor, granule))?;
+            let first = if wanted.exchanged { granule } else { wanted.first };
+            self.fill_from_card(PieceSizes::new(segment.bytes, first, wanted.floor, granule))?;
         }
-        self.fill_from_host(end - self.mapped, wanted.tail)
+        let rest = end - self.mapped;
+        self.fill_from_host(rest, if wanted.exchanged { granule } else { rest }, wanted.tail)
     }
 
     /// Puts as many pieces on the card as budget and driver allow.
@@ -79,9 +85,8 @@ impl RangeDraft {
             let device = self.card.device();
             match vmm::attach(self.base + self.mapped, piece, Location::card(device), device) {
                 Ok(()) => {
-                    self.mapped += piece;
                     self.on_card += piece;
-                    self.pieces.push(piece);
+                    self.add(piece, true);
                     pieces.given(piece);
                     ledger::confirm(self.card, piece);
                 }
@@ -97,8 +102,8 @@ impl RangeDraft {
         Ok(())
     }
 
-    /// Puts the next bytes into host memory.
-    fn fill_from_host(&mut self, bytes: u64, place: Option<SpillPlace>) -> Result<(), RangeError> {
+    /// Puts the next bytes into host memory, in pieces of one size.
+    fn fill_from_host(&mut self, bytes: u64, piece: u64, place: Option<SpillPlace>) -> Result<(), RangeError> {
         if bytes == 0 {
             return Ok(());
         }
@@ -106,16 +111,23 @@ impl RangeDraft {
         if !spilled::take(self.card, bytes) {
             return Err(RangeError::SpillLimit);
         }
-        let attached = vmm::attach(self.base + self.mapped, bytes, location, self.card.device());
-        match attached {
-            Ok(()) => {
-                self.mapped += bytes;
-                self.pieces.push(bytes);
-                card(self.card).raise_peaks();
+        let end = self.mapped + bytes;
+        while self.mapped < end {
+            let attached = vmm::attach(self.base + self.mapped, piece, location, self.card.device());
+            if let Err(code) = attached {
+                spilled::give(self.card, end - self.mapped);
+                return Err(RangeError::Driver(code));
             }
-            Err(_) => spilled::give(self.card, bytes),
+            self.add(piece, false);
         }
-        attached.map_err(RangeError::Driver)
+        card(self.card).raise_peaks();
+        Ok(())
+    }
+
+    fn add(&mut self, piece: u64, on_card: bool) {
+        self.mapped += piece;
+        self.pieces.push(piece);
+        self.residence.push(on_card);
     }
 }
 
@@ -150,7 +162,15 @@ pub(crate) fn range(wanted: &WantedRange) -> Result<SpillRange, RangeError> {
     let granule = granule(wanted.card, wanted.tail)?;
     let size = up(wanted.asked, granule).ok_or(INVALID_VALUE)?;
     let base = vmm::reserve(size)?;
-    let mut draft = RangeDraft { card: wanted.card, base, size, mapped: 0, on_card: 0, pieces: Vec::new() };
+    let mut draft = RangeDraft {
+        card: wanted.card,
+        base,
+        size,
+        mapped: 0,
+        on_card: 0,
+        pieces: Vec::new(),
+        residence: Vec::new(),
+    };
     for segment in &wanted.segments {
         draft.fill(*segment, wanted, granule)?;
     }
@@ -164,6 +184,8 @@ pub(crate) fn range(wanted: &WantedRange) -> Result<SpillRange, RangeError> {
         place: (draft.on_card < size).then_some(wanted.tail).flatten(),
         cache: None,
         pieces: core::mem::take(&mut draft.pieces),
+        residence: core::mem::take(&mut draft.residence),
+        is_weights: false,
         id: trace::number(),
     };
     // The range owns the memory now; the draft must not release it.

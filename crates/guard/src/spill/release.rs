@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll_nostd::lock::Lock;
 
-use super::{make, whole};
+use super::{exchange, make, whole};
 use crate::account::{caches, spilled};
 use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
 use crate::driver_guard::{self, RelaxedCapture};
@@ -85,6 +85,7 @@ fn put_off(range: SpillRange, until: ReleaseCondition) {
 
 /// Frees the range that starts at this address; None if guard made no range there.
 pub(crate) fn free(pointer: DevicePointer) -> Option<CuResult> {
+    exchange::stop(pointer);
     let range = ranges::take(pointer)?;
     if capturing() {
         put_off(range, ReleaseCondition::Idle);
@@ -112,6 +113,7 @@ fn after_all_work(range: SpillRange) -> CuResult {
 /// Frees the range that starts at this address once `stream` has finished its submitted work; None if guard
 /// made no range there.
 pub(crate) fn free_async(pointer: DevicePointer, stream: CuStream, per_thread: bool) -> Option<CuResult> {
+    exchange::stop(pointer);
     let range = ranges::take(pointer)?;
     if capturing() {
         put_off(range, ReleaseCondition::Idle);
@@ -237,6 +239,7 @@ pub(crate) fn forget(context: usize) {
         over
     };
     over.into_iter().for_each(|entry| give_back(entry.range));
+    exchange::forget(context);
     let gone = ranges::collect(|range| (range.context == context).then_some(range.base));
     for range in gone.into_iter().filter_map(ranges::take) {
         give_back(range);

@@ -3,7 +3,7 @@
 //! Cards with peer access also get access to each mapping, as to memory of `cuMemAlloc`.
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::ptr::null;
+use core::ptr::{null, null_mut, without_provenance_mut};
 
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, SUCCESS};
 use crate::state::ranges::SpillPlace;
@@ -78,6 +78,7 @@ mod real {
         cuMemAddressFree(base: DevicePointer, size: u64);
         cuMemCreate(handle: *mut AllocationHandle, size: u64, properties: *const VmmProperties, flags: u64);
         cuMemRelease(handle: AllocationHandle);
+        cuMemRetainAllocationHandle(handle: *mut AllocationHandle, at: *mut c_void);
         cuMemMap(at: DevicePointer, size: u64, offset: u64, handle: AllocationHandle, flags: u64);
         cuMemUnmap(at: DevicePointer, size: u64);
         cuMemSetAccess(at: DevicePointer, size: u64, access: *const Access, count: u64);
@@ -139,13 +140,30 @@ pub(crate) fn attach(
     device: DeviceOrdinal,
 ) -> Result<(), CuResult> {
     let handle = create(size, &VmmProperties::at(location))?;
-    // SAFETY: addresses of a reservation of ours; the handle is let go of once, whether it was mapped or not.
-    let mapped = unsafe {
-        let mapped = real::cuMemMap(at, size, 0, handle, 0);
-        real::cuMemRelease(handle);
-        mapped
-    };
-    check(mapped)?;
+    let mapped = map(at, size, handle);
+    release(handle);
+    mapped?;
+    allow(at, size, device)
+}
+
+/// Maps memory of which the caller has a handle, accessible to `device` and its peers.
+pub(crate) fn put(
+    at: DevicePointer,
+    size: u64,
+    handle: AllocationHandle,
+    device: DeviceOrdinal,
+) -> Result<(), CuResult> {
+    map(at, size, handle)?;
+    allow(at, size, device)
+}
+
+fn map(at: DevicePointer, size: u64, handle: AllocationHandle) -> Result<(), CuResult> {
+    // SAFETY: addresses of a reservation of ours.
+    check(unsafe { real::cuMemMap(at, size, 0, handle, 0) })
+}
+
+/// Lets a card and its peers read and write a new mapping, which is undone if the card itself may not.
+fn allow(at: DevicePointer, size: u64, device: DeviceOrdinal) -> Result<(), CuResult> {
     let access = grant(at, size, device).and_then(|()| {
         // A peer that gets no access finds out when it touches the memory, as with any memory that is not
         // shared.
@@ -154,6 +172,21 @@ pub(crate) fn attach(
     access.inspect_err(|_| {
         let _ = detach(at, size);
     })
+}
+
+/// A new handle of the memory behind an address.
+pub(crate) fn retain(at: DevicePointer) -> Result<AllocationHandle, CuResult> {
+    let mut handle = 0;
+    let address = usize::try_from(at).map_or(null_mut(), without_provenance_mut);
+    // SAFETY: the place is ours; the address is not read.
+    check(unsafe { real::cuMemRetainAllocationHandle(&raw mut handle, address) })?;
+    Ok(handle)
+}
+
+/// Gives a handle back; a mapping keeps its memory.
+pub(crate) fn release(handle: AllocationHandle) {
+    // SAFETY: a handle that `create` or `retain` gave, once.
+    unsafe { real::cuMemRelease(handle) };
 }
 
 /// Lets a card read and write a mapping.

@@ -54,6 +54,10 @@ pub(crate) struct SpillRange {
     pub(crate) cache: Option<usize>,
     /// The sizes of the mappings, from the front on; none where the range is not mapped by us.
     pub(crate) pieces: Vec<u64>,
+    /// For each of them, whether it is on the card.
+    pub(crate) residence: Vec<bool>,
+    /// True for the program's weights in granules that can be exchanged.
+    pub(crate) is_weights: bool,
     /// The id of the block in the trace.
     pub(crate) id: u64,
 }
@@ -109,6 +113,16 @@ pub(crate) fn find<T>(address: u64, look: impl FnOnce(&SpillRange) -> T) -> Opti
     range.holds(address).then(|| look(range))
 }
 
+/// Changes the range that begins at `base`.
+pub(crate) fn change(base: u64, change: impl FnOnce(&mut SpillRange)) {
+    let mut ranges = RANGES.hold();
+    if let Ok(at) = ranges.binary_search_by_key(&base, |range| range.base)
+        && let Some(range) = ranges.get_mut(at)
+    {
+        change(range);
+    }
+}
+
 /// True if `address` is in one of the ranges.
 pub(crate) fn has(address: u64) -> bool {
     find(address, |_| ()).is_some()
@@ -134,6 +148,8 @@ mod tests {
             place: Some(SpillPlace::Host),
             cache: None,
             pieces: Vec::new(),
+            residence: Vec::new(),
+            is_weights: false,
             id: 0,
         }
     }

@@ -2,6 +2,7 @@
 //! (the spill).
 
 mod cascade;
+mod exchange;
 mod ladder;
 mod matrix;
 mod memory;

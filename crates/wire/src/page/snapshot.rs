@@ -18,6 +18,12 @@ pub struct PageSnapshot {
     /// Pinned host memory, and its peak.
     pub pinned: u64,
     pub pinned_peak: u64,
+    /// Safe points for an exchange so far, and reports of depths.
+    pub waits: u32,
+    pub depth_reports: u32,
+    /// Bytes that were exchanged, and the longest pause for it in nanoseconds.
+    pub exchanged: u64,
+    pub longest_exchange: u64,
     count: usize,
     cards: [CardSnapshot; CARDS],
     ooms: [Option<OomSnapshot>; OOMS],
@@ -82,6 +88,10 @@ impl PageSnapshot {
             given_back: long(page, offset_of!(Page, given_back)),
             pinned: long(page, offset_of!(Page, pinned)),
             pinned_peak: long(page, offset_of!(Page, pinned_peak)),
+            waits: word(page, offset_of!(Page, waits)),
+            depth_reports: word(page, offset_of!(Page, depth_reports)),
+            exchanged: long(page, offset_of!(Page, exchanged)),
+            longest_exchange: long(page, offset_of!(Page, longest_exchange)),
             // The page is another process's memory: an index from it is never trusted.
             count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
             cards: core::array::from_fn(|index| {

@@ -1,11 +1,14 @@
 //! Tests of virtual memory management in the fake driver.
 
 use super::*;
-use crate::abi::Host;
+use crate::abi::{GraphExec, Host, Stream};
 use crate::alone::{alone, broken, code, get, ok, start};
 use crate::code::INVALID_HANDLE;
 use crate::copy::{cuMemcpyDtoD_v2, cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
-use crate::fill::cuMemsetD8_v2;
+use crate::capture::{cuStreamBeginCapture_v2, cuStreamEndCapture};
+use crate::fill::{cuMemsetD8_v2, cuMemsetD8Async};
+use crate::graphs::{cuGraphInstantiateWithFlags, cuGraphLaunch};
+use crate::streams::cuStreamCreate;
 
 const PART: u64 = 2 * GRANULE;
 const ON_CARD: Location = Location { kind: LOCATION_DEVICE, id: 0 };
@@ -183,4 +186,57 @@ fn a_retained_handle_keeps_the_memory() {
         let prop = get(|prop| cuMemGetAllocationPropertiesFromHandle(prop, handle));
         assert_eq!(prop.location, ON_CARD);
     });
+}
+
+/// A granule of the card that a graph touches, and one of host memory, each filled with its value.
+fn captured(values: [u8; 2]) -> ([DevicePtr; 2], [Physical; 2], GraphExec) {
+    let at = [(); 2].map(|()| get(|at| cuMemAddressReserve(at, GRANULE, 0, DevicePtr(0), 0)));
+    let handles = [ON_CARD, ON_NODE].map(|location| create(GRANULE, location).unwrap());
+    for (number, value) in values.into_iter().enumerate() {
+        ok(cuMemMap(at[number], GRANULE, 0, handles[number], 0));
+        ok(open(at[number], GRANULE, ON_CARD));
+        ok(cuMemsetD8_v2(at[number], value, GRANULE));
+    }
+    let stream = get(|stream| cuStreamCreate(stream, 1));
+    ok(cuStreamBeginCapture_v2(stream, 2));
+    ok(cuMemsetD8Async(at[0], 7, 16, stream));
+    let graph = get(|graph| cuStreamEndCapture(stream, graph));
+    let exec = get(|exec| cuGraphInstantiateWithFlags(exec, graph, 0));
+    (at, handles, exec)
+}
+
+/// Replays the graph over the other granule, and once more without any.
+fn replay_over_another(values: [u8; 2]) {
+    start();
+    let (at, handles, exec) = captured(values);
+    ok(cuMemUnmap(at[0], GRANULE));
+    ok(cuMemMap(at[0], GRANULE, 0, handles[1], 0));
+    ok(open(at[0], GRANULE, ON_CARD));
+    ok(cuGraphLaunch(exec, Stream(0)));
+    ok(cuMemUnmap(at[0], GRANULE));
+    assert_eq!(cuGraphLaunch(exec, Stream(0)), crate::code::ILLEGAL_ADDRESS);
+}
+
+#[test]
+fn a_graph_may_use_other_memory_with_the_same_bytes() {
+    let log = alone("", || replay_over_another([3, 3]));
+    assert_eq!(broken(&log), ["graph-freed"]);
+}
+
+#[test]
+fn a_graph_may_not_use_memory_with_other_bytes() {
+    let log = alone("", || replay_over_another([3, 4]));
+    assert_eq!(broken(&log), ["graph-stale", "graph-freed"]);
+}
+
+#[test]
+fn a_graph_without_access_to_a_mapping_is_refused() {
+    let log = alone("", || {
+        start();
+        let (at, handles, exec) = captured([3, 3]);
+        ok(cuMemUnmap(at[0], GRANULE));
+        ok(cuMemMap(at[0], GRANULE, 0, handles[1], 0));
+        assert_eq!(cuGraphLaunch(exec, Stream(0)), INVALID_VALUE);
+    });
+    assert_eq!(broken(&log), ["no-access"]);
 }

@@ -11,7 +11,7 @@
 typedef int CUresult;
 typedef int CUdevice;
 typedef uint64_t CUdeviceptr;
-typedef void *CUcontext, *CUstream, *CUgraph, *CUgraphExec, *CUarray, *CUmemoryPool;
+typedef void *CUcontext, *CUmodule, *CUfunction, *CUstream, *CUgraph, *CUgraphExec, *CUarray, *CUmemoryPool;
 typedef uint64_t CUmemGenericAllocationHandle;
 
 typedef struct { int type, id; } CUmemLocation;
@@ -117,6 +117,11 @@ CUresult cuStreamQuery(CUstream);
 CUresult cuStreamSynchronize(CUstream);
 CUresult cuStreamBeginCapture_v2(CUstream, int);
 CUresult cuStreamEndCapture(CUstream, CUgraph *);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 
 static inline void must(CUresult result, const char *what) {
     if (result == 0) return;

@@ -1,0 +1,263 @@
+//! Exchange of granules behind the program's addresses: used positions of a cache come to the card as conversations
+//! grow, and weights go to host memory in their place; both return when conversations end.
+//!
+//! A token reads a weight once, and a used position about five times. So weights in host memory cost less than used
+//! positions there.
+//!
+//! DECISION: granules change their places after a wait of the program for its card, when the context is idle, and only
+//! while one thread makes the program's waits and graph launches. A launch by another thread in between could meet an
+//! address without memory. llama-server computes on one thread; a program with more keeps its placement.
+//!
+//! DECISION: guard sees neither tokens nor kernels. How deep conversations are is written to the page by whoever can
+//! ask the engine (`plimsoll run` and `plimsoll serve`, from llama-server's `/slots`). Without a report nothing moves.
+
+mod spares;
+mod swap;
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use core::time::Duration;
+
+use plimsoll_nostd::lock::Lock;
+use plimsoll_pool::exchange::{CacheParts, Granule, Pair, Residence};
+use plimsoll_wire::cache::CacheLayout;
+use plimsoll_wire::page::DEPTHS;
+
+use self::spares::Spares;
+use crate::driver_guard::{self, RelaxedCapture};
+use crate::say::say;
+use crate::state::ranges::{self, SpillPlace, SpillRange};
+use crate::state::{CardIndex, page};
+use crate::{clock, driver::SUCCESS};
+
+/// Time at one wait of the program, after which no further pair begins: a pair took 0.5 ms on an H200, and a step of a
+/// thousand positions of an 8B model has 64.
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// A cache and the weights that give way to it.
+#[derive(Debug)]
+struct Exchange {
+    context: usize,
+    granule: u64,
+    cache: u64,
+    weights: u64,
+    parts: CacheParts,
+    residence: Residence,
+    spares: Spares,
+    /// False after a failure: everything stays where it is.
+    works: bool,
+}
+
+static EXCHANGES: Lock<Vec<Exchange>> = Lock::new(Vec::new());
+/// True while there are any, so that a wait without them costs one load.
+static ARMED: AtomicBool = AtomicBool::new(false);
+/// Threads that have the list in hand.
+static BUSY: AtomicU32 = AtomicU32::new(0);
+/// The number of the report whose depths everything is arranged for.
+static SETTLED: AtomicU32 = AtomicU32::new(0);
+/// The thread that uses the card; 0 before its first call.
+static USER: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of the card that an exchange takes for itself.
+pub(super) const fn own_bytes(granule: u64) -> u64 {
+    granule
+}
+
+/// The weights on the card that a cache of this layout can change places with.
+pub(super) fn partner(index: CardIndex, layout: &CacheLayout) -> Option<u64> {
+    let context = driver_guard::context();
+    let fits = usize::try_from(layout.streams()).is_ok_and(|streams| streams <= DEPTHS);
+    let is_partner =
+        |range: &SpillRange| range.is_weights && range.device == index.device() && range.context == context;
+    let found = ranges::collect(|range| is_partner(range).then_some(range.base));
+    found.first().copied().filter(|weights| fits && !EXCHANGES.hold().iter().any(|one| one.weights == *weights))
+}
+
+/// Prepares the exchange of a new cache with the weights; without the memory for it the placement stays.
+pub(super) fn arm(index: CardIndex, cache: &SpillRange, weights: u64, layout: &CacheLayout, place: SpillPlace) {
+    let granule = cache.pieces.first().copied().unwrap_or(0);
+    let parts = CacheParts::new(layout, granule).filter(|parts| parts.granules() == cache.residence.len());
+    let of_weights = ranges::find(weights, |range| range.residence.clone());
+    let spares = Spares::make(index, granule, place);
+    let (Some(parts), Some(of_weights), Some(spares)) = (parts, of_weights, spares) else { return };
+    EXCHANGES.hold().push(Exchange {
+        context: cache.context,
+        granule,
+        cache: cache.base,
+        weights,
+        parts,
+        residence: Residence { cache: cache.residence.clone(), weights: of_weights },
+        spares,
+        works: true,
+    });
+    // The thread that allocates need not be the one that computes.
+    USER.store(0, Relaxed);
+    SETTLED.store(0, Relaxed);
+    ARMED.store(true, Release);
+}
+
+/// Notes the thread that uses the card; with a second one, nothing is exchanged any more.
+#[inline]
+pub(crate) fn note_thread() {
+    if ARMED.load(Relaxed) {
+        is_alone();
+    }
+}
+
+fn is_alone() -> bool {
+    // SAFETY: takes nothing. An address on every platform with glibc.
+    let me = usize::try_from(unsafe { libc::pthread_self() }).unwrap_or(usize::MAX);
+    match USER.compare_exchange(0, me, Relaxed, Relaxed) {
+        Ok(_) => true,
+        Err(user) if user == me => true,
+        Err(_) => {
+            if ARMED.swap(false, Relaxed) {
+                say!("several threads use the card, so no memory is exchanged");
+            }
+            false
+        }
+    }
+}
+
+/// Exchanges what the last report of depths asks for, as far as there is time. For a moment at which the program has
+/// waited for its card.
+#[inline]
+pub(crate) fn at_safe_point() {
+    if ARMED.load(Relaxed) && is_alone() {
+        look();
+    }
+}
+
+#[cold]
+fn look() {
+    page().waits.fetch_add(1, Relaxed);
+    let reports = page().depth_reports.load(Acquire);
+    if reports == SETTLED.load(Relaxed) {
+        return;
+    }
+    let depths: [u32; DEPTHS] = core::array::from_fn(|stream| page().depths[stream].load(Relaxed));
+    let mut settled = true;
+    in_hand(|exchanges| {
+        for exchange in exchanges.iter_mut().filter(|exchange| exchange.works) {
+            settled &= exchange.step(&depths);
+        }
+    });
+    if settled {
+        SETTLED.store(reports, Relaxed);
+    }
+}
+
+/// Calls `act` with the list, out of its lock: no lock is held across a call into the driver.
+fn in_hand(act: impl FnOnce(&mut Vec<Exchange>)) {
+    BUSY.fetch_add(1, Acquire);
+    let mut exchanges = core::mem::take(&mut *EXCHANGES.hold());
+    act(&mut exchanges);
+    EXCHANGES.hold().append(&mut exchanges);
+    BUSY.fetch_sub(1, Release);
+}
+
+/// Ends the exchange of a range that is about to be freed.
+pub(super) fn stop(base: u64) {
+    if ranges::none() {
+        return;
+    }
+    let over = remove(|exchange| exchange.cache == base || exchange.weights == base);
+    if !over.is_empty() {
+        let _relaxed = RelaxedCapture::begin();
+        drop(over);
+    }
+}
+
+/// Ends the exchanges of a destroyed context, with which their streams are gone.
+pub(super) fn forget(context: usize) {
+    for exchange in remove(|exchange| exchange.context == context) {
+        exchange.spares.without_stream();
+    }
+}
+
+fn remove(is_over: impl Fn(&Exchange) -> bool) -> Vec<Exchange> {
+    // A thread that frees memory which another one is exchanging waits for it: PAUSE at most.
+    while BUSY.load(Acquire) > 0 {
+        // SAFETY: takes nothing.
+        unsafe { libc::sched_yield() };
+    }
+    EXCHANGES.hold().extract_if(.., |exchange| is_over(exchange)).collect()
+}
+
+impl Exchange {
+    /// Exchanges pairs until none is left or the time is over; true if none is left.
+    fn step(&mut self, depths: &[u32]) -> bool {
+        let pairs = self.parts.pairs(depths, &self.residence);
+        if pairs.is_empty() {
+            return true;
+        }
+        let context = self.context;
+        let done = driver_guard::while_idle(context, |code| {
+            if code != SUCCESS {
+                self.works = false;
+                return true;
+            }
+            let start = clock::now();
+            let limit = u64::try_from(PAUSE.as_nanos()).unwrap_or(0);
+            let mut left = pairs.into_iter();
+            let mut is_late = false;
+            for pair in left.by_ref() {
+                self.exchange(pair);
+                is_late = clock::now().saturating_sub(start) >= limit;
+                if is_late || !self.works {
+                    break;
+                }
+            }
+            page().longest_exchange.fetch_max(clock::now().saturating_sub(start), Relaxed);
+            !(is_late && self.works && left.next().is_some())
+        });
+        // Nothing may be waited for during a capture; the next wait of the program tries again.
+        done.unwrap_or(false)
+    }
+
+    fn exchange(&mut self, pair: Pair) {
+        let (leaves, comes) = (self.address(pair.leaves), self.address(pair.comes));
+        let swap = swap::swap(&mut self.spares, leaves, comes);
+        if swap.left {
+            self.moved(pair.leaves, false);
+        }
+        if swap.came {
+            self.moved(pair.comes, true);
+            page().exchanged.fetch_add(self.granule, Relaxed);
+        }
+        self.works = swap.goes_on;
+        if !swap.goes_on {
+            say!("the driver did not exchange memory, so every part of the cache and of the weights stays where it is");
+        }
+    }
+
+    fn address(&self, granule: Granule) -> u64 {
+        let (base, number) = match granule {
+            Granule::Cache(number) => (self.cache, number),
+            Granule::Weights(number) => (self.weights, number),
+        };
+        base + self.granule * u64::try_from(number).unwrap_or(0)
+    }
+
+    /// Notes where a granule is now.
+    fn moved(&mut self, granule: Granule, to_card: bool) {
+        let (base, number, residence) = match granule {
+            Granule::Cache(number) => (self.cache, number, &mut self.residence.cache),
+            Granule::Weights(number) => (self.weights, number, &mut self.residence.weights),
+        };
+        set(residence, number, to_card);
+        ranges::change(base, |range| {
+            set(&mut range.residence, number, to_card);
+            let on_card = range.on_card;
+            range.on_card = if to_card { on_card + self.granule } else { on_card.saturating_sub(self.granule) };
+            range.place = range.place.or(self.spares.place());
+        });
+    }
+}
+
+fn set(residence: &mut [bool], number: usize, to_card: bool) {
+    if let Some(place) = residence.get_mut(number) {
+        *place = to_card;
+    }
+}

@@ -1,0 +1,123 @@
+//! Tests of the exchange of weights and used positions of a cache, with an engine's conversations.
+
+use plimsoll_wire::page::{Page, PageSnapshot};
+
+use super::run::{MIB, Ran, Run};
+
+/// The sizes that `conversations.c` requests: weights, cache, scratch.
+const WEIGHTS: u64 = 60 * MIB + 1000;
+const CACHE: u64 = 128 * MIB;
+const SCRATCH: u64 = 8 * MIB;
+const UUID: &str = "GPU-fa4ecada-0000-4000-8000-000000000000";
+const LAYOUT: &str = "4:16384:2x512/33554432,512/33554432";
+
+fn options(budget: u64) -> String {
+    let need = WEIGHTS + CACHE + SCRATCH;
+    let spill = 1024 * MIB;
+    format!(
+        "cache={UUID}:{LAYOUT} weights={UUID}:{WEIGHTS} budget={} spill={spill} need={need}",
+        budget * MIB
+    )
+}
+
+fn run(fake: &str, options: &str, conversations: u32, more: &str) -> Ran {
+    let run = Run::of("conversations.c", &format!("total=4G {fake}"), options);
+    let (depths, reports) = (Page::DEPTHS_OFFSET, Page::DEPTH_REPORTS_OFFSET);
+    run.run(&format!("{depths} {reports} {conversations} 7 {more}"))
+}
+
+fn page(ran: &Ran) -> &PageSnapshot {
+    ran.page.as_ref().expect("guard wrote a page")
+}
+
+/// Every byte was right all the time, no rule of the driver was broken, and nothing is left.
+fn is_right(ran: &Ran) {
+    assert_eq!(ran.lines, ["all right"], "{}", ran.errors);
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert_eq!(ran.violations(), [""; 0]);
+    assert_eq!((ran.card().allocated, ran.card().spilled), (0, 0), "{}", ran.errors);
+    assert!(ran.card().peak <= 120 * MIB, "{}", ran.card().peak);
+}
+
+#[test]
+fn conversations_of_any_length_find_every_byte_while_memory_is_exchanged() {
+    // Work takes time, so a granule that is unmapped under it would be a violation.
+    let ran = run("delay=200", &options(120), 60, "");
+    is_right(&ran);
+    let moved = page(&ran).exchanged / (2 * MIB);
+    assert!(moved > 100, "{moved} granules: {}", ran.errors);
+    assert!(page(&ran).longest_exchange > 0);
+}
+
+#[test]
+fn a_wait_of_the_program_is_not_used_for_more_pairs_than_there_is_time_for() {
+    // Every call takes so long that one pair takes all the time of a wait.
+    let ran = run("latency=3000", &options(120), 3, "");
+    is_right(&ran);
+    let calls = ran.log.lines().filter_map(|line| line.split_once(" call ")?.1.split_once('('));
+    let names: Vec<&str> = calls.map(|(name, _)| name).collect();
+    // A pair retains two granules. Each chance begins with a wait for the context.
+    let chances = names.split(|name| *name == "cuCtxSynchronize");
+    let pairs = |calls: &[&str]| calls.iter().filter(|name| **name == "cuMemRetainAllocationHandle").count();
+    let pairs: Vec<usize> = chances.map(pairs).collect();
+    assert!(pairs.iter().filter(|pairs| **pairs == 2).count() >= 2, "{pairs:?}");
+    assert!(pairs.iter().all(|pairs| *pairs <= 2), "{pairs:?}");
+}
+
+#[test]
+fn nothing_is_exchanged_while_several_threads_use_the_card() {
+    let ran = run("", &options(120), 8, "second");
+    is_right(&ran);
+    assert_eq!(page(&ran).exchanged, 0);
+    assert!(ran.errors.contains("several threads use the card"), "{}", ran.errors);
+}
+
+#[test]
+fn weights_that_fit_beside_the_whole_cache_are_one_allocation_of_the_driver() {
+    let ran = run("", &options(400), 2, "");
+    assert_eq!(ran.lines, ["all right"], "{}", ran.errors);
+    assert_eq!(ran.calls("cuMemCreate").len(), 0);
+    assert_eq!((page(&ran).waits, page(&ran).exchanged), (0, 0));
+}
+
+#[test]
+fn a_cache_without_the_size_of_the_weights_keeps_its_placement() {
+    let without = options(120).replace(&format!("weights={UUID}:{WEIGHTS} "), "");
+    let other = options(120).replace(&WEIGHTS.to_string(), "4096");
+    for options in [without, other] {
+        let ran = run("", &options, 4, "");
+        is_right(&ran);
+        assert_eq!((page(&ran).waits, page(&ran).exchanged), (0, 0));
+    }
+}
+
+/// Functions of the driver that an exchange calls, and how many of their calls fail in turn. The context is waited for
+/// at the beginning alone.
+const CALLS: [(&str, usize); 6] = [
+    ("cuMemUnmap", 8),
+    ("cuMemMap", 8),
+    ("cuMemSetAccess", 8),
+    ("cuMemRetainAllocationHandle", 4),
+    ("cuMemcpyDtoDAsync_v2", 4),
+    ("cuCtxSynchronize", 1),
+];
+
+#[test]
+fn an_exchange_that_fails_at_any_call_of_the_driver_loses_no_byte() {
+    let whole = run("", &options(120), 3, "");
+    is_right(&whole);
+    // The calls of the first pairs: everything before is construction.
+    let log: Vec<&str> = whole.log.lines().filter(|line| line.contains(" call ")).collect();
+    let first = log.iter().position(|line| line.contains("cuMemRetainAllocationHandle"));
+    let first = first.expect("a pair was exchanged");
+    for (function, turns) in CALLS {
+        let call = format!(" call {function}(");
+        let before = log[..first].iter().filter(|line| line.contains(&call)).count();
+        for turn in before + 1..=before + turns {
+            let ran = run(&format!("fail={function}:{turn}:999"), &options(120), 3, "");
+            assert_eq!(ran.lines, ["all right"], "{function} {turn}: {}", ran.errors);
+            assert_eq!(ran.violations(), [""; 0], "{function} {turn}");
+            assert_eq!((ran.card().allocated, ran.card().spilled), (0, 0), "{function} {turn}");
+        }
+    }
+}
