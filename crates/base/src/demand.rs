@@ -142,6 +142,8 @@ pub struct AskedMemory {
     pub bytes: Bytes,
     /// Allocations of caches among it that can be divided by position.
     pub caches: Vec<CacheLayout>,
+    /// The allocation of the weights among it, which can give way to used positions of a cache.
+    pub weights: Option<Bytes>,
 }
 
 /// Need of host memory that no account of a card has.

@@ -4,7 +4,7 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::cache::CacheLayout;
-use plimsoll_wire::options::{CacheRule, CardRule, Contexts, GuardOptions, Uuid};
+use plimsoll_wire::options::{CacheRule, CardRule, Contexts, GuardOptions, Uuid, WeightsRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -146,6 +146,8 @@ pub struct GuardedCard {
     pub need: Option<Bytes>,
     /// Caches among them that can be divided by position.
     pub caches: Vec<CacheLayout>,
+    /// Weights among them that give way to used positions of those caches.
+    pub weights: Option<Bytes>,
 }
 
 impl GuardSettings {
@@ -236,6 +238,10 @@ impl GuardSettings {
             for layout in &card.caches {
                 let _ = options.add_cache(CacheRule { uuid: card.uuid.0, layout: *layout });
             }
+            // Without a cache that can be divided, nothing changes places with them.
+            if let Some(size) = card.weights.filter(|_| !card.caches.is_empty()) {
+                let _ = options.add_weights(WeightsRule { uuid: card.uuid.0, size: size.get() });
+            }
         }
         options
     }
@@ -286,12 +292,14 @@ mod tests {
             budget: Some(Bytes::new(7)),
             need: Some(Bytes::new(9)),
             caches: vec![CacheLayout::read("1:256:2x4/1024").unwrap()],
+            weights: Some(Bytes::new(4096)),
         };
         let line = wish.options(&[card]).to_string();
         assert_eq!(
             line,
             "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 \
-            cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 contexts=refuse reclaim wait=2"
+            cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 \
+            weights=GPU-00112233-4455-6677-8899-aabbccddeeff:4096 contexts=refuse reclaim wait=2"
         );
         assert_eq!(GuardOptions::read(&line).unwrap().to_string(), line);
     }

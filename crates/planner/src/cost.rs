@@ -3,6 +3,7 @@
 //! Terms that do not depend on the context length are computed only once.
 
 use plimsoll_base::{Bytes, Card, CardKind, Source};
+use plimsoll_flags::ProgramKind;
 use plimsoll_model::{HyperParameters, Model};
 use plimsoll_wire::cache::CacheLayout;
 
@@ -214,6 +215,21 @@ impl<'a> PlanCalculator<'a> {
         self.contexts(reserve)
             .flat_map(|(context, reserve)| cache_layout::layouts(context, &reserve))
             .collect()
+    }
+
+    /// The allocations of the model's weights that guard can exchange, with their cards.
+    ///
+    /// DECISION: only llama-server's, because only it says how deep its conversations are. The weights of a draft, of
+    /// prediction layers and of a projector are allocations of their own, and stay.
+    pub(super) fn weights_allocations(&self) -> Vec<(usize, Bytes)> {
+        let (request, main) = (self.request, &self.main);
+        let weights = main.weights.as_ref().filter(|_| request.program == ProgramKind::LlamaServer);
+        let placed = weights.into_iter().flat_map(|weights| main.layout.devices.iter().zip(&weights.cards));
+        let is_apart = |card: usize| {
+            let card = &request.cards[card];
+            card.kind == CardKind::Cuda && !card.shares_host
+        };
+        placed.map(|(card, bytes)| (*card, *bytes)).filter(|(card, _)| is_apart(*card)).collect()
     }
 
     /// The run-time pool of each card once the run has been so deep.

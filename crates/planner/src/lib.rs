@@ -79,6 +79,9 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
     for (card, layout) in of.caches(cost.reserve) {
         cards[card].caches.push(layout);
     }
+    for (card, weights) in of.weights_allocations() {
+        cards[card].weights_allocation = Some(weights);
+    }
     let mut hints = hints::hints(&question);
     hints.extend(spill::hint(request, &cards));
     Plan {
@@ -124,6 +127,7 @@ fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
         fits: terms.peak() <= card.free,
         terms: terms.clone(),
         caches: Vec::new(),
+        weights_allocation: None,
     };
     request.cards.iter().zip(&cost.cards).map(card).collect()
 }

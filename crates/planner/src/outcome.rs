@@ -94,6 +94,9 @@ pub struct CardPlan {
     /// Allocations of caches that can be divided by position.
     #[serde(skip)]
     pub caches: Vec<CacheLayout>,
+    /// The allocation of the weights, which can give way to used positions of a cache.
+    #[serde(skip)]
+    pub weights_allocation: Option<Bytes>,
 }
 
 impl CardPlan {
@@ -103,7 +106,8 @@ impl CardPlan {
         let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
         // A sum with an unknown term is itself unknown.
         let bytes = asked.iter().map(|term| term.bytes).sum::<Option<Bytes>>()?;
-        Some(AskedMemory { card: self.id.clone(), bytes, caches: self.caches.clone() })
+        let (card, caches, weights) = (self.id.clone(), self.caches.clone(), self.weights_allocation);
+        Some(AskedMemory { card, bytes, caches, weights })
     }
 }
 

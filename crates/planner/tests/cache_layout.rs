@@ -104,3 +104,15 @@ fn each_card_has_the_layers_that_are_on_it_and_host_memory_none() {
     }
     assert_eq!(cards("l8", "-c 8192 -nkvo", CARD)[0].caches, []);
 }
+
+#[test]
+fn the_weights_of_a_server_are_one_allocation_on_each_card() {
+    for (name, flags) in [("l8", "-c 4096 -fa on"), ("l8", "-c 4096 -fa on -ngl 12"), ("q30", "-c 4096 -fa on")] {
+        let card = cards(name, flags, CARD).remove(0);
+        assert_eq!(card.weights_allocation, card.terms.weights.bytes, "{name} {flags}");
+    }
+    let two = ["name=X,total=80GiB,cc=9.0", "name=X,total=80GiB,cc=9.0"];
+    let cards = cards("l8", "-c 4096 -fa on", &two);
+    assert!(cards.iter().all(|card| card.weights_allocation == card.terms.weights.bytes));
+    assert_eq!(self::cards("l8", "-c 4096", &["name=ram,kind=host,total=64GiB"])[0].weights_allocation, None);
+}

@@ -259,6 +259,8 @@ impl Page {
     /// Offsets at which depths are written, and then the number of their report.
     pub const DEPTHS_OFFSET: usize = offset_of!(Self, depths);
     pub const DEPTH_REPORTS_OFFSET: usize = offset_of!(Self, depth_reports);
+    /// Offset at which safe points are counted.
+    pub const WAITS_OFFSET: usize = offset_of!(Self, waits);
 }
 
 impl PageCard {

@@ -6,10 +6,12 @@
 
 pub(super) mod cards;
 pub(super) mod child;
+mod depths;
 mod need;
 mod summary;
 
 use std::ffi::OsString;
+use std::future::pending;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +30,7 @@ use tokio::time::timeout;
 
 use self::cards::{Chosen, RequestedCard};
 use self::child::ChildEnd;
+use self::depths::DepthReporter;
 use self::need::Need;
 use self::summary::RunSummary;
 use super::rungs::OomLadder;
@@ -147,13 +150,15 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     }
     let look = known(machine, &sampler);
     let follow = child::follow(&program, (&arguments.command[0], rest), &environment, folder.path(), |_| {});
-    tokio::pin!(look, follow);
+    let reports = report_depths(reporter(&needs, rest), folder.path());
+    tokio::pin!(look, follow, reports);
     let mut machine = None;
     let (end, record) = loop {
         tokio::select! {
             ended = &mut follow => break ended?,
             // The guard of this branch keeps a finished future from being polled again, which would panic.
             seen = &mut look, if machine.is_none() => machine = Some(seen),
+            () = &mut reports => {}
         }
     };
     // The summary names cards, so it is worth a short wait if the program used any.
@@ -169,6 +174,20 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
         unplanned: plans && needs.is_empty(),
     };
     Ok((summary, end))
+}
+
+/// The reporter of the depths of a planned server whose weights can be exchanged.
+fn reporter(needs: &[Need], rest: &[OsString]) -> Option<DepthReporter> {
+    let layout = needs.iter().find_map(|(_, need)| need.caches.first().filter(|_| need.weights.is_some()))?;
+    DepthReporter::new(&need::flags(rest).ok()?, layout)
+}
+
+/// Reports depths as long as it is polled.
+async fn report_depths(reporter: Option<DepthReporter>, pages: &Path) {
+    match reporter {
+        Some(reporter) => reporter.report(pages).await,
+        None => pending().await,
+    }
 }
 
 /// Splits a command into the program, as `execvp` would find it, and its arguments.
@@ -233,6 +252,7 @@ fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOpt
             budget,
             need: need.map(|need| need.bytes),
             caches: need.map_or_else(Vec::new, |need| need.caches.clone()),
+            weights: need.and_then(|need| need.weights),
         })
     };
     let cards: Vec<GuardedCard> = match chosen.is_empty() {

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::page::{Page, PageSnapshot};
+use plimsoll_wire::page::{DEPTHS, Page, PageSnapshot};
 use plimsoll_wire::tree::{FILE, TreeSnapshot, budget_word};
 
 /// Guarded processes of one child that are looked at.
@@ -58,6 +58,17 @@ pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
 pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Result<()> {
     let offset = Page::ask_offset(card).ok_or(io::ErrorKind::InvalidInput)?;
     put(&path(folder, pid), offset, &number.to_ne_bytes())
+}
+
+/// Tells the process how many positions each stream of its cache is about to use. `number` grows with each report.
+pub fn report_depths(folder: &Path, pid: u32, depths: &[u32], number: u32) -> io::Result<()> {
+    let depths = depths.get(..depths.len().min(DEPTHS)).unwrap_or(depths);
+    let bytes: Vec<u8> = depths.iter().flat_map(|depth| depth.to_ne_bytes()).collect();
+    let path = path(folder, pid);
+    // The number last: a process that sees it sees the depths. One that reads between two reports moves a granule too
+    // many or too few, and gets the next report soon.
+    put(&path, Page::DEPTHS_OFFSET, &bytes)?;
+    put(&path, Page::DEPTH_REPORTS_OFFSET, &number.to_ne_bytes())
 }
 
 fn put(path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {

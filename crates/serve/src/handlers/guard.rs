@@ -151,6 +151,8 @@ impl GuardHandler {
                 budget: budget(card),
                 need: need(card).map(|need| need.bytes),
                 caches: need(card).map_or_else(Vec::new, |need| need.caches.clone()),
+                // Nobody reports the depths of this engine's conversations to guard.
+                weights: None,
             })
         });
         let named: Vec<GuardedCard> = named.collect();

@@ -54,6 +54,11 @@ fn plan(
             "the cards differ, and CUDA numbers them in its own order; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID",
         ));
     }
+    plan::wished(&flags(arguments)?.wish(kind)?, engine_of(program), kind, cards)
+}
+
+/// The flags of a llama.cpp program: its arguments, and the variables of its environment.
+pub(super) fn flags(arguments: &[OsString]) -> Result<Options, ErrorReport> {
     // Lossy conversion would plan another file than the one that the program opens.
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
     let words: Vec<String> =
@@ -62,8 +67,7 @@ fn plan(
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     // As in llama.cpp: an argument overrides the environment variable of the same option.
-    let flags = Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?);
-    plan::wished(&flags.wish(kind)?, engine_of(program), kind, cards)
+    Ok(Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?))
 }
 
 /// Identifies the engine; an unknown one is planned with the newest formulas.
