@@ -28,7 +28,9 @@ pub(super) fn hint(request: &PlanRequest<'_>, cards: &[CardPlan]) -> Option<Hint
     if spill > short.iter().map(|(card, _)| card.total).sum() {
         return None;
     }
-    Some(Hint::new(Advice::SpillCache { spill, tokens }))
+    let caches = cards.iter().flat_map(|card| &card.caches);
+    let per_thousand = caches.map(|cache| Bytes::new(cache.position_bytes()) * 1000).sum();
+    Some(Hint::new(Advice::SpillCache { spill, tokens, per_thousand }))
 }
 
 /// Positions that stay on a card, and the bytes of its cache that do not.

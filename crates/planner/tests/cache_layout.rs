@@ -46,6 +46,8 @@ fn the_end_of_the_cache_is_the_last_advice_with_the_depth_at_full_speed() {
     let said = hints.last().unwrap();
     // As guard said on an H200 under this budget (`data/measured/h200-spill-depth-0.5.0.json`).
     assert!(said.contains("the first 21504 tokens of a conversation are at full speed"), "{said}");
+    // K and V of 32 layers, 2048 bytes each.
+    assert!(said.contains("for each 1000 beyond them a token reads 125 MiB over the bus"), "{said}");
     assert!(
         !self::hints("l8", "-c 65536 -np 1 -fa on", &["name=X,total=4GiB,cc=9.0"])
             .concat()
@@ -107,7 +109,9 @@ fn each_card_has_the_layers_that_are_on_it_and_host_memory_none() {
 
 #[test]
 fn the_weights_of_a_server_are_one_allocation_on_each_card() {
-    for (name, flags) in [("l8", "-c 4096 -fa on"), ("l8", "-c 4096 -fa on -ngl 12"), ("q30", "-c 4096 -fa on")] {
+    for (name, flags) in
+        [("l8", "-c 4096 -fa on"), ("l8", "-c 4096 -fa on -ngl 12"), ("q30", "-c 4096 -fa on")]
+    {
         let card = cards(name, flags, CARD).remove(0);
         assert_eq!(card.weights_allocation, card.terms.weights.bytes, "{name} {flags}");
     }

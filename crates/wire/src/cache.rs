@@ -97,6 +97,11 @@ impl CacheLayout {
         self.streams
     }
 
+    /// Bytes of one position of one stream, over all tensors with rows.
+    pub fn position_bytes(&self) -> u64 {
+        self.rows().filter(|rows| rows.stream == 0).fold(0, |sum, rows| sum.saturating_add(rows.row))
+    }
+
     /// All rows, by offset.
     pub fn rows(&self) -> impl Iterator<Item = CacheRows> {
         let mut end = 0_u64;
@@ -181,6 +186,7 @@ mod tests {
         assert_eq!(layout.to_string(), "2:256:3x4/2048,2/1152;1x8/4096");
         assert_eq!(CacheLayout::read(&layout.to_string()), Some(layout));
         assert_eq!(layout.size(), 3 * (2048 + 1152) + 4096);
+        assert_eq!(layout.position_bytes(), 3 * (4 + 2) + 8);
     }
 
     #[test]
@@ -188,15 +194,11 @@ mod tests {
         let mut layout = CacheLayout::new(2, 256).unwrap();
         layout.add(1, [tensor(4, 2048), tensor(2, 1152)]).unwrap();
         layout.add(1, [tensor(0, 512), tensor(0, 0)]).unwrap();
-        let rows: Vec<_> =
-            layout.rows().map(|rows| (rows.start, rows.row, rows.size, rows.stream)).collect();
-        assert_eq!(rows, [
-            (0, 4, 1024, 0),
-            (1024, 4, 1024, 1),
-            (2048, 2, 512, 0),
-            (2560, 2, 640, 1),
-            (3200, 0, 512, 0)
-        ]);
+        let rows: Vec<_> = layout.rows().map(|rows| (rows.start, rows.row, rows.size, rows.stream)).collect();
+        assert_eq!(
+            rows,
+            [(0, 4, 1024, 0), (1024, 4, 1024, 1), (2048, 2, 512, 0), (2560, 2, 640, 1), (3200, 0, 512, 0)]
+        );
     }
 
     #[test]

@@ -146,7 +146,10 @@ impl Driver {
         for node in &nodes {
             self.inspect(exec, node)?;
             self.check(&node.operation, card).inspect_err(|_| {
-                violation("no-access", format_args!("graph {:#x} uses memory that the card may not use", exec.0));
+                violation(
+                    "no-access",
+                    format_args!("graph {:#x} uses memory that the card may not use", exec.0),
+                );
             })?;
             self.execute(&node.operation)?;
         }

@@ -39,8 +39,8 @@ pub enum Advice {
     /// Free this much that others hold on the card.
     FreeCard { card: String },
     /// Run under guard with this much host memory for the end of the cache; so many tokens of each conversation are then
-    /// at full speed.
-    SpillCache { spill: Bytes, tokens: u64 },
+    /// at full speed, and each thousand more reads so many bytes over the bus for a token.
+    SpillCache { spill: Bytes, tokens: u64, per_thousand: Bytes },
     /// Say how much the model takes: `memory = "…"`.
     DeclareMemory,
     /// Something that no variant names.
@@ -104,11 +104,12 @@ impl fmt::Display for Advice {
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
-            Self::SpillCache { spill, tokens } => write!(
+            Self::SpillCache { spill, tokens, per_thousand } => write!(
                 f,
-                "start it under `plimsoll run --spill {}MiB --`: the first {tokens} tokens of a conversation are at full speed, \
-                later ones are read over the bus",
-                spill.get().div_ceil(1 << 20)
+                "start it under `plimsoll run --spill {}MiB --`: the first {tokens} tokens of a conversation are at full speed; \
+                for each 1000 beyond them a token reads {} MiB over the bus",
+                spill.get().div_ceil(1 << 20),
+                per_thousand.get().div_ceil(1 << 20)
             ),
             Self::DeclareMemory => {
                 write!(f, "declare the model's memory in its configuration section: memory = \"…\"")

@@ -71,16 +71,26 @@ pub(super) fn partner(index: CardIndex, layout: &CacheLayout) -> Option<u64> {
     let is_partner =
         |range: &SpillRange| range.is_weights && range.device == index.device() && range.context == context;
     let found = ranges::collect(|range| is_partner(range).then_some(range.base));
-    found.first().copied().filter(|weights| fits && !EXCHANGES.hold().iter().any(|one| one.weights == *weights))
+    found
+        .first()
+        .copied()
+        .filter(|weights| fits && !EXCHANGES.hold().iter().any(|one| one.weights == *weights))
 }
 
 /// Prepares the exchange of a new cache with the weights; without the memory for it the placement stays.
-pub(super) fn arm(index: CardIndex, cache: &SpillRange, weights: u64, layout: &CacheLayout, place: SpillPlace) {
+pub(super) fn arm(
+    index: CardIndex,
+    cache: &SpillRange,
+    weights: u64,
+    layout: &CacheLayout,
+    place: SpillPlace,
+) {
     let granule = cache.pieces.first().copied().unwrap_or(0);
     let parts = CacheParts::new(layout, granule).filter(|parts| parts.granules() == cache.residence.len());
     let of_weights = ranges::find(weights, |range| range.residence.clone());
     let spares = Spares::make(index, granule, place);
     let (Some(parts), Some(of_weights), Some(spares)) = (parts, of_weights, spares) else { return };
+    say_cost(index, layout, &spares);
     EXCHANGES.hold().push(Exchange {
         context: cache.context,
         granule,
@@ -95,6 +105,21 @@ pub(super) fn arm(index: CardIndex, cache: &SpillRange, weights: u64, layout: &C
     USER.store(0, Relaxed);
     SETTLED.store(0, Relaxed);
     ARMED.store(true, Release);
+}
+
+/// Reports what positions beyond the card's cost, by the time of this machine's bus.
+fn say_cost(index: CardIndex, layout: &CacheLayout, spares: &Spares) {
+    const TOKENS: u64 = 1000;
+    let Some(time) = spares.bus_time() else { return };
+    let bytes = layout.position_bytes().saturating_mul(TOKENS);
+    let tenths = bytes.saturating_mul(time) / spares.granule.max(1) / 100_000;
+    say!(
+        "card {}: where the server tells its depth, weights give way to further positions: each {TOKENS} of them take \
+            {}.{} ms of a token",
+        index.number(),
+        tenths / 10,
+        tenths % 10,
+    );
 }
 
 /// Notes the thread that uses the card; with a second one, nothing is exchanged any more.
@@ -228,7 +253,9 @@ impl Exchange {
         }
         self.works = swap.goes_on;
         if !swap.goes_on {
-            say!("the driver did not exchange memory, so every part of the cache and of the weights stays where it is");
+            say!(
+                "the driver did not exchange memory, so every part of the cache and of the weights stays where it is"
+            );
         }
     }
 
@@ -250,7 +277,8 @@ impl Exchange {
         ranges::change(base, |range| {
             set(&mut range.residence, number, to_card);
             let on_card = range.on_card;
-            range.on_card = if to_card { on_card + self.granule } else { on_card.saturating_sub(self.granule) };
+            range.on_card =
+                if to_card { on_card + self.granule } else { on_card.saturating_sub(self.granule) };
             range.place = range.place.or(self.spares.place());
         });
     }

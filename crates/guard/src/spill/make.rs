@@ -103,7 +103,12 @@ impl RangeDraft {
     }
 
     /// Puts the next bytes into host memory, in pieces of one size.
-    fn fill_from_host(&mut self, bytes: u64, piece: u64, place: Option<SpillPlace>) -> Result<(), RangeError> {
+    fn fill_from_host(
+        &mut self,
+        bytes: u64,
+        piece: u64,
+        place: Option<SpillPlace>,
+    ) -> Result<(), RangeError> {
         if bytes == 0 {
             return Ok(());
         }

@@ -3,9 +3,9 @@
 use super::*;
 use crate::abi::{GraphExec, Host, Stream};
 use crate::alone::{alone, broken, code, get, ok, start};
+use crate::capture::{cuStreamBeginCapture_v2, cuStreamEndCapture};
 use crate::code::INVALID_HANDLE;
 use crate::copy::{cuMemcpyDtoD_v2, cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
-use crate::capture::{cuStreamBeginCapture_v2, cuStreamEndCapture};
 use crate::fill::{cuMemsetD8_v2, cuMemsetD8Async};
 use crate::graphs::{cuGraphInstantiateWithFlags, cuGraphLaunch};
 use crate::streams::cuStreamCreate;

@@ -5,6 +5,7 @@ use core::ptr::null_mut;
 
 use super::super::vmm::{self, Location};
 use crate::account::spilled;
+use crate::clock;
 use crate::driver::{AllocationHandle, CuResult, CuStream, DeviceOrdinal, DevicePointer, SUCCESS};
 use crate::state::ranges::SpillPlace;
 use crate::state::{CardIndex, ledger};
@@ -23,6 +24,9 @@ mod real {
 
 /// CU_STREAM_NON_BLOCKING: does not wait for the default stream.
 const NON_BLOCKING: c_uint = 1;
+
+/// Copies of which the time is taken; each goes both ways, one after the other.
+const COPIES: u64 = 8;
 
 /// A granule that is mapped for copies, with a handle by which it can be mapped elsewhere.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +114,16 @@ impl Spares {
         let waited = unsafe { real::cuStreamSynchronize(self.stream()) };
         let failed = copied.into_iter().chain([waited]).find(|code| *code != SUCCESS);
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Nanoseconds in which a granule comes to the card over the bus of this machine.
+    pub(super) fn bus_time(&self) -> Option<u64> {
+        let copy = || self.copy(self.card.at, self.host.at).ok();
+        // The first copy sets up what later ones find.
+        copy()?;
+        let start = clock::now();
+        (0..COPIES).try_for_each(|_| copy())?;
+        Some((clock::now().saturating_sub(start) / (2 * COPIES)).max(1))
     }
 
     /// Gives the memory back after the driver has destroyed the stream.

@@ -96,7 +96,8 @@ fn replace(spares: &Spares, at: DevicePointer, old: AllocationHandle, new: Alloc
 fn renew(spares: &mut Spares, card: AllocationHandle, host: AllocationHandle) -> bool {
     let (granule, device) = (spares.granule, spares.device());
     let renew = |spare: &mut Spare, handle| {
-        let mapped = vmm::detach(spare.at, granule).and_then(|()| vmm::put(spare.at, granule, handle, device));
+        let mapped =
+            vmm::detach(spare.at, granule).and_then(|()| vmm::put(spare.at, granule, handle, device));
         // Its mapping in the program's range keeps the memory that the spare was.
         if let Some(before) = spare.handle.replace(handle) {
             vmm::release(before);
