@@ -104,7 +104,9 @@ impl Machine {
     pub(super) fn has_begun(&self, request: RequestId, run: RunId) -> bool {
         let call = &self.calls[self.look_up(request).1];
         let since = self.engines[&run].slots.get(&request);
-        let streams = self.clients[call.client].streams;
+        let client = &self.clients[call.client];
+        // A poisonous request kills before its first byte.
+        let streams = client.streams && !client.poison;
         streams && since.is_some_and(|since| self.now >= since + call.answer / FIRST_BYTES)
     }
 
