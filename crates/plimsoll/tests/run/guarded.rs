@@ -105,11 +105,15 @@ fn a_program_of_llama_cpp_is_planned_and_the_end_of_its_cache_overflows() {
     command.extend(flags.iter().map(String::as_str));
     let budget = 1200_u64 << 20;
     let cache = format!("cache={FIRST}:1:8192:8x2048/16777216,2048/16777216");
+    let weights = format!("weights={FIRST}:{}", terms["weights"]);
     let output = on_two_cards(&["--card", "Large=1200MiB", "--spill", "1GiB"], &command);
     let (stdout, stderr) = said(&output);
     assert_eq!(
         stdout,
-        format!("card={FIRST}:{budget}:{need} {cache} spill={}\n1006 0\n256 0\n116 0\n12 0\n", 1_u64 << 30),
+        format!(
+            "card={FIRST}:{budget}:{need} {cache} {weights} spill={}\n1006 0\n256 0\n116 0\n12 0\n",
+            1_u64 << 30
+        ),
         "{stderr}"
     );
     // The cache gives up all but its first 4096 positions, and weights the rest.
