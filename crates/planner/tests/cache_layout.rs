@@ -115,6 +115,11 @@ fn the_weights_of_a_server_are_one_allocation_on_each_card() {
         let card = cards(name, flags, CARD).remove(0);
         assert_eq!(card.weights_allocation, card.terms.weights.bytes, "{name} {flags}");
     }
+    // The first requests of llama.cpp 0.5.0 on an H200 (`data/measured/h200-requests-0.5.0.json`).
+    for (name, requested) in [("l8", 4_876_918_784), ("gemma3-4b", 2_609_734_912)] {
+        let allocation = cards(name, "-c 8192 -fa on", CARD).remove(0).weights_allocation;
+        assert_eq!(allocation.map(|bytes| bytes.get()), Some(requested), "{name}");
+    }
     let two = ["name=X,total=80GiB,cc=9.0", "name=X,total=80GiB,cc=9.0"];
     let cards = cards("l8", "-c 4096 -fa on", &two);
     assert!(cards.iter().all(|card| card.weights_allocation == card.terms.weights.bytes));

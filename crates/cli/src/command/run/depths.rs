@@ -16,16 +16,16 @@ use plimsoll_wire::cache::CacheLayout;
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
-/// Interval between questions. A micro-batch of a prompt takes about as long, a token less.
-const PERIOD: Duration = Duration::from_millis(50);
+/// Interval between questions. A batch of a prompt takes longer, and an answer grows by some twenty tokens meanwhile.
+const PERIOD: Duration = Duration::from_millis(100);
 /// Time for an answer, which a computing server gives between two batches.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// A list of slots shows the parameters of each last request.
 const LONGEST_LIST: usize = 16 << 20;
 /// The port that llama-server takes without one.
 const PORT: u16 = 8080;
-/// Positions beyond the used ones that are to be on the card at least: a second of an answer.
-const AHEAD: u32 = 256;
+/// Positions beyond the used ones that are to be on the card at least: what an answer grows by in some intervals.
+const AHEAD: u32 = 64;
 
 /// Reporter of the depths in one llama-server.
 #[derive(Debug)]
