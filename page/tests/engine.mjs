@@ -1,5 +1,6 @@
 // An engine with a page of its own, whose script tries what a foreign page may not do. `node engine.mjs PORT`
 import { createServer } from "node:http";
+import { gzipSync } from "node:zlib";
 
 const PAGE = `<!doctype html><title>begun</title><script type="module">
 const operator = new URLSearchParams(location.search).get("operator");
@@ -34,6 +35,13 @@ const answers = {
 
 createServer((request, answer) => {
   const [kind, body] = answers[new URL(request.url, "http://engine").pathname] ?? ["application/json", "{}"];
-  answer.writeHead(200, { "content-type": kind, "set-cookie": "engine=1; Path=/", "service-worker-allowed": "/" });
-  answer.end(body);
+  const headers = { "content-type": kind, "set-cookie": "engine=1; Path=/", "service-worker-allowed": "/" };
+  if (body !== PAGE) {
+    answer.writeHead(200, headers).end(body);
+  } else if (/\bgzip\b/.test(request.headers["accept-encoding"])) {
+    // As llama-server's page, it is there in compressed form alone.
+    answer.writeHead(200, { ...headers, "content-encoding": "gzip" }).end(gzipSync(body));
+  } else {
+    answer.writeHead(415, headers).end();
+  }
 }).listen(Number(process.argv[2]), "127.0.0.1");

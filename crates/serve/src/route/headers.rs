@@ -56,7 +56,7 @@ pub(super) fn is_own(name: &HeaderName) -> bool {
 
 /// Returns the headers of the request to the engine, whose body has this length.
 pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) -> HeaderMap {
-    // `Accept-Encoding` is removed so that engines do not compress streams.
+    // `Accept-Encoding` is removed so that engines do not compress streams; [`keep_encodings`] gives it to files.
     let mut headers = HeaderMap::with_capacity(client.len() + 2);
     headers.insert(header::HOST, upstream.host().clone());
     if let Some(key) = upstream.authorization() {
@@ -80,6 +80,13 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) 
         headers.insert(name.clone(), value.clone());
     }
     headers
+}
+
+/// Lets the engine compress its answer as the client allows.
+pub(crate) fn keep_encodings(client: &HeaderMap, request: &mut HeaderMap) {
+    for line in client.get_all(header::ACCEPT_ENCODING) {
+        request.append(header::ACCEPT_ENCODING, line.clone());
+    }
 }
 
 /// Tells a proxy before us not to collect a stream.

@@ -208,6 +208,7 @@ impl<H: ModelService> HttpServer<H> {
             upgrades: false,
             access: RefCell::default(),
             owns_origin: false,
+            is_of_page: false,
             holds_head: true,
             key_use: RefCell::default(),
         })

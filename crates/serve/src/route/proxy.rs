@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response, StatusCode, Uri, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use plimsoll_fleet::SeatToken;
 
 use super::access_key::KeyUse;
@@ -53,6 +53,8 @@ pub(crate) struct ProxyRequest {
     pub(crate) access: RefCell<Option<Box<StandingAccess>>>,
     /// The engine has an origin of its own here, so that its documents need no confinement.
     pub(crate) owns_origin: bool,
+    /// The path is the engine's own, and may be that of a page or of its files.
+    pub(crate) is_of_page: bool,
     /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
     /// The use of a key with a name by this request. Boxed, because most requests have none.
@@ -219,6 +221,10 @@ impl ProxyRequest {
         *request.headers_mut() = headers;
         if self.upgrades {
             websocket::name(request.headers_mut());
+        }
+        // llama-server has its page in compressed form alone.
+        if self.is_of_page && matches!(self.head.method, Method::GET | Method::HEAD) {
+            headers::keep_encodings(&self.head.headers, request.headers_mut());
         }
         request
     }

@@ -248,6 +248,7 @@ impl<H: ModelService> HttpServer<H> {
             named: None,
             upgrades,
             owns_origin: false,
+            is_of_page: false,
             holds_head: !upgrades,
             key_use: RefCell::default(),
         }
@@ -289,7 +290,11 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
         let request = self.request(model, target, head, received);
-        self.carry(model, Box::new(ProxyRequest { owns_origin, holds_head: false, ..request })).await
+        self.carry(
+            model,
+            Box::new(ProxyRequest { owns_origin, is_of_page: true, holds_head: false, ..request }),
+        )
+        .await
     }
 
     fn split_upstream<'a>(&self, rest: &'a str) -> Option<(ModelId, &'a str)> {

@@ -94,3 +94,26 @@ fn an_origin_of_its_own_needs_a_key_as_every_path_of_an_engine() {
         page(&stage, &keyed).await;
     });
 }
+
+#[test]
+fn a_page_and_its_files_may_come_compressed_and_nothing_else() {
+    on_stage(|stage| async move {
+        stage.service.is_only.set(true);
+        let own = "real.engine.localhost:8080";
+        let line = "accept-encoding: gzip, br\r\n";
+        for (path, host) in
+            [("/", own), ("/upstream/real/", "localhost"), ("/upstream/real/a.js", "localhost")]
+        {
+            let (asked, _) = page(&stage, &get(path, host, line)).await;
+            assert!(asked.to_ascii_lowercase().contains(line), "{path}: {asked}");
+        }
+        let (asked, _) = page(&stage, &get("/slots?model=real", "localhost", line)).await;
+        assert!(!asked.to_ascii_lowercase().contains("accept-encoding"), "{asked}");
+        for path in ["/upstream/real/v1/chat/completions", "/v1/chat/completions"] {
+            let order = post(path, r#"{"model":"real"}"#)
+                .replace("host: localhost", &format!("{line}host: localhost"));
+            let (asked, _) = page(&stage, &order).await;
+            assert!(!asked.to_ascii_lowercase().contains("accept-encoding"), "{path}: {asked}");
+        }
+    });
+}
