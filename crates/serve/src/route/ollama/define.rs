@@ -73,7 +73,7 @@ impl<H: ModelService> HttpServer<H> {
         }
         let (listing, mut derived) = self.derived_of(head, &created.from, &created.model)?;
         if !self.service.derives() {
-            return Err(created.to_write(&listing.name));
+            return Err(created.for_configuration(&listing.name));
         }
         created.check(&listing)?;
         derived.default.extend(options::parameters(&created.parameters)?);
@@ -145,10 +145,11 @@ impl Created {
         Ok(())
     }
 
-    fn to_write(self, of: &str) -> HttpProblem {
-        let section = Value::from(self.model);
+    /// The refusal where no models are derived, with the lines that make the same.
+    fn for_configuration(&self, of: &str) -> HttpProblem {
+        let section = Value::from(self.model.as_str());
         let mut text = format!("add the section of {} again as [models.{section}]", Value::from(of));
-        if let Some(system) = self.system.filter(|system| !system.is_empty()) {
+        if let Some(system) = self.system.as_deref().filter(|system| !system.is_empty()) {
             text += &format!(", with `filters.system = {}`", Value::from(system));
         }
         for (name, value) in self.parameters.iter().filter(|(_, value)| !value.is_null()) {
