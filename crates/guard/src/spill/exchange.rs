@@ -9,7 +9,7 @@
 //! address without memory. llama-server computes on one thread; a program with more keeps its placement.
 //!
 //! DECISION: guard sees neither tokens nor kernels. How deep conversations are is written to the page by whoever can
-//! ask the engine (`plimsoll run` and `plimsoll serve`, from llama-server's `/slots`). Without a report nothing moves.
+//! ask the engine (`plimsoll run`, from llama-server's `/slots`). Without a report nothing moves.
 
 mod spares;
 mod swap;
