@@ -22,7 +22,7 @@
 
 static CUdeviceptr weights, cache, scratch;
 static unsigned char *of_weights, *of_cache, rows[TENSORS][MOST * ROW], found[STREAM_BYTES];
-static CUstream stream;
+static CUstream stream, second;
 static CUfunction touch;
 static CUgraphExec graphs[SLOTS];
 static unsigned used[SLOTS], target[SLOTS], depths[SLOTS], reports;
@@ -39,18 +39,23 @@ static size_t row(int tensor, int slot, unsigned position) {
     return ((size_t)tensor * SLOTS + slot) * STREAM_BYTES + (size_t)position * ROW;
 }
 
-static void launch(CUdeviceptr at, size_t count) {
+static void launch_in(CUstream in, CUdeviceptr at, size_t count) {
     uint64_t length = count;
     void *arguments[] = {&at, &length};
-    MUST(cuLaunchKernel(touch, 16, 1, 1, 256, 1, 1, 0, stream, arguments, NULL));
+    MUST(cuLaunchKernel(touch, 16, 1, 1, 256, 1, 1, 0, in, arguments, NULL));
 }
+
+static void launch(CUdeviceptr at, size_t count) { launch_in(stream, at, count); }
 
 static void touched(unsigned char *bytes) {
     for (size_t i = 0; i < TOUCHED; ++i) ++bytes[i];
 }
 
+/* The last weights are left to the second stream, whose work goes on while the program waits for the first. */
+#define OF_SECOND (WEIGHTS - 2 * TOUCHED)
+
 /* The places of a slot's graph: some weights, and rows that a short conversation leaves unused. */
-static size_t place_of_weights(int slot, int number) { return (size_t)(slot * 8 + number) * 1913 * 1024 % (WEIGHTS - TOUCHED); }
+static size_t place_of_weights(int slot, int number) { return (size_t)(slot * 8 + number) * 1913 * 1024 % (OF_SECOND - TOUCHED); }
 
 static void capture(int slot) {
     CUgraph graph;
@@ -113,8 +118,11 @@ static void turn(int slot) {
     if (read + TOUCHED > CACHE) read = CACHE - TOUCHED;
     launch(cache + read, TOUCHED);
     touched(of_cache + read);
+    MUST(cuStreamSynchronize(second));
+    launch_in(second, weights + OF_SECOND, TOUCHED);
+    touched(of_weights + OF_SECOND);
     MUST(cuStreamSynchronize(stream));
-    size_t look = below(WEIGHTS - TOUCHED);
+    size_t look = below(OF_SECOND - TOUCHED);
     compare("weights", weights + look, of_weights + look, TOUCHED);
     compare("rows", cache + read, of_cache + read, TOUCHED);
 }
@@ -130,7 +138,7 @@ static void fill(CUdeviceptr at, unsigned char *bytes, size_t size) {
     MUST(cuMemcpyHtoD_v2(at, bytes, size));
 }
 
-static void prepare(CUcontext context, int second) {
+static void prepare(CUcontext context, int threads) {
     CUmodule module;
     of_weights = malloc(WEIGHTS);
     of_cache = malloc(CACHE);
@@ -140,11 +148,12 @@ static void prepare(CUcontext context, int second) {
     fill(cache, of_cache, CACHE);
     MUST(cuMemAlloc_v2(&scratch, 8 * MIB));
     MUST(cuStreamCreate(&stream, 1));
+    MUST(cuStreamCreate(&second, 1));
     MUST(cuModuleLoadData(&module, ""));
     MUST(cuModuleGetFunction(&touch, module, "touch"));
     for (int slot = 0; slot < SLOTS; ++slot) capture(slot);
     MUST(cuStreamSynchronize(stream));
-    if (second) {
+    if (threads > 1) {
         pthread_t thread;
         pthread_create(&thread, NULL, wait_once, context);
         pthread_join(thread, NULL);
@@ -159,7 +168,7 @@ int main(int count, char **arguments) {
     int left = atoi(arguments[3]);
     state = strtoull(arguments[4], NULL, 10);
     printf("pid %d\n", getpid());
-    prepare(context, count > 5 && !strcmp(arguments[5], "second"));
+    prepare(context, count > 5 && !strcmp(arguments[5], "second") ? 2 : 1);
     for (int active = 0; left > 0 || active > 0;) {
         int slot = (int)below(SLOTS);
         if (used[slot] == target[slot]) {
@@ -180,6 +189,7 @@ int main(int count, char **arguments) {
             report();
         }
     }
+    MUST(cuStreamSynchronize(second));
     compare("weights at the end", weights, of_weights, WEIGHTS);
     compare("the cache at the end", cache, of_cache, CACHE);
     printf("all right\n");
