@@ -9,6 +9,7 @@ depths. Results are written to OUT/exchange.json as they come; after so many sec
 """
 
 import argparse
+import glob
 import json
 import os
 import random
@@ -54,20 +55,24 @@ def before(plimsoll, way, budget):
     }[way]
 
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
+def read(path):
+    """A file's bytes; none if it is gone."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def page(engine):
     """Safe points, reports, MiB that were moved to the card and the longest pause in milliseconds; None without guard."""
-    for pid in [engine.process.pid, *children(engine.process.pid)]:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            variables = dict(line.split(b"=", 1) for line in file.read().split(b"\0") if b"=" in line)
-        path = f"{variables.get(b'PLIMSOLL_GUARD_PAGES', b'').decode()}/{pid}.page"
-        if os.path.exists(path):
-            with open(path, "rb") as file:
-                content = file.read()
+    parent = engine.process.pid
+    for task in glob.glob(f"/proc/{parent}/task/*/children"):
+        for pid in read(task).decode().split():
+            variables = dict(line.split(b"=", 1) for line in read(f"/proc/{pid}/environ").split(b"\0") if b"=" in line)
+            content = read(f"{variables.get(b'PLIMSOLL_GUARD_PAGES', b'').decode()}/{pid}.page")
+            if not content:
+                continue
             waits, reports = struct.unpack_from("<2I", content, WAITS)
             moved, longest = struct.unpack_from("<2Q", content, MOVED)
             return {"waits": waits, "reports": reports, "moved_mib": moved >> 20, "longest_pause_ms": round(longest / 1e6, 1)}
