@@ -16,7 +16,7 @@ mod swap;
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use core::time::Duration;
 
 use plimsoll_nostd::lock::Lock;
@@ -31,8 +31,8 @@ use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, page};
 use crate::{clock, driver::SUCCESS};
 
-/// Time at one wait of the program, after which no further pair begins: a pair took 0.5 ms on an H200, and a step of a
-/// thousand positions of an 8B model has 64.
+/// Time after which no further pair begins: a pair took 0.5 ms on an H200, and a step of a thousand positions of an 8B
+/// model has 64. The program then computes for as long, because a token may wait for its card several times.
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// A cache and the weights that give way to it.
@@ -56,6 +56,8 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 static BUSY: AtomicU32 = AtomicU32::new(0);
 /// The number of the report whose depths everything is arranged for.
 static SETTLED: AtomicU32 = AtomicU32::new(0);
+/// When memory was last exchanged.
+static LAST: AtomicU64 = AtomicU64::new(0);
 /// The thread that uses the card; 0 before its first call.
 static USER: AtomicUsize = AtomicUsize::new(0);
 
@@ -158,7 +160,7 @@ pub(crate) fn at_safe_point() {
 fn look() {
     page().waits.fetch_add(1, Relaxed);
     let reports = page().depth_reports.load(Acquire);
-    if reports == SETTLED.load(Relaxed) {
+    if reports == SETTLED.load(Relaxed) || clock::now().saturating_sub(LAST.load(Relaxed)) < pause() {
         return;
     }
     let depths: [u32; DEPTHS] = core::array::from_fn(|stream| page().depths[stream].load(Relaxed));
@@ -171,6 +173,10 @@ fn look() {
     if settled {
         SETTLED.store(reports, Relaxed);
     }
+}
+
+fn pause() -> u64 {
+    u64::try_from(PAUSE.as_nanos()).unwrap_or(0)
 }
 
 /// Calls `act` with the list, out of its lock: no lock is held across a call into the driver.
@@ -224,17 +230,18 @@ impl Exchange {
                 return true;
             }
             let start = clock::now();
-            let limit = u64::try_from(PAUSE.as_nanos()).unwrap_or(0);
             let mut left = pairs.into_iter();
             let mut is_late = false;
             for pair in left.by_ref() {
                 self.exchange(pair);
-                is_late = clock::now().saturating_sub(start) >= limit;
+                is_late = clock::now().saturating_sub(start) >= pause();
                 if is_late || !self.works {
                     break;
                 }
             }
-            page().longest_exchange.fetch_max(clock::now().saturating_sub(start), Relaxed);
+            let end = clock::now();
+            page().longest_exchange.fetch_max(end.saturating_sub(start), Relaxed);
+            LAST.store(end, Relaxed);
             !(is_late && self.works && left.next().is_some())
         });
         // Nothing may be waited for during a capture; the next wait of the program tries again.

@@ -91,30 +91,34 @@ fn a_cache_without_the_size_of_the_weights_keeps_its_placement() {
     }
 }
 
-/// Functions of the driver that an exchange calls, and how many of their calls fail in turn. The context is waited for
-/// at the beginning alone.
+/// The calls of the driver for the first pair.
 const CALLS: [(&str, usize); 6] = [
-    ("cuMemUnmap", 8),
-    ("cuMemMap", 8),
-    ("cuMemSetAccess", 8),
-    ("cuMemRetainAllocationHandle", 4),
-    ("cuMemcpyDtoDAsync_v2", 4),
     ("cuCtxSynchronize", 1),
+    ("cuMemcpyDtoDAsync_v2", 2),
+    ("cuMemRetainAllocationHandle", 2),
+    ("cuMemUnmap", 4),
+    ("cuMemMap", 4),
+    ("cuMemSetAccess", 4),
 ];
 
 #[test]
 fn an_exchange_that_fails_at_any_call_of_the_driver_loses_no_byte() {
     let whole = run("", &options(120), 3, "");
     is_right(&whole);
-    // The calls of the first pairs: everything before is construction.
+    // Everything before the first wait for the context is construction.
     let log: Vec<&str> = whole.log.lines().filter(|line| line.contains(" call ")).collect();
-    let first = log.iter().position(|line| line.contains("cuMemRetainAllocationHandle"));
+    let first = log.iter().position(|line| line.contains(" call cuCtxSynchronize("));
     let first = first.expect("a pair was exchanged");
     for (function, turns) in CALLS {
         let call = format!(" call {function}(");
         let before = log[..first].iter().filter(|line| line.contains(&call)).count();
         for turn in before + 1..=before + turns {
-            let ran = run(&format!("fail={function}:{turn}:999"), &options(120), 3, "");
+            // Half of the times the next call of the same function fails too: it may be the one that puts things right.
+            // After the last pair, memory that cannot be unmapped stays.
+            let again = function != "cuMemUnmap" && turn % 2 == 0;
+            let more = if again { format!(",{function}:{}:999", turn + 1) } else { String::new() };
+            let ran = run(&format!("fail={function}:{turn}:999{more}"), &options(120), 3, "");
+            assert!(ran.log.contains(") = 999"), "{function} {turn} did not fail");
             assert_eq!(ran.lines, ["all right"], "{function} {turn}: {}", ran.errors);
             assert_eq!(ran.violations(), [""; 0], "{function} {turn}");
             assert_eq!((ran.card().allocated, ran.card().spilled), (0, 0), "{function} {turn}");
